@@ -376,3 +376,26 @@ impl Borrow<SharedRedis> for RedisServer {
         self
     }
 }
+
+/// Waits until the replicas of one of these servers have all that it has. (WAIT on a connection that has written nothing waits
+/// for nothing.)
+///
+/// # Panics
+/// If they do not in time, and if it has none.
+pub async fn replicated(servers: &[RedisServer], master: usize) {
+    let port = servers[master].port().to_string();
+    wait_until("the replicas to have what their master has", LONG, async || {
+        let written = servers[master].field("master_repl_offset").await;
+        let mut replicas = 0;
+        for server in servers {
+            if server.field("master_port").await == port {
+                replicas += 1;
+                if server.field("slave_repl_offset").await != written {
+                    return false;
+                }
+            }
+        }
+        replicas > 0
+    })
+    .await;
+}

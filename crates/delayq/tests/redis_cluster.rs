@@ -11,7 +11,7 @@ use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::redis_cluster::RedisCluster;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, replicated};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -482,8 +482,7 @@ async fn a_master_that_dies_stops_its_shards_alone_and_its_replica_takes_over() 
             theirs.push(shard);
         }
     }
-    let replicas: u64 = cluster.nodes[victim].command(&["WAIT", "1", "60000"]).await;
-    assert_eq!(replicas, 1);
+    replicated(&cluster.nodes, victim).await;
     cluster.nodes[victim].kill().await;
     let one = |shard| id_in(shard, "x");
     for shard in (0..SHARDS).filter(|shard| !theirs.contains(shard)) {

@@ -9,7 +9,7 @@ use delayq::{
 };
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::{created, settings};
-use delayq_tests::redis_server::SharedRedis;
+use delayq_tests::redis_server::{SharedRedis, replicated};
 use delayq_tests::sentinel_group::{SERVICE, SentinelGroup};
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
@@ -87,11 +87,6 @@ async fn clients_of(redis: &SharedRedis) -> Vec<String> {
     list.lines().filter(|line| line.contains(" resp=3")).map(str::to_owned).collect()
 }
 
-async fn replicated(group: &SentinelGroup) {
-    let replicas: u64 = group.redises[0].command(&["WAIT", "2", "60000"]).await;
-    assert_eq!(replicas, 2);
-}
-
 /// Puts under load, breaks the master, and waits until puts reach its successor.
 async fn fails_over(
     break_it: impl AsyncFn(&mut SentinelGroup),
@@ -99,7 +94,7 @@ async fn fails_over(
 ) -> Timing {
     let (mut group, stall) = (SentinelGroup::start().await, Stall::watch());
     let (_, _, producer) = created(settings(group.url(), 2)).await;
-    replicated(&group).await;
+    replicated(&group.redises, 0).await;
     let load = Load::start(producer.clone());
     wait_until("some puts", LONG, async || load.accepted() > 100).await;
     let broken = Instant::now();
@@ -251,7 +246,7 @@ async fn no_put_that_a_replica_confirmed_is_lost_in_failovers() {
     let (_, admin, producer) = created(settings(group.url(), 2)).await;
     let policy = Policy { durability: Some(Durability::Replicas(1)), ..Policy::default() };
     admin.change_policy(&Topic::new("orders").unwrap(), &policy, &[]).await.unwrap();
-    replicated(&group).await;
+    replicated(&group.redises, 0).await;
     let (load, mut master) = (Load::start(producer), 0);
     for _ in 0..3 {
         let before = load.accepted();

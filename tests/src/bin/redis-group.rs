@@ -13,7 +13,7 @@
 
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::redis_cluster::RedisCluster;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisServer, replicated};
 use delayq_tests::sentinel_group::SentinelGroup;
 use std::collections::HashMap;
 
@@ -129,23 +129,4 @@ impl Group {
 async fn refused(server: &RedisServer, code: &str) -> u64 {
     let count = server.field(&format!("errorstat_{code}")).await;
     count.strip_prefix("count=").and_then(|count| count.parse().ok()).unwrap_or(0)
-}
-
-/// Waits until the replicas of a master have all that it has.
-async fn replicated(servers: &[RedisServer], master: usize) {
-    let port = servers[master].port().to_string();
-    wait_until("the replicas to have what their master has", LONG, async || {
-        let written = servers[master].field("master_repl_offset").await;
-        let mut replicas = 0;
-        for server in servers {
-            if server.field("master_port").await == port {
-                replicas += 1;
-                if server.field("slave_repl_offset").await != written {
-                    return false;
-                }
-            }
-        }
-        replicas > 0
-    })
-    .await;
 }

@@ -100,7 +100,7 @@ async fn run(program: Binary) -> Finished {
 #[tokio::test]
 async fn a_check_of_the_configuration_says_what_the_start_of_the_forwarder_says() {
     let cache = RedisServer::start_with(RedisOptions::default().set("maxmemory-policy", "allkeys-lru")).await;
-    let store = RedisServer::start().await;
+    let store = RedisServer::private().await;
     let _: i64 = store.command(&["LPUSH", "taken", "x"]).await;
     // The forwarder checks its own Redis before its destinations.
     let on_store = |program: &str| Binary::new(program).env("DELAYQ__REDIS__URL", store.url());
