@@ -8,7 +8,7 @@ use crate::witness::{Witness, deliveries};
 use delayq::protocol::ShardId;
 use delayq::{Admin, Client, Fate, Message, Producer, Topic, UnixMillis};
 use delayq_service::Metrics;
-use delayq_tests::deadline::{LONG, SHORT, wait_until};
+use delayq_tests::deadline::{LONG, SHORT, wait_for, wait_until};
 use delayq_tests::history::{Answer, Event, History};
 use delayq_tests::invariants::{Permit, check};
 use delayq_tests::stall::Stall;
@@ -245,9 +245,11 @@ async fn put(
     }
 }
 
-/// Redis's clock.
+/// Redis's clock, as soon as it answers: two hundred timers may keep it waiting.
 async fn now_ms(client: &Client) -> u64 {
-    Admin::new(client.clone()).overview_of(&[ShardId::new(0)]).await.remove(0).unwrap().now.millis().get()
+    let admin = Admin::new(client.clone());
+    let look = async || Some(admin.overview_of(&[ShardId::new(0)]).await.remove(0).ok()?.now.millis().get());
+    wait_for("Redis's clock", LONG, look).await
 }
 
 /// How late a message became ready; its id begins with its due time.
