@@ -1,7 +1,7 @@
 /** The conformance suite that all clients share (tests/vectors/README.md). */
 
 import assert from "node:assert/strict";
-import { after, before, suite, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import type { Cluster, Redis } from "ioredis";
 import { connectionFor } from "../src/connections.js";
 import { Client, connect, Incomplete, InvalidMessage, ScriptError, type Delivery, type Message, type Outcome } from "../src/index.js";
@@ -185,7 +185,7 @@ function shownDelivery(delivery: Delivery): any {
 }
 
 for (const place of ["one Redis", "sentinel", "cluster"]) {
-  suite(`of ${place}`, () => {
+  describe(`of ${place}`, () => {
     let servers: Server | RedisGroup;
     let redis: Redis | Cluster;
     before(async () => {

@@ -1,7 +1,7 @@
 /** Redis by sentinels and Redis Cluster: servers that die, are silent, or hand slots over. */
 
 import assert from "node:assert/strict";
-import { after, before, suite, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { Client, connect, Worker } from "../src/index.js";
@@ -90,7 +90,7 @@ class Run {
 }
 
 for (const kind of ["sentinel", "cluster"]) {
-  suite(kind, () => {
+  describe(kind, () => {
     let group: RedisGroup;
     const pollMs = Watch.pollMs;
     before(async () => {
