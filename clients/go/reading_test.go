@@ -105,7 +105,7 @@ func TestWhatCameTooLateGoesToNobodyWhoAskedForAnotherLease(t *testing.T) {
 	ctx := context.Background()
 	must(r.client.Put(ctx, Message{Topic: "t", Due: After(0)}))
 	ask := Reserve{Topics: []string{"t"}, Lease: 5 * time.Second}
-	r.client.keep(must(r.client.Reserve(ctx, ask)), nil, r.client.watch(ask, 1))
+	r.client.keep(must(r.client.Reserve(ctx, ask)), ask.Lease, nil, r.client.waiters.enter(ask.Topics, 1, time.Minute))
 	ask.Lease, ask.Wait = 10*time.Minute, 30*time.Second
 	found := must(r.client.Reserve(ctx, ask)) // once it was given back
 	if len(found) != 1 || found[0].length < 9*time.Minute {
@@ -116,12 +116,12 @@ func TestWhatCameTooLateGoesToNobodyWhoAskedForAnotherLease(t *testing.T) {
 func TestWhatIsKeptIsLeftToItsOwnTimer(t *testing.T) {
 	early, next := []*Delivery{{ID: "early"}}, []*Delivery{{ID: "next"}}
 	w := newWatch([]string{"t"}, time.Minute, 1)
-	w.keep(early, nil)
-	w.keep(next, nil)
+	w.keep(early, time.Second, nil)
+	w.keep(next, time.Second, nil)
 	if left := w.clear(early); len(left) != 1 || left[0] != early[0] {
 		t.Fatal(left)
 	}
-	if found, _ := w.kept(10); len(found) != 1 || found[0] != next[0] {
+	if found, _ := w.kept(10, time.Second); len(found) != 1 || found[0] != next[0] {
 		t.Fatal(found)
 	}
 	if left := w.clear(next); len(left) != 0 { // it has been taken
@@ -132,11 +132,35 @@ func TestWhatIsKeptIsLeftToItsOwnTimer(t *testing.T) {
 func TestWhatACallerAppendsReplacesNothingThatIsKept(t *testing.T) {
 	two := []*Delivery{{ID: "first"}, {ID: "second"}}
 	w := newWatch([]string{"t"}, time.Minute, 1)
-	w.keep(two, nil)
-	found, _ := w.kept(1)
+	w.keep(two, time.Second, nil)
+	found, _ := w.kept(1, time.Second)
 	_ = append(found, &Delivery{})
-	if second, _ := w.kept(1); len(second) != 1 || second[0] != two[1] {
+	if second, _ := w.kept(1, time.Second); len(second) != 1 || second[0] != two[1] {
 		t.Fatal(second)
+	}
+}
+
+func TestCallsOfManyLeasesShareOneWatch(t *testing.T) {
+	r, _ := reading(t, "many-leases")
+	ctx, topics := context.Background(), []string{"t"}
+	for n := 1; n <= 20; n++ {
+		must(r.client.Reserve(ctx, Reserve{Topics: topics, Lease: time.Duration(n) * time.Second, Wait: time.Millisecond}))
+	}
+	if watches := r.client.waiters.watches; len(watches) != 1 || watches["t"].waiting != 0 {
+		t.Fatal(watches)
+	}
+}
+
+func TestAWatchThatNobodyWaitsByGoesOnceItIsOld(t *testing.T) {
+	var w waiters
+	first := func(topic string) *watch { return w.enter([]string{topic}, 1, time.Minute) }
+	waited, old, young := first("waited"), first("old"), first("young")
+	w.leave(old)
+	w.leave(young)
+	waited.idle, old.idle = time.Now().Add(-2*linger), time.Now().Add(-2*linger)
+	first("next")
+	if len(w.watches) != 3 || w.watches["old"] != nil || first("waited") != waited || first("young") != young {
+		t.Fatal(w.watches)
 	}
 }
 

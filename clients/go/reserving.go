@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -35,8 +36,7 @@ type Reserve struct {
 	Wait time.Duration
 }
 
-// waiters are what the waiting calls of a client share: the listener, and a watch for each lease and list of
-// topics.
+// waiters are what the waiting calls of a client share: the listener, and a watch for each list of topics.
 type waiters struct {
 	mu       sync.Mutex
 	watches  map[string]*watch
@@ -103,16 +103,20 @@ func (c *Client) reserveNow(ctx context.Context, ask Reserve) ([]*Delivery, erro
 // returns.
 func (c *Client) reserveWhenReady(ctx context.Context, ask Reserve) ([]*Delivery, error) {
 	calls := detached{ctx}
+	shards, err := c.shards(calls)
+	if err != nil {
+		return nil, err
+	}
+	watch := c.waiters.enter(ask.Topics, shards, c.pollInterval)
+	defer c.waiters.leave(watch)
 	for {
-		shards, err := c.shards(calls)
+		if shards, err = c.shards(calls); err == nil {
+			err = c.listen(shards)
+		}
 		if err != nil {
 			return nil, err
 		}
-		watch := c.watch(ask, shards)
-		if watch == nil {
-			return nil, errClosed
-		}
-		if found, err := watch.kept(ask.Max); len(found) > 0 || err != nil && c.rounds.fault() != nil {
+		if found, err := watch.kept(ask.Max, ask.Lease); len(found) > 0 || err != nil && c.rounds.fault() != nil {
 			return found, err // not a silence that is over
 		}
 		due := watch.take(shards, ask.Max)
@@ -125,7 +129,7 @@ func (c *Client) reserveWhenReady(ctx context.Context, ask Reserve) ([]*Delivery
 		if ctx.Err() != nil {
 			return nil, c.rounds.fault()
 		}
-		watch.wait(ctx)
+		watch.wait(ctx, ask.Lease)
 	}
 }
 
@@ -138,14 +142,13 @@ func (detached) Done() <-chan struct{}       { return nil }
 func (detached) Err() error                  { return nil }
 func (d detached) Value(key any) any         { return d.values.Value(key) }
 
-// watch is that of the calls with the same lease and topics, so that what it keeps fits each of them. It sees to it that
-// all shards are listened to; nil once the client is closed.
-func (c *Client) watch(ask Reserve, shards int) *watch {
+// listen sees to it that all shards are listened to.
+func (c *Client) listen(shards int) error {
 	w := &c.waiters
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.isClosed {
-		return nil
+		return errClosed
 	}
 	if w.shards < shards {
 		if w.end != nil {
@@ -158,14 +161,34 @@ func (c *Client) watch(ask Reserve, shards int) *watch {
 		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter}
 		go listener.run(ctx)
 	}
-	key := fmt.Sprint(ask.Lease, ask.Topics)
+	return nil
+}
+
+// enter gives a call the watch of its topics. A new one takes the place of those that nobody has waited by for long.
+func (w *waiters) enter(topics []string, shards int, pollInterval time.Duration) *watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := strings.Join(topics, " ")
 	if w.watches[key] == nil {
 		if w.watches == nil {
 			w.watches = map[string]*watch{}
 		}
-		w.watches[key] = newWatch(ask.Topics, c.pollInterval, shards)
+		for key, watch := range w.watches {
+			if watch.waiting == 0 && time.Since(watch.idle) > linger {
+				delete(w.watches, key)
+			}
+		}
+		w.watches[key] = newWatch(topics, pollInterval, shards)
 	}
+	w.watches[key].waiting++
 	return w.watches[key]
+}
+
+func (w *waiters) leave(watch *watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	watch.waiting--
+	watch.idle = time.Now()
 }
 
 func (w *waiters) notify(shard int, topic string) {

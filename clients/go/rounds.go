@@ -38,6 +38,7 @@ type waitingShard struct {
 // round is one round trip to a node.
 type round struct {
 	node  string
+	lease time.Duration
 	done  chan struct{}
 	found []*Delivery
 	err   error
@@ -74,7 +75,7 @@ func (c *Client) askEach(ctx context.Context, ask Reserve, shards []int, watch *
 		}
 	}
 	if len(found) > 0 { // the next call returns the error, unless it was a silence that is over
-		c.keep(nil, err, watch)
+		c.keep(nil, ask.Lease, err, watch)
 		err = nil
 	}
 	return found, err
@@ -94,7 +95,7 @@ func (c *Client) byNode(ctx context.Context, shards []int) map[string][]int {
 }
 
 func (c *Client) round(ctx context.Context, ask Reserve, node string, shards []int, watch *watch) *round {
-	one := &round{node: node, done: make(chan struct{})}
+	one := &round{node: node, lease: ask.Lease, done: make(chan struct{})}
 	go func() {
 		defer close(one.done)
 		one.found, one.err = c.ask(ctx, ask, shards, watch)
@@ -105,15 +106,15 @@ func (c *Client) round(ctx context.Context, ask Reserve, node string, shards []i
 // late keeps what comes of a round trip.
 func (c *Client) late(one *round, watch *watch) {
 	<-one.done
-	c.keep(one.found, c.rounds.end(one.node, 1, one.err), watch)
+	c.keep(one.found, one.lease, c.rounds.end(one.node, 1, one.err), watch)
 }
 
 // keep keeps deliveries, or why there are none, for a caller who waits, and gives back what nobody takes soon.
-func (c *Client) keep(found []*Delivery, fault error, watch *watch) {
+func (c *Client) keep(found []*Delivery, lease time.Duration, fault error, watch *watch) {
 	if len(found) == 0 && fault == nil {
 		return
 	}
-	watch.keep(found, fault)
+	watch.keep(found, lease, fault)
 	time.AfterFunc(rest, func() {
 		var left []Receipt
 		for _, delivery := range watch.clear(found) {

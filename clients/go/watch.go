@@ -1,4 +1,4 @@
-// Which shards may have something for the calls that wait for the same topics with the same lease.
+// Which shards may have something for the calls that wait for the same topics.
 
 package delayq
 
@@ -11,6 +11,9 @@ import (
 // maxPolls are the most polls until each shard had its turn.
 const maxPolls = 64
 
+// linger is how long a watch stays that no call waits by.
+const linger = time.Minute
+
 // watch has the shards to ask, each from a time on.
 type watch struct {
 	topics       []string
@@ -22,8 +25,18 @@ type watch struct {
 	pollAt  time.Time
 	changed chan struct{}
 	// found is what came too late for the call that asked, and fault why nothing came.
-	found []*Delivery
+	found []lateDelivery
 	fault error
+
+	// waiting are the calls that wait by it, and idle since when there are none; guarded by the client's waiters.
+	waiting int
+	idle    time.Time
+}
+
+// lateDelivery goes to a call that asks for the same lease.
+type lateDelivery struct {
+	*Delivery
+	lease time.Duration
 }
 
 // newWatch begins with every shard: each may have something.
@@ -65,27 +78,46 @@ func (w *watch) again(shard int, after time.Duration) {
 	}
 }
 
-// keep keeps deliveries, or why there are none, for the next call.
-func (w *watch) keep(found []*Delivery, fault error) {
+// keep keeps deliveries under a lease, or why there are none, for the next call.
+func (w *watch) keep(found []*Delivery, lease time.Duration, fault error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.found, w.fault = append(w.found, found...), first(w.fault, fault)
+	for _, one := range found {
+		w.found = append(w.found, lateDelivery{one, lease})
+	}
+	w.fault = first(w.fault, fault)
 	w.wake()
 }
 
-// kept takes what was kept: at most max deliveries, or the fault where there are none.
-func (w *watch) kept(max int) (found []*Delivery, fault error) {
+// kept takes what was kept under a lease: at most max deliveries, or the fault where there are none.
+func (w *watch) kept(max int, lease time.Duration) (found []*Delivery, fault error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.found) == 0 {
+	found = w.remove(func(one lateDelivery) bool {
+		isMeant := one.lease == lease && max > 0
+		if isMeant {
+			max--
+		}
+		return isMeant
+	})
+	if len(found) == 0 {
 		fault, w.fault = w.fault, nil
-		return nil, fault
 	}
-	if max > len(w.found) {
-		max = len(w.found)
+	return found, fault
+}
+
+// remove takes what was kept and is meant.
+func (w *watch) remove(isMeant func(lateDelivery) bool) (meant []*Delivery) {
+	var others []lateDelivery
+	for _, one := range w.found {
+		if isMeant(one) {
+			meant = append(meant, one.Delivery)
+		} else {
+			others = append(others, one)
+		}
 	}
-	found, w.found = w.found[:max:max], w.found[max:] // a caller may append to it
-	return found, nil
+	w.found = others
+	return meant
 }
 
 // take gives the shards to ask now, at most max. They count as asked.
@@ -117,24 +149,21 @@ func (w *watch) clear(kept []*Delivery) (left []*Delivery) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var others []*Delivery
-	for _, one := range w.found {
-		if these[one] {
-			left = append(left, one)
-		} else {
-			others = append(others, one)
-		}
-	}
-	w.found = others
-	return left
+	return w.remove(func(one lateDelivery) bool { return these[one.Delivery] })
 }
 
-// wait waits for a notification, the time of a shard, the next poll or the context's end, whichever is first.
-func (w *watch) wait(ctx context.Context) {
+// wait waits for a notification, the time of a shard, the next poll or the context's end, whichever is first; not at all
+// where something is kept under this lease.
+func (w *watch) wait(ctx context.Context, lease time.Duration) {
 	w.mu.Lock()
 	next, changed := w.pollAt, w.changed
-	if len(w.found) > 0 || w.fault != nil {
+	if w.fault != nil {
 		next = time.Time{}
+	}
+	for _, one := range w.found {
+		if one.lease == lease {
+			next = time.Time{}
+		}
 	}
 	for _, at := range w.open {
 		if at.Before(next) {

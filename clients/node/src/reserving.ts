@@ -19,6 +19,9 @@ import { Watch } from "./watch.js";
 /** What is asked for: of which topics, for how long (as the topic says), how many. */
 export type Ask = { topics: readonly string[]; leaseMs: number | undefined; max: number };
 
+/** How long a watch stays that no call waits by. */
+export const LINGER_MS = 60_000;
+
 /** What this process calls itself in the history of messages. */
 const BY = `by=${basename(process.argv[1] ?? "node")}@${hostname()}:${process.pid}`;
 
@@ -50,13 +53,23 @@ export class Reserver {
 
   /** Reserves once something is ready: until then on the clock of `performance.now`, or until aborted. */
   async reserveWhenReady(ask: Ask, untilMs: number, signal?: AbortSignal): Promise<Delivery[]> {
-    const watch = this.watch(ask, await this.calls.shards());
+    const watch = this.watch(ask.topics, await this.calls.shards());
+    watch.waiting++;
+    try {
+      return await this.reserveBy(watch, ask, untilMs, signal);
+    } finally {
+      watch.waiting--;
+      watch.idleMs = performance.now();
+    }
+  }
+
+  private async reserveBy(watch: Watch<Delivery>, ask: Ask, untilMs: number, signal?: AbortSignal): Promise<Delivery[]> {
     for (;;) {
       if (signal?.aborted) return [];
       if (this.isClosed) throw new Error("the client is closed");
       const shards = await this.calls.shards();
       this.listen(shards);
-      const kept = watch.kept(ask.max);
+      const kept = watch.kept(ask.max, ask.leaseMs);
       if (kept.found.length > 0) return kept.found;
       if (kept.fault !== undefined && this.rounds.fault) throw kept.fault; // not a silence that is over
       const due = watch.take(shards, ask.max);
@@ -67,15 +80,18 @@ export class Reserver {
         if (this.rounds.fault) throw this.rounds.fault;
         return [];
       }
-      await watch.wait(untilMs, signal);
+      await watch.wait(ask.leaseMs, untilMs, signal);
     }
   }
 
-  /** Shared by calls with the same lease and topics: what it keeps fits each. At first, every shard may have something. */
-  private watch({ topics, leaseMs }: Ask, shards: number): Watch<Delivery> {
-    const key = [leaseMs, ...topics].join(" ");
+  /** The watch of some topics: at first, every shard may have something. It takes the place of those long out of use. */
+  private watch(topics: readonly string[], shards: number): Watch<Delivery> {
+    const key = topics.join(" ");
     const known = this.watches.get(key);
     if (known) return known;
+    for (const [old, { waiting, idleMs }] of this.watches) {
+      if (waiting === 0 && performance.now() - idleMs > LINGER_MS) this.watches.delete(old);
+    }
     const watch = new Watch<Delivery>(topics);
     for (let shard = 0; shard < shards; shard++) watch.notify(shard);
     this.watches.set(key, watch);
@@ -106,15 +122,15 @@ export class Reserver {
       if (now.length === 0) continue;
       const max = isSlow ? 1 : Math.floor((ask.max * some.length) / shards.length); // at least 1 for each shard
       const round = this.ask({ ...ask, max }, now, watch).then((found) => ({ found }), (fault) => ({ found: [], fault }));
-      if (isSlow) void this.late(node, round, watch);
-      else awaited.push(this.inTime(node, round, isOver, watch));
+      if (isSlow) void this.late(node, round, ask, watch);
+      else awaited.push(this.inTime(node, round, ask, isOver, watch));
     }
     const answers = await Promise.all(awaited);
     patience.abort();
     const found = answers.flatMap((answer) => answer.found);
     const fault = answers.find((answer) => answer.fault !== undefined)?.fault;
     if (found.length === 0 && fault !== undefined) throw fault;
-    this.keep([], fault, watch); // the next call throws it, unless it was a silence that is over
+    this.keep([], ask, fault, watch); // the next call throws it, unless it was a silence that is over
     return found;
   }
 
@@ -131,25 +147,25 @@ export class Reserver {
 
   /** What a round trip brings until then; nothing where it takes longer. */
   private async inTime(
-    node: string, round: Promise<Answer<Delivery>>, isOver: Promise<undefined>, watch: Watch<Delivery>,
+    node: string, round: Promise<Answer<Delivery>>, ask: Ask, isOver: Promise<undefined>, watch: Watch<Delivery>,
   ): Promise<Answer<Delivery>> {
     const answer = await Promise.race([round, isOver]);
     if (answer) return { found: answer.found, fault: this.rounds.end(node, false, answer.fault) };
     this.rounds.leave(node);
-    void this.late(node, round, watch);
+    void this.late(node, round, ask, watch);
     return { found: [] };
   }
 
   /** Keeps what comes of a round trip that is not waited for. */
-  private async late(node: string, round: Promise<Answer<Delivery>>, watch: Watch<Delivery>): Promise<void> {
+  private async late(node: string, round: Promise<Answer<Delivery>>, ask: Ask, watch: Watch<Delivery>): Promise<void> {
     const { found, fault } = await round;
-    this.keep(found, this.rounds.end(node, true, fault), watch);
+    this.keep(found, ask, this.rounds.end(node, true, fault), watch);
   }
 
   /** Keeps deliveries, or why there are none, for a caller who waits, and gives back what nobody takes soon. */
-  private keep(found: readonly Delivery[], fault: unknown, watch: Watch<Delivery>): void {
+  private keep(found: readonly Delivery[], { leaseMs }: Ask, fault: unknown, watch: Watch<Delivery>): void {
     if (found.length === 0 && fault === undefined) return;
-    watch.keep(found, fault);
+    watch.keep(found, leaseMs, fault);
     setTimeout(() => {
       // Those that are not given back come again when their leases run out.
       for (const one of watch.clear(found)) void one.release({ delayMs: 0, keepAttempt: true }).catch(() => undefined);

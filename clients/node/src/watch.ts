@@ -1,7 +1,10 @@
-/** Which shards may have something for the calls that wait for the same topics with the same lease. */
+/** Which shards may have something for the calls that wait for the same topics. */
 
 /** The most polls until each shard had its turn. */
 const MAX_POLLS = 64;
+
+/** What came too late for the call that asked; it goes to one that asks for the same lease. */
+type Late<T> = { one: T; leaseMs: number | undefined };
 
 /** The shards to ask, each from a time on; times are on the clock of `performance.now`. `T` is what they are asked for. */
 export class Watch<T> {
@@ -13,9 +16,12 @@ export class Watch<T> {
   private pollAt = 0;
   private wake = (): void => undefined;
   private changed = Promise.resolve();
-  /** What came too late for the call that asked, and why nothing came. */
-  private found: T[] = [];
+  private found: Late<T>[] = [];
+  /** Why nothing came. */
   private fault: unknown;
+  /** How many calls wait by it, and since when there are none. */
+  waiting = 0;
+  idleMs = performance.now();
 
   constructor(private readonly topics: readonly string[]) {
     this.renew();
@@ -30,27 +36,32 @@ export class Watch<T> {
     this.renew();
   }
 
-  /** Keeps what came, or why nothing did, for the next call. */
-  keep(found: readonly T[], fault: unknown): void {
-    this.found.push(...found);
+  /** Keeps what came under a lease, or why nothing did, for the next call. */
+  keep(found: readonly T[], leaseMs: number | undefined, fault: unknown): void {
+    for (const one of found) this.found.push({ one, leaseMs });
     this.fault ??= fault;
     this.renew();
   }
 
-  /** Takes of what was kept: so many, or the fault where there is nothing else. */
-  kept(max: number): { found: T[]; fault?: unknown } {
-    if (this.found.length > 0) return { found: this.found.splice(0, max) };
+  /** Takes of what was kept under a lease: so many, or the fault where there is nothing else. */
+  kept(max: number, leaseMs: number | undefined): { found: T[]; fault?: unknown } {
+    const found = this.remove((one) => one.leaseMs === leaseMs && max-- > 0);
+    if (found.length > 0) return { found };
     const { fault } = this;
     this.fault = undefined;
-    return { found: [], fault };
+    return { found, fault };
   }
 
   /** Takes those of these that no call has taken. */
   clear(kept: readonly T[]): T[] {
     const these = new Set(kept);
-    const left = this.found.filter((one) => these.has(one));
-    this.found = this.found.filter((one) => !these.has(one));
-    return left;
+    return this.remove(({ one }) => these.has(one));
+  }
+
+  private remove(isMeant: (late: Late<T>) => boolean): T[] {
+    const meant = new Set(this.found.filter(isMeant));
+    this.found = this.found.filter((late) => !meant.has(late));
+    return [...meant].map(({ one }) => one);
   }
 
   /** The shards to ask now, at most `max`; they count as asked. */
@@ -70,9 +81,12 @@ export class Watch<T> {
     });
   }
 
-  /** Waits for a notification, the time of a shard, the next poll, or `untilMs`, whichever is first. */
-  async wait(untilMs: number, signal?: AbortSignal): Promise<void> {
-    const isKept = this.found.length > 0 || this.fault !== undefined;
+  /**
+   * Waits for a notification, the time of a shard, the next poll, or `untilMs`, whichever is first; not at all where
+   * something is kept under this lease.
+   */
+  async wait(leaseMs: number | undefined, untilMs: number, signal?: AbortSignal): Promise<void> {
+    const isKept = this.found.some((one) => one.leaseMs === leaseMs) || this.fault !== undefined;
     const next = isKept ? 0 : Math.min(untilMs, this.pollAt, ...this.open.values());
     let timer: NodeJS.Timeout | undefined;
     let stop = (): void => undefined;

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
 import type { Redis } from "ioredis";
 import { Client } from "../src/index.js";
+import { LINGER_MS } from "../src/reserving.js";
 import { Watch } from "../src/watch.js";
 import { call, Server } from "./server.js";
 
@@ -37,7 +38,9 @@ beforeEach(async () => {
 for (const [name, bytes] of Object.entries(UNREADABLE)) {
   test(`a message that cannot be read is buried and does not stop its neighbours: ${name}`, async () => {
     await call(redis, "reading", "put", 0, 1, ["t", "broken", "1", "", bytes, "whole", "1", "", envelope(0, "")]);
-    const found = await new Client(redis, { namespace: "reading" }).reserve(["t"], { max: 10 });
+    const client = new Client(redis, { namespace: "reading" });
+    const found = await client.reserve(["t"], { max: 10 });
+    client.close();
     assert.deepEqual(found.map(({ id }) => id), ["whole"]);
     const counted = await call(redis, "reading", "count", 0, 1, ["t", "0"]);
     assert.deepEqual(counted.slice(3, 6).map(Number), [0, 1, 1]);
@@ -74,16 +77,35 @@ test("what came too late goes to nobody who asked for another lease", async () =
   const reserver = client["reserver"];
   await client.put({ topic: "t", payload: "x", afterMs: 0 });
   const late = await client.reserve(["t"], { leaseMs: 5_000 });
-  reserver["keep"](late, undefined, reserver["watch"]({ topics: ["t"], leaseMs: 5_000, max: 1 }, 1));
+  reserver["keep"](late, { topics: ["t"], leaseMs: 5_000, max: 1 }, undefined, reserver["watch"](["t"], 1));
   const found = await client.reserve(["t"], { leaseMs: 600_000, waitMs: 30_000 }); // once it was given back
   assert.deepEqual(found.map((one) => one["lengthMs"] > 540_000), [true]);
 });
 
 test("what is kept is left to its own timer", () => {
   const watch = new Watch<string>(["t"]);
-  watch.keep(["early"], undefined);
-  watch.keep(["next"], undefined);
+  watch.keep(["early"], 1, undefined);
+  watch.keep(["next"], 1, undefined);
   assert.deepEqual(watch.clear(["early"]), ["early"]);
-  assert.deepEqual(watch.kept(10).found, ["next"]);
+  assert.deepEqual(watch.kept(10, 1).found, ["next"]);
   assert.deepEqual(watch.clear(["next"]), []); // it has been taken
+});
+
+test("calls of many leases share one watch", async () => {
+  const client = new Client(redis, { namespace: "reading" });
+  for (let leaseMs = 1_000; leaseMs <= 20_000; leaseMs += 1_000) await client.reserve(["t"], { leaseMs, waitMs: 1 });
+  assert.deepEqual([...client["reserver"]["watches"]].map(([key, { waiting }]) => [key, waiting]), [["t", 0]]);
+  client.close();
+});
+
+test("a watch that nobody waits by goes once it is old", () => {
+  const client = new Client(redis, { namespace: "reading" });
+  const reserver = client["reserver"];
+  const [waited, old, young] = ["waited", "old", "young"].map((topic) => reserver["watch"]([topic], 1)) as [any, any, any];
+  waited.waiting = 1;
+  for (const one of [waited, old]) one.idleMs -= 2 * LINGER_MS;
+  reserver["watch"](["next"], 1);
+  assert.deepEqual([...reserver["watches"].keys()], ["waited", "young", "next"]);
+  assert.equal(reserver["watch"](["young"], 1), young);
+  client.close();
 });

@@ -18,6 +18,8 @@ class Asking:
         self._now = dict.fromkeys(shards)
         self._later: list[tuple[float, int]] = []
         self._bells: deque[Bell] = deque()
+        #: When somebody was last given it to wait by, or ended waiting.
+        self.used_s = time.monotonic()
 
     def ask(self, shards: Iterable[int]) -> None:
         """These may have something now. One of those who wait is woken."""
@@ -58,6 +60,7 @@ class Asking:
         """Somebody waits no longer; another one asks what is left to be asked."""
         with self._mutex:
             self._bells.remove(bell)
+            self.used_s = time.monotonic()
             if self._now or self._later:
                 self._wake()
 

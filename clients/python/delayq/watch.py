@@ -62,14 +62,22 @@ class Watch:
                     asking.ask(range(self._shards, shards))
             self._shards = shards
             if tuple(topics) not in self._asked:
+                self._forget_unused()
                 first = random.randrange(shards)
                 self._asked[tuple(topics)] = Asking([*range(first, shards), *range(first)])
             asking = self._asked[tuple(topics)]
+            asking.used_s = self._waited_s
         if has_grown:
             await self.connect_again()
         elif not self._servers or any(server not in self._listeners for server in self._servers):
             await self._start_listeners()
         return asking
+
+    def _forget_unused(self) -> None:
+        """Forgets the topics that nobody has waited for in a while. The caller holds the mutex."""
+        for topics, asking in list(self._asked.items()):
+            if not asking.is_waited_for and self._waited_s - asking.used_s > LINGER_S:
+                del self._asked[topics]
 
     async def connect_again(self) -> None:
         """Has all listeners open new connections: to the server that is the master now, and for all shards."""

@@ -289,3 +289,15 @@ def test_a_consumer_in_a_forked_process_has_connections_of_its_own(deployment):
         puts = [client.put(Message("orders", b"x", id=f"parent-{n}")).word for n in range(50)]
         assert os.waitpid(child, 0)[1] == 0
         assert set(puts) == {"ready"} and client.topic("orders").count().accepted == 101
+
+
+def test_topics_that_nobody_waits_for_are_forgotten_once_that_is_long_ago(deployment):
+    with waiting(deployment) as (client, _):
+        asked, instant = client._core._watch._asked, timedelta(milliseconds=1)
+        for topic in ("old", "young"):
+            client.reserve([topic], wait=instant)
+        for topics in (("orders",), ("old",)):
+            asked[topics].used_s -= 2 * watch.LINGER_S
+        client.reserve(["next"], wait=instant)
+        assert set(asked) == {("orders",), ("young",), ("next",)}
+        client.put(Message("orders", b"x", after=timedelta(0)))
