@@ -95,7 +95,7 @@ configuration! {
         pub outbox: OutboxConfig,
         /// The admin endpoint of the process that the file is for.
         pub admin: AdminConfig,
-    }
+    } and |config, at| config.deployment.contradictions(&config.redis, at)
 }
 
 /// What a command works with.

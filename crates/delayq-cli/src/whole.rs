@@ -47,7 +47,10 @@ delayq_service::configuration! {
         /// `[[routes]]`
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub routes: Vec<RouteConfig>,
-    } and |config, at| config.forwarding(Locations::default()).contradictions(&config.redis, &config.etcd, at)
+    } and |config, at| {
+        config.deployment.contradictions(&config.redis, at);
+        config.forwarding(Locations::default()).contradictions(&config.redis, &config.etcd, at);
+    }
 }
 
 // === impl WholeConfig ===

@@ -19,7 +19,7 @@ delayq_service::sections! {
         outbox: OutboxConfig,
         compensator: CompensatorConfig,
         intake: BTreeMap<String, IntakeConfig>,
-    }
+    } and |config, at| config.deployment.contradictions(&config.redis, at)
 }
 
 /// The writes that it carries out come from one or more places.

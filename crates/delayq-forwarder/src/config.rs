@@ -34,7 +34,10 @@ sections! {
         /// `[[routes]]`
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub routes: Vec<RouteConfig>,
-    } and |config, at| config.settings().contradictions(&config.redis, &config.etcd, at)
+    } and |config, at| {
+        config.deployment.contradictions(&config.redis, at);
+        config.settings().contradictions(&config.redis, &config.etcd, at);
+    }
 }
 
 // === impl Config ===

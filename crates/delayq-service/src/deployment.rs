@@ -29,14 +29,10 @@ fn settings(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Settin
     let faulty = |why| Fault::new(&CONFIG_FAULTY, why);
     let settings = match nodes(redis).map_err(faulty)? {
         None => Settings::new(link(redis).map_err(|why| faulty(format!("redis.{why}")))?),
-        Some(nodes) if nodes.shards() < deployment.shards.get().into() => {
-            return Err(faulty(format!(
-                "deployment.shards: {}, and only {} have a node in redis.nodes",
-                deployment.shards,
-                nodes.shards()
-            )));
-        }
-        Some(nodes) => Settings::of_nodes(nodes),
+        Some(nodes) => match deployment.beyond_nodes(redis) {
+            Some(why) => return Err(faulty(format!("deployment.shards: {why}"))),
+            None => Settings::of_nodes(nodes),
+        },
     };
     Ok(settings.namespace(deployment.namespace.clone()).shards(deployment.shards))
 }

@@ -14,7 +14,7 @@ delayq_service::sections! {
         etcd: EtcdConfig,
         timer: TimerConfig,
         sweep: SweepConfig,
-    }
+    } and |config, at| config.deployment.contradictions(&config.redis, at)
 }
 
 struct TimerService {

@@ -40,6 +40,14 @@ async fn contradictions_and_unreadable_files_are_faults() {
     let finished = with("[etcd]\nlease_ttl = \"5s\"\ncall_deadline = \"6s\"\n", &["config", "check"]).await;
     assert_eq!(finished.code, Some(78));
     assert!(finished.stderr.contains("etcd.call_deadline"), "{}", finished.stderr);
+    let few =
+        "[deployment]\nshards = 8\n\n[[redis.nodes]]\nname = \"a\"\nurl = \"redis://a\"\nshards = \"0-3\"\n";
+    for args in [&["config", "check"][..], &["topics"]] {
+        let finished = with(few, args).await;
+        assert_eq!(finished.code, Some(78));
+        let named = "delayq.toml:2: deployment.shards: 8, and only 4 have a node in redis.nodes";
+        assert!(finished.stderr.contains(named), "{}", finished.stderr);
+    }
     let finished = with("[redis\n", &["topics"]).await;
     assert_eq!(finished.code, Some(78));
     let finished = Binary::new("delayq").args(["--config", "/nonexistent", "topics"]).run(b"", SHORT).await;

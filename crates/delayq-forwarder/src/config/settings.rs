@@ -51,9 +51,9 @@ impl Settings {
     /// Refuses sinks that deliver into the Redis of the deployment where there are several.
     fn contradictions_of_nodes(&self, at: &mut Faults) {
         for (name, sink) in &self.sinks {
-            let stream = sink.redis_stream.as_ref().map(|stream| ("redis-stream", stream.redis.is_none()));
-            let list = sink.redis_list.as_ref().map(|list| ("redis-list", list.redis.is_none()));
-            for (kind, _) in [stream, list].into_iter().flatten().filter(|(_, into_own)| *into_own) {
+            let stream = sink.redis_stream.as_ref().filter(|stream| stream.redis.is_none());
+            let list = sink.redis_list.as_ref().filter(|list| list.redis.is_none());
+            for kind in stream.map(|_| "redis-stream").into_iter().chain(list.map(|_| "redis-list")) {
                 let message =
                     "[[redis.nodes]] are several Redises; say with `redis` which one it delivers into";
                 at.refuse(&format!("sinks.{name}.{kind}"), message);

@@ -7,3 +7,14 @@ pub(super) mod stream;
 
 pub use list::{Element, End, RedisListConfig};
 pub use stream::RedisStreamConfig;
+
+use delayq_service::config::{Faults, RedisConfig};
+
+/// Checks the Redis that a sink delivers into, unless it is that of the deployment.
+fn validate_redis(redis: Option<&RedisConfig>, at: &mut Faults) {
+    let Some(redis) = redis else { return };
+    at.section("redis", redis);
+    if !redis.nodes.is_empty() {
+        at.refuse("redis.nodes", "a sink delivers into one Redis");
+    }
+}

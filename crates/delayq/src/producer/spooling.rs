@@ -63,6 +63,7 @@ impl Producer {
         record: impl Fn(usize) -> SpoolRecord,
         spooled: impl Fn(usize) -> T,
     ) {
+        let Some(spool) = &self.spool else { return };
         let outages: Vec<(usize, &mut Result<T, Error>, Error)> = answers
             .iter_mut()
             .enumerate()
@@ -76,7 +77,6 @@ impl Producer {
         }
         let record = |(i, _, outage): &(usize, _, Error)| SpoolRecord { fate: outage.fate(), ..record(*i) };
         let records: Vec<SpoolRecord> = outages.iter().map(record).collect();
-        let Some(spool) = &self.spool else { return };
         let taken = spool.append(records).await;
         if let Some(refusal) = taken.iter().find_map(|taken| taken.as_ref().err()) {
             let refused = taken.iter().filter(|taken| taken.is_err()).count();

@@ -1,6 +1,7 @@
 //! `[deployment]`: which delayq this is.
 
-use crate::config::Section;
+use super::redis::RedisConfig;
+use crate::config::{Faults, Section};
 use delayq::{Namespace, ShardCount};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,23 @@ pub struct DeploymentConfig {
     /// are enough: with more, fewer messages share a call. Each costs a few keys and a poll every six seconds. After `delayq shards grow` the new number and every earlier one are
     /// valid here.
     pub shards: ShardCount,
+}
+
+// === impl DeploymentConfig ===
+
+impl DeploymentConfig {
+    /// Refuses shards of which several Redises have none.
+    pub fn contradictions(&self, redis: &RedisConfig, at: &mut Faults) {
+        if let Some(why) = self.beyond_nodes(redis) {
+            at.refuse("deployment.shards", why);
+        }
+    }
+
+    /// Why the shards are too many for the nodes, if they are.
+    pub(crate) fn beyond_nodes(&self, redis: &RedisConfig) -> Option<String> {
+        let shards = redis.shards_of_nodes().filter(|&shards| shards < self.shards.get().into())?;
+        Some(format!("{}, and only {shards} have a node in redis.nodes", self.shards))
+    }
 }
 
 impl Section for DeploymentConfig {}

@@ -3,7 +3,7 @@
 use super::redis_node::RedisNodeConfig;
 use super::sentinel::SentinelConfig;
 use crate::config::{Faults, HumanDuration, PemFiles, RedisUrl, Secret, Section};
-use delayq::protocol::NodeMap;
+use delayq::protocol::{NodeMap, NodeMapError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -119,10 +119,18 @@ impl RedisConfig {
                 "the `url` of a node holds a password too; keep one of the two",
             );
         }
-        let settings = self.nodes.iter().map(|node| node.settings(node.url.expose()));
-        if let Err(error) = NodeMap::new(settings.collect()) {
+        if let Err(error) = self.node_map() {
             at.refuse("nodes", error.to_string());
         }
+    }
+
+    fn node_map(&self) -> Result<NodeMap, NodeMapError> {
+        NodeMap::new(self.nodes.iter().map(|node| node.settings(node.url.expose())).collect())
+    }
+
+    /// How many shards have a node; `None`: there is one Redis, or the nodes are faulty.
+    pub(super) fn shards_of_nodes(&self) -> Option<usize> {
+        if self.nodes.is_empty() { None } else { self.node_map().ok().map(|nodes| nodes.shards()) }
     }
 }
 

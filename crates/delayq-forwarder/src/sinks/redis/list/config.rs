@@ -1,5 +1,6 @@
 //! `[sinks.NAME.redis-list]`.
 
+use crate::sinks::redis::validate_redis;
 use delayq_service::config::{Faults, RedisConfig, Section};
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisListConfig {
-    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages.
+    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages, unless those are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisConfig>,
     /// The end to push to: `right` for consumers that LPOP, `left` for those that RPOP; default right.
@@ -40,11 +41,6 @@ pub enum Element {
 
 impl Section for RedisListConfig {
     fn validate(&self, at: &mut Faults) {
-        if let Some(redis) = &self.redis {
-            at.section("redis", redis);
-            if !redis.nodes.is_empty() {
-                at.refuse("redis.nodes", "a sink delivers into one Redis");
-            }
-        }
+        validate_redis(self.redis.as_ref(), at);
     }
 }

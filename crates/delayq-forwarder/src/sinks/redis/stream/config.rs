@@ -1,5 +1,6 @@
 //! `[sinks.NAME.redis-stream]`.
 
+use crate::sinks::redis::validate_redis;
 use crate::template::Template;
 use delayq_service::config::{Faults, RedisConfig, Section};
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisStreamConfig {
-    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages.
+    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages, unless those are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisConfig>,
     /// The field that holds the payload; default `payload`.
@@ -45,12 +46,7 @@ impl Default for RedisStreamConfig {
 
 impl Section for RedisStreamConfig {
     fn validate(&self, at: &mut Faults) {
-        if let Some(redis) = &self.redis {
-            at.section("redis", redis);
-            if !redis.nodes.is_empty() {
-                at.refuse("redis.nodes", "a sink delivers into one Redis");
-            }
-        }
+        validate_redis(self.redis.as_ref(), at);
         if self.payload_field.is_empty() {
             at.refuse("payload_field", "a field needs a name");
         }
