@@ -1,10 +1,13 @@
 //! A deployment of delayq on a real Redis, with what nearly every test needs of it.
 
+use crate::deadline::{LONG, within};
 use crate::redis_server::{RedisServer, SharedRedis};
 use delayq::{
-    Admin, Client, LinkSettings, Message, Producer, ProducerOptions, Settings, ShardCount, UnixMillis,
+    Admin, Client, Consumer, ConsumerOptions, LinkSettings, Message, Producer, ProducerOptions, Settings,
+    ShardCount, Topic, UnixMillis,
 };
 use std::borrow::Borrow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A created deployment, with a producer and an admin over one connection.
@@ -72,6 +75,33 @@ pub async fn created(settings: Settings) -> (Client, Admin, Producer) {
     admin.init().await.expect("the deployment is created");
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     (client, admin, producer)
+}
+
+/// Puts two hundred messages that are due, half of them with own ids, and takes each of them once; then the books balance and
+/// an audit finds nothing.
+///
+/// # Panics
+/// If it is otherwise.
+pub async fn lives(client: &Client, admin: &Admin, producer: &Producer, topic: &Topic) {
+    let due = || Message::new(topic.clone(), "x").after(Duration::ZERO);
+    let generated = (0..100).map(|_| due());
+    let own = (0..100).map(|n| due().id(format!("own-{n}")).expect("an id"));
+    for put in producer.put_many(generated.chain(own).collect()).await {
+        assert!(put.expect("it is put").outcome.is_accepted());
+    }
+    assert_eq!(admin.count(topic).await.expect("the books").accepted, 200);
+    let mut consumer = Consumer::start(client.clone(), ConsumerOptions::new([topic.clone()]).concurrency(50));
+    let mut seen = BTreeSet::new();
+    for _ in 0..200 {
+        let delivery = within("a delivery", LONG, consumer.next()).await.expect("a delivery");
+        assert!(seen.insert(delivery.id.to_string()), "a message came twice");
+        delivery.ack().await.expect("it is acked");
+    }
+    consumer.stop().await;
+    let numbers = admin.count(topic).await.expect("the books");
+    assert_eq!((numbers.delivered, numbers.leased + numbers.ready + numbers.delayed), (200, 0));
+    let audit = admin.audit(|_| {}).await.expect("an audit");
+    assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 }
 
 /// How long a [`confirming`] client waits for a confirmation: longer than a busy machine keeps a replica from it; and what a

@@ -10,12 +10,11 @@ use delayq::{
     ProducerOptions, PutOutcome, Settings, ShardCount, Target, Topic, UnixMillis,
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
-use delayq_tests::deployment::{created, settings as one_redis};
+use delayq_tests::deployment::{created, lives, settings as one_redis};
 use delayq_tests::environment::valkey_server;
 use delayq_tests::redis_nodes::{NAMES, RedisNodes, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::sentinel_group::SentinelGroup;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Far enough away that no message becomes due.
@@ -59,24 +58,7 @@ async fn each_shard_lives_at_its_node_which_it_records() {
             assert_eq!(layout, format!("1@{}", NAMES[node]));
         }
     }
-    let generated = (0..100).map(|_| Message::new(topic(), "x").after(Duration::ZERO));
-    let own =
-        (0..100).map(|n| Message::new(topic(), "x").after(Duration::ZERO).id(format!("own-{n}")).unwrap());
-    for put in producer.put_many(generated.chain(own).collect()).await {
-        assert!(put.unwrap().outcome.is_accepted());
-    }
-    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic()]).concurrency(50));
-    let mut seen = BTreeSet::new();
-    for _ in 0..200 {
-        let delivery = within("a delivery", LONG, consumer.next()).await.unwrap();
-        assert!(seen.insert(delivery.id.to_string()), "a message came twice");
-        delivery.ack().await.unwrap();
-    }
-    consumer.stop().await;
-    let numbers = admin.count(&topic()).await.unwrap();
-    assert_eq!((numbers.delivered, numbers.leased + numbers.ready + numbers.delayed), (200, 0));
-    let audit = admin.audit(|_| {}).await.unwrap();
-    assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
+    lives(&client, &admin, &producer, &topic()).await;
     assert_eq!(admin.init().await.unwrap(), 0, "a repeat creates nothing");
 }
 
