@@ -10,6 +10,7 @@
 
 mod asking;
 mod board;
+mod judge;
 mod polls;
 mod refused;
 mod run;

@@ -5,15 +5,14 @@
 use super::Forwarder;
 use super::asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes};
 use super::board::Board;
+use super::judge::Judge;
 use super::polls::{Polled, Polls, poll};
 use super::refused::{Refused, is_of_topics};
 use super::unrouted::{self, Counted, Waiting};
-use crate::circuit::Pass;
 use crate::codes::REDIS_UNUSABLE;
 use crate::config::ForwarderConfig;
 use crate::context::{Context, Freed};
 use crate::delivery::{Batch, Report};
-use crate::progress::Stall;
 use crate::settle::{Verdict, settle};
 use crate::sharing::Share;
 use delayq::protocol::{Holder, Notification, ShardId, TopicHere};
@@ -28,8 +27,6 @@ use tokio::task::{JoinError, JoinSet};
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// How long to rest after Redis did not answer.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(250);
-/// The longest between two turns: each is a sign of life, and judges whether messages move.
-const BEAT: Duration = Duration::from_secs(1);
 /// How long the loop may show no sign of life.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// How long a drain waits for sinks before it gives their messages back.
@@ -39,15 +36,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) struct Run {
     context: Context,
     condition: Condition,
-    /// Whether no destination is braked.
-    destinations: Condition,
-    /// Whether ready messages move.
-    moving: Condition,
     readiness: Readiness,
-    stall: Option<Stall>,
-    /// When to judge that.
-    judged_next: Instant,
-    braked: BTreeSet<usize>,
+    judge: Judge,
     settings: ForwarderConfig,
     board: Board,
     under_way: JoinSet<Ended>,
@@ -89,12 +79,8 @@ impl Run {
         Self {
             context,
             condition,
-            destinations,
-            moving: readiness.condition("progress"),
+            judge: Judge::new(destinations, &readiness, now),
             readiness,
-            stall: None,
-            judged_next: now,
-            braked: BTreeSet::new(),
             polls: Polls::new(*settings.forwarder.poll_interval, now),
             unrouted: Waiting::new(),
             next_count: Some(now),
@@ -153,7 +139,7 @@ impl Run {
             while let Some(heard) = listener.try_next() {
                 self.notified(heard);
             }
-            self.judge();
+            self.judge.progress(&self.context, &self.board, Instant::now());
             self.turn();
         }
     }
@@ -205,7 +191,7 @@ impl Run {
         let full = self.bounds().free_bytes(&self.board) == 0;
         let lanes = self.board.lanes.iter().filter(|_| !full).filter_map(|lane| lane.next(now));
         let first = lanes.chain(self.next_count).chain(self.polls.next(now)).min();
-        let first = first.map_or(self.judged_next, |first| first.min(self.judged_next));
+        let first = first.map_or(self.judge.next(), |first| first.min(self.judge.next()));
         self.rest_until.map_or(first, |until| first.max(until))
     }
 
@@ -226,7 +212,7 @@ impl Run {
             Ok(Ended::Ask(answer)) => self.answered(answer),
             Ok(Ended::Batch(report)) => {
                 self.free(report.freed);
-                self.note_brake(report.freed.lane_number);
+                self.judge.brake(&self.board, report.freed.lane_number);
                 if let Some(measure) = report.measure {
                     self.board.lanes[report.freed.lane_number].pace.measured(measure);
                 }
@@ -235,48 +221,6 @@ impl Run {
             Ok(Ended::Poll(polled)) => self.polled(polled),
             Ok(Ended::Count(counted)) => self.counted(counted),
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        }
-    }
-
-    /// Once a second: whether ready messages move.
-    fn judge(&mut self) {
-        let now = Instant::now();
-        if now < self.judged_next {
-            return;
-        }
-        self.judged_next = now + BEAT;
-        let rests = |lane: usize| self.board.lanes[lane].lane.pass(now) != Pass::All;
-        let stall = self.context.progress().judge(rests, now);
-        match (self.stall, stall) {
-            (None, Some(stall)) => tracing::error!("not ready: {}", stall.text()),
-            (Some(_), None) => tracing::info!("ready messages move again"),
-            _ => {}
-        }
-        match stall {
-            Some(stall) => self.moving.unready(stall.text()),
-            None => self.moving.ready(),
-        }
-        self.context.stats.stalled.set(i64::from(stall.is_some()));
-        self.stall = stall;
-    }
-
-    /// Reports, as a condition, which destinations rest because they reject message after message.
-    fn note_brake(&mut self, lane_number: usize) {
-        let braked = self.board.lanes[lane_number].lane.is_braked();
-        let changed = if braked { self.braked.insert(lane_number) } else { self.braked.remove(&lane_number) };
-        if !changed {
-            return;
-        }
-        let named = self.braked.iter().map(|number| {
-            let lane = &self.board.lanes[*number].lane;
-            format!("{} `{}`", lane.to.name, lane.label())
-        });
-        let named: Vec<String> = named.collect();
-        if named.is_empty() {
-            self.destinations.ready();
-        } else {
-            let named = named.join(", ");
-            self.destinations.unready(format!("rejecting message after message, and resting: {named}"));
         }
     }
 

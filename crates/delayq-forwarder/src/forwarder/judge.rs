@@ -1,0 +1,79 @@
+//! What the process says of its work: whether ready messages move, and which destinations are braked.
+
+use super::board::Board;
+use crate::circuit::Pass;
+use crate::context::Context;
+use crate::progress::Stall;
+use delayq_service::{Condition, Readiness};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How often progress is judged: the longest between two turns of the loop.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Judges the work, and reports what changes.
+pub(super) struct Judge {
+    /// Whether ready messages move.
+    moving: Condition,
+    stall: Option<Stall>,
+    /// When to judge that.
+    next: Instant,
+    /// Whether no destination is braked.
+    destinations: Condition,
+    braked: BTreeSet<usize>,
+}
+
+// === impl Judge ===
+
+impl Judge {
+    pub(super) fn new(destinations: Condition, readiness: &Readiness, now: Instant) -> Self {
+        let moving = readiness.condition("progress");
+        Self { moving, stall: None, next: now, destinations, braked: BTreeSet::new() }
+    }
+
+    /// When to judge progress.
+    pub(super) const fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Whether ready messages move, once it is time.
+    pub(super) fn progress(&mut self, context: &Context, board: &Board, now: Instant) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + EVERY;
+        let rests = |lane: usize| board.lanes[lane].lane.pass(now) != Pass::All;
+        let stall = context.progress().judge(rests, now);
+        match (self.stall, stall) {
+            (None, Some(stall)) => tracing::error!("not ready: {}", stall.text()),
+            (Some(_), None) => tracing::info!("ready messages move again"),
+            _ => {}
+        }
+        match stall {
+            Some(stall) => self.moving.unready(stall.text()),
+            None => self.moving.ready(),
+        }
+        context.stats.stalled.set(i64::from(stall.is_some()));
+        self.stall = stall;
+    }
+
+    /// Reports which destinations rest because they reject message after message, where this lane's changed.
+    pub(super) fn brake(&mut self, board: &Board, lane_number: usize) {
+        let braked = board.lanes[lane_number].lane.is_braked();
+        let changed = if braked { self.braked.insert(lane_number) } else { self.braked.remove(&lane_number) };
+        if !changed {
+            return;
+        }
+        let named = self.braked.iter().map(|number| {
+            let lane = &board.lanes[*number].lane;
+            format!("{} `{}`", lane.to.name, lane.label())
+        });
+        let named: Vec<String> = named.collect();
+        if named.is_empty() {
+            self.destinations.ready();
+        } else {
+            let named = named.join(", ");
+            self.destinations.unready(format!("rejecting message after message, and resting: {named}"));
+        }
+    }
+}
