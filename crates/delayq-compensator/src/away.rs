@@ -6,7 +6,7 @@
 //! is tried again.
 
 use crate::outcome::Settle;
-use delayq::protocol::{Holder, Placement, ShardId};
+use delayq::protocol::{Placement, Probe, ShardId};
 use delayq::{Client, Error};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Away {
     /// Asks every shard whether it can be used.
     async fn ask(&mut self, client: &Client) -> Result<(), Error> {
         let shards: Vec<ShardId> = client.shards().shards().collect();
-        let answers = Holder::new(client.clone()).takes_puts(&shards).await;
+        let answers = Probe::new(client).takes_puts(&shards).await;
         self.note(shards.into_iter().zip(answers).collect())
     }
 

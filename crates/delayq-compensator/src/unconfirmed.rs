@@ -7,7 +7,7 @@
 //! a cancel of an id, or of a group, that nobody has, in every shard. First tries of messages' writes, and cancels, are sent
 //! all the same, at the end of their batch and together; changes of groups are not.
 
-use delayq::protocol::{Holder, Placement, ShardId};
+use delayq::protocol::{Placement, Probe, ShardId};
 use delayq::{Error, MessageId, Producer, Target, Topic};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
@@ -87,7 +87,7 @@ impl Unconfirmed {
 async fn ask(producer: &Producer, topic: Option<&Topic>) -> HashMap<ShardId, String> {
     let shards: Vec<ShardId> = producer.client().shards().shards().collect();
     let answers = match topic {
-        None => Holder::new(producer.client().clone()).confirms_groups(&shards).await,
+        None => Probe::new(producer.client()).confirms_groups(&shards).await,
         Some(topic) => cancel_nothing(producer, topic, &shards).await,
     };
     let unconfirmed = |(shard, answer)| match answer {

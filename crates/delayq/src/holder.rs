@@ -1,22 +1,17 @@
 //! What a holder asks of shards: which topics have ready messages, to reserve some, to extend and settle their leases.
 
 use crate::client::Client;
-use crate::clock;
 use crate::error::Error;
 use crate::listen::Listener;
 use crate::places::Places;
 use crate::scatter::{Batch, batches, in_order, scatter};
 use delayq_core::call::Call;
-use delayq_core::id::{Group, MessageId};
 use delayq_core::keys::Channel;
 use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
-use delayq_core::time::UnixMillis;
-use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::overview::{self, TopicsPage};
 use delayq_core::verbs::reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest};
 use delayq_core::verbs::settle::{self, Release, Settled};
-use delayq_core::verbs::{group as group_steps, probe, put};
 use std::time::Duration;
 
 /// The deployment as a holder of leases sees it: a forwarder or a consumer. Cheap to clone.
@@ -54,42 +49,6 @@ impl Holder {
     pub async fn topics(&self, pages: &[(ShardId, Option<u64>)]) -> Vec<Result<TopicsPage, Error>> {
         let calls = pages.iter().map(|&(shard, from)| overview::topics(shard, from)).collect();
         self.client.calls.ask_all(calls, overview::read_topics).await
-    }
-
-    /// Whether a shard's Redis takes writes now: it runs a script that may write, and writes nothing.
-    ///
-    /// # Errors
-    /// It does not, or cannot be reached.
-    pub async fn takes_writes(&self, shard: ShardId) -> Result<(), Error> {
-        self.client.calls.ask(probe::request(shard, ["TIME"]), probe::read).await.map(drop)
-    }
-
-    /// Whether the Redis of each of these shards takes messages now, in one round trip. Unlike one that only
-    /// [takes writes](Self::takes_writes), it has memory for them.
-    pub async fn takes_puts(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
-        let calls = shards.iter().map(|&shard| put::of_none(shard)).collect();
-        let would_take = |error: &Error| matches!(error, Error::Redis { code, .. } if code == "DQARG");
-        let answers = self.client.calls.send_all(calls).await.into_iter();
-        answers
-            .map(|answer| match answer {
-                Err(error) if would_take(&error) => Ok(()),
-                answer => answer.map(drop),
-            })
-            .collect()
-    }
-
-    /// Whether each of these shards confirms changes of groups now, as its topics ask, by a cancel of a group that nobody has;
-    /// in one round trip and one wait.
-    pub async fn confirms_groups(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
-        let nobodys = |shard| {
-            let name = MessageId::generate(shard, clock::now().get()).to_string();
-            Group::new(name).expect("an id may be a group's name")
-        };
-        let begin = Cursor::from(UnixMillis::new(0));
-        let cancel = |&shard: &ShardId| group_steps::cancel(shard, &nobodys(shard), &begin, 1);
-        let calls = shards.iter().map(cancel).collect();
-        let answers = self.client.calls.ask_all(calls, group_steps::read_cancel).await.into_iter();
-        answers.map(|answer| answer.map(drop)).collect()
     }
 
     /// Reserves ready messages, from all these shards in one round trip.

@@ -21,6 +21,7 @@ mod password;
 mod payloads;
 mod places;
 mod placing;
+mod probe;
 mod producer;
 pub mod protocol;
 mod role;

@@ -12,6 +12,7 @@ pub use crate::link::{
 pub use crate::listen::{Listener, Notification};
 pub use crate::owner::Owner;
 pub use crate::places::Places;
+pub use crate::probe::Probe;
 pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};
 pub use delayq_core::envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
 pub use delayq_core::id::{NodeName, OwnId};

@@ -4,7 +4,7 @@
 //! have been missed is swept: asked for page after page without a rest.
 
 use crate::context::Context;
-use delayq::protocol::{Holder, ShardId, TopicsPage};
+use delayq::protocol::{Holder, Probe, ShardId, TopicsPage};
 use delayq::{Admin, Client, Error};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,7 +136,7 @@ async fn is_gone(client: &Client) -> bool {
 
 /// Asks one node for these pages, of which there is at least one. If it does not answer, it is not asked for the others.
 async fn poll_node(holder: &Holder, pages: &[(ShardId, Option<u64>)]) -> (Result<(), Error>, Vec<Page>) {
-    let wrote = holder.takes_writes(pages[0].0).await;
+    let wrote = Probe::new(holder.client()).takes_writes(pages[0].0).await;
     let mut silence = wrote.as_ref().err().filter(|error| is_silence(error)).cloned();
     let mut polled = Vec::with_capacity(pages.len());
     for some in pages.chunks(MAX_SHARDS) {

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::growth::Growth;
 use crate::holder::Holder;
 use crate::listen::{Listener, Notification};
+use crate::probe::Probe;
 use delayq_core::codec::Unrestored;
 use delayq_core::fate::Advice;
 use delayq_core::id::Topic;
@@ -193,7 +194,7 @@ impl Fetcher {
         };
         let sent = now();
         let reports = match asked[..] {
-            [(shard, 0)] => vec![holder.takes_writes(shard).await.map(|()| None)],
+            [(shard, 0)] => vec![Probe::new(holder.client()).takes_writes(shard).await.map(|()| None)],
             _ => {
                 let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, request(most))).collect();
                 holder.reserve(&requests).await.into_iter().map(|report| report.map(Some)).collect()

@@ -1,0 +1,61 @@
+//! What a service asks shards to learn what they would do now; nothing is changed.
+
+use crate::client::Client;
+use crate::clock;
+use crate::error::Error;
+use delayq_core::id::{Group, MessageId};
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::cursor::Cursor;
+use delayq_core::verbs::{group as group_steps, probe, put};
+
+/// Asks shards what they would do now, and changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'a> {
+    client: &'a Client,
+}
+
+// === impl Probe ===
+
+impl<'a> Probe<'a> {
+    /// Over this client's connection.
+    pub fn new(client: &'a Client) -> Self {
+        Self { client }
+    }
+
+    /// Whether a shard's Redis takes writes now: it runs a script that may write, and writes nothing.
+    ///
+    /// # Errors
+    /// It does not, or cannot be reached.
+    pub async fn takes_writes(&self, shard: ShardId) -> Result<(), Error> {
+        self.client.calls.ask(probe::request(shard, ["TIME"]), probe::read).await.map(drop)
+    }
+
+    /// Whether the Redis of each of these shards takes messages now, in one round trip. Unlike one that only
+    /// [takes writes](Self::takes_writes), it has memory for them.
+    pub async fn takes_puts(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
+        let calls = shards.iter().map(|&shard| put::of_none(shard)).collect();
+        let would_take = |error: &Error| matches!(error, Error::Redis { code, .. } if code == "DQARG");
+        let answers = self.client.calls.send_all(calls).await.into_iter();
+        answers
+            .map(|answer| match answer {
+                Err(error) if would_take(&error) => Ok(()),
+                answer => answer.map(drop),
+            })
+            .collect()
+    }
+
+    /// Whether each of these shards confirms changes of groups now, as its topics ask, by a cancel of a group that nobody has;
+    /// in one round trip and one wait.
+    pub async fn confirms_groups(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
+        let nobodys = |shard| {
+            let name = MessageId::generate(shard, clock::now().get()).to_string();
+            Group::new(name).expect("an id may be a group's name")
+        };
+        let begin = Cursor::from(UnixMillis::new(0));
+        let cancel = |&shard: &ShardId| group_steps::cancel(shard, &nobodys(shard), &begin, 1);
+        let calls = shards.iter().map(cancel).collect();
+        let answers = self.client.calls.ask_all(calls, group_steps::read_cancel).await.into_iter();
+        answers.map(|answer| answer.map(drop)).collect()
+    }
+}
