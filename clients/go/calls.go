@@ -45,6 +45,8 @@ type item struct {
 	outcome Outcome
 	// err is what is wrong with it. Nothing is sent then.
 	err error
+	// fault is why it has no answer.
+	fault error
 }
 
 // named is what is said of a message by its name. A generated id says its shard, an own one goes by its
@@ -87,20 +89,57 @@ func (c *Client) each(ctx context.Context, verb string, items []*item) (outcomes
 			return nil, one.err
 		}
 	}
-	if _, err = c.shards(ctx); err == nil {
-		err = c.fill(ctx, verb, items)
+	for round, left := 0, items; round < maxRounds && len(left) > 0; round++ {
+		lanes := map[string][]*item{}
+		for _, one := range left {
+			waits := c.durabilities.of(verb, one)
+			lanes[waits] = append(lanes[waits], one)
+		}
+		left = nil
+		for _, waits := range sortedKeys(lanes) { // those that wait for nothing first
+			c.carryOut(ctx, verb, waits, lanes[waits])
+			for _, one := range lanes[waits] {
+				if c.durabilities.learn(one.topic, one.fault) {
+					left = append(left, one)
+				}
+			}
+		}
 	}
 	for _, one := range items {
-		if one.outcome.Word == "" {
-			one.outcome.Word = Unanswered
-		}
-		outcomes = append(outcomes, one.outcome)
+		outcomes, err = append(outcomes, one.outcome), first(err, one.fault)
 	}
 	return outcomes, err
 }
 
-// fill fills the outcomes in, a pipeline of calls at a time.
-func (c *Client) fill(ctx context.Context, verb string, items []*item) (fault error) {
+// single carries a verb out for one item, with those of other callers that wait for the same.
+func (c *Client) single(ctx context.Context, verb string, one *item) (outcome Outcome, err error) {
+	for round := 0; round < maxRounds; round++ {
+		outcome, err = c.gatherer(c.durabilities.of(verb, one)).add(ctx, verb, one)
+		if !c.durabilities.learn(one.topic, err) {
+			break
+		}
+	}
+	return outcome, err
+}
+
+// carryOut fills in what becomes of items, or why they have no answer, once what they wait for has confirmed it.
+func (c *Client) carryOut(ctx context.Context, verb, waits string, items []*item) {
+	for _, one := range items {
+		one.outcome.Word, one.fault = "", nil
+	}
+	_, err := c.shards(ctx)
+	if err == nil {
+		err = c.fill(ctx, verb, waits, items)
+	}
+	for _, one := range items {
+		if one.outcome.Word == "" {
+			one.outcome.Word, one.fault = Unanswered, first(one.fault, err)
+		}
+	}
+}
+
+// fill fills the outcomes in, a pipeline of calls at a time, until there is an outage.
+func (c *Client) fill(ctx context.Context, verb, waits string, items []*item) error {
 	var known *layout
 	for left := items; len(left) > 0; {
 		if now := c.layout.Load(); now != known { // they may belong elsewhere now
@@ -112,11 +151,13 @@ func (c *Client) fill(ctx context.Context, verb string, items []*item) (fault er
 		calls, rest := together(verb, left)
 		left = rest
 		var outage error
-		for i, answer := range c.send(ctx, known, calls) {
+		for i, answer := range c.send(ctx, known, waits, calls) {
+			for _, one := range calls[i].items {
+				one.fault = answer.err
+			}
 			_, refused := answer.err.(ScriptError)
 			switch {
 			case refused:
-				fault = first(fault, answer.err)
 			case answer.err != nil:
 				outage = first(outage, answer.err)
 			case answer.reply == nil:
@@ -129,7 +170,7 @@ func (c *Client) fill(ctx context.Context, verb string, items []*item) (fault er
 			return outage
 		}
 	}
-	return fault
+	return nil
 }
 
 // place finds the places of an item that has a name. A put goes to where it may be since before a growth
@@ -201,10 +242,17 @@ func dueAt(due string, nowUs int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// one gets the reply of one call, whatever the layout.
+// one gets the reply of one call, whatever the layout. What changes a group waits for what all topics of its shard ask.
 func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) ([]any, error) {
-	for {
-		answer := c.send(ctx, c.layout.Load(), []call{{verb: verb, shard: shard, args: args}})[0]
+	for round := 1; ; round++ {
+		waits := ""
+		if groupWrites[verb] {
+			waits = c.durabilities.waits(everyTopic)
+		}
+		answer := c.send(ctx, c.layout.Load(), waits, []call{{verb: verb, shard: shard, args: args}})[0]
+		if round < maxRounds && c.durabilities.learn(everyTopic, answer.err) {
+			continue
+		}
 		if answer.reply != nil || answer.err != nil {
 			return answer.reply, answer.err
 		}
@@ -262,7 +310,7 @@ func (c *Client) everywhere(ctx context.Context, verb string, args func(shards i
 			for ; shard < shards && len(calls) < maxCalls; shard++ {
 				calls = append(calls, call{verb: verb, shard: shard, args: args(shards)})
 			}
-			for _, answer := range c.send(ctx, c.layout.Load(), calls) {
+			for _, answer := range c.send(ctx, c.layout.Load(), "", calls) {
 				err = first(err, answer.err)
 				replies = append(replies, answer.reply)
 			}
@@ -282,12 +330,12 @@ func hasNil(replies [][]any) bool {
 	return false
 }
 
-// send makes calls, each where its shard is: an answer each.
-func (c *Client) send(ctx context.Context, known *layout, calls []call) []answer {
+// send makes calls, each where its shard is: an answer each, once what they wait for has confirmed it.
+func (c *Client) send(ctx context.Context, known *layout, waits string, calls []call) []answer {
 	ctx, end := context.WithTimeout(ctx, c.Timeout)
 	defer end()
 	answers := make([]answer, len(calls))
-	for i, command := range c.trips(ctx, known, calls) {
+	for i, command := range c.trips(ctx, known, waits, calls) {
 		reply, err := command.Result()
 		many, is := reply.([]any)
 		switch {

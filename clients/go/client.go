@@ -21,6 +21,9 @@ type Client struct {
 	MaxPayloadBytes int
 	// Timeout is the deadline of each call of Redis: 5 s unless it is set before the first.
 	Timeout time.Duration
+	// ConfirmTimeout is how long replicas or a disk have to confirm a write whose topic asks for it: at most, and unless it is
+	// set, half of the time for an answer (Timeout, or go-redis's ReadTimeout where that is shorter).
+	ConfirmTimeout time.Duration
 
 	redis     redis.UniversalClient
 	namespace string
@@ -29,9 +32,11 @@ type Client struct {
 	learning  sync.Mutex
 	turn      atomic.Uint32
 	decoders  sync.Map
-	gatherer  gatherer
 	waiters   waiters
 	rounds    rounds
+	// gatherers are by what their calls wait for, so that nobody is held up by what others wait for.
+	gatherers    sync.Map
+	durabilities durabilities
 	// pollInterval is how often a shard, or a few in turn, is polled: the net below a lost notification.
 	pollInterval, pingAfter time.Duration
 }
@@ -44,7 +49,7 @@ func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 	c.scripts = map[string]*redis.Script{}
 	c.layout.Store(unknown)
 	c.turn.Store(uint32(time.Now().UnixNano()))
-	c.gatherer.send = c.each
+	c.durabilities.turns = make(chan struct{}, turnsOf(connection))
 	err := checkName("namespace", namespace)
 	for _, verb := range verbs {
 		script, fault := assemble(packed, verb)
@@ -56,11 +61,11 @@ func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 // Put puts one message. Those of many callers go together. If the context ends first, it may have been stored all
 // the same.
 func (c *Client) Put(ctx context.Context, message Message) (Outcome, error) {
-	items, err := c.items(ctx, []Message{message}, c.gatherer.batch.Load())
+	items, err := c.items(ctx, []Message{message}, c.gatherer(c.durabilities.waits(message.Topic)).batch.Load())
 	if err != nil {
 		return Outcome{}, err
 	}
-	return c.gatherer.add(ctx, "put", items[0])
+	return c.single(ctx, "put", items[0])
 }
 
 // PutMany puts many messages: one answer each, in order. With an error, those that have no answer have the
@@ -105,14 +110,14 @@ func (c *Client) ahead(ctx context.Context, one *item, counts []int) (time.Durat
 
 // Cancel cancels a message. An own id that was put with a group is found by both.
 func (c *Client) Cancel(ctx context.Context, topic, id, group string) (Outcome, error) {
-	return c.gatherer.add(ctx, "cancel", named(topic, id, group))
+	return c.single(ctx, "cancel", named(topic, id, group))
 }
 
 // Reschedule changes when a pending message is due. Its group is "" where it has none.
 func (c *Client) Reschedule(ctx context.Context, topic, id, group string, due Due) (Outcome, error) {
 	one := named(topic, id, group, due.text(), due.expected)
 	one.err = first(one.err, due.err)
-	return c.gatherer.add(ctx, "reschedule", one)
+	return c.single(ctx, "reschedule", one)
 }
 
 // Get finds a message, or what is remembered of it; nil where nothing is known. Its group is "" where it has none.
@@ -161,6 +166,16 @@ func (c *Client) settle(ctx context.Context, verb string, receipts []Receipt, er
 		items[i] = receipt.item(args...)
 	}
 	return c.each(ctx, verb, items)
+}
+
+// gatherer is that of the calls that wait for the same.
+func (c *Client) gatherer(waits string) *gatherer {
+	known, is := c.gatherers.Load(waits)
+	if !is {
+		send := func(verb string, items []*item) { c.carryOut(context.Background(), verb, waits, items) }
+		known, _ = c.gatherers.LoadOrStore(waits, &gatherer{send: send})
+	}
+	return known.(*gatherer)
 }
 
 // Close stops listening for messages; end workers first. The given connection stays open.

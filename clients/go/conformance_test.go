@@ -18,6 +18,7 @@ import (
 
 type step struct {
 	Op, Topic, ID, Group, Verb, Error, Reason string
+	Unconfirmed                               string
 	Message                                   said
 	Messages                                  []said
 	AtMs                                      *int64 `json:"at_ms"`
@@ -60,6 +61,9 @@ type run struct {
 	redis     redis.UniversalClient
 	namespace string
 	bound     map[string]any
+	// Of a group with a replica: while that is frozen, calls are made by a client that waits for it but shortly.
+	group              *redisGroup
+	patient, impatient *Client
 }
 
 func TestEveryStepOfTheSuiteGetsTheAnswerThatAllClientsGet(t *testing.T) {
@@ -87,7 +91,7 @@ func conforms(t *testing.T, connection redis.UniversalClient) {
 			}
 			client := must(New(connection, namespace))
 			t.Cleanup(client.Close)
-			r := run{t, client, connection, namespace, map[string]any{}}
+			r := run{t: t, client: client, redis: connection, namespace: namespace, bound: map[string]any{}}
 			for shard := 0; scenario.Init == nil && shard < shards; shard++ {
 				must(r.script("init", shard, 1, shard, shards))
 			}
@@ -108,6 +112,14 @@ func (r *run) carryOut(s step, place string) {
 		answer, _ := got.(map[string]any)
 		if !errors.As(err, &invalid) && answer["word"] != "refused" {
 			r.t.Fatalf("%s: got %v, %v", place, got, err)
+		}
+	case s.Unconfirmed != "":
+		var unconfirmed UnconfirmedError
+		if !errors.As(err, &unconfirmed) || !strings.Contains(err.Error(), s.Unconfirmed) {
+			r.t.Fatalf("%s: got %v, %v", place, got, err)
+		}
+		if s.Expect != nil {
+			r.compare(s.Expect, got, place)
 		}
 	case s.Error != "":
 		if !errors.As(err, &refused) || refused.Code != s.Error {
@@ -163,6 +175,14 @@ func (r *run) step(s step) (any, error) {
 	case "reschedule":
 		outcome, err := r.client.Reschedule(ctx, s.Topic, r.id(s.ID), s.Group, r.change(s))
 		return shown(outcome), err
+	case "cancel_group":
+		return r.client.Group(s.Group).Cancel(ctx)
+	case "shift_group":
+		return r.client.Group(s.Group).Shift(ctx, millisOf(s.ByMs), "")
+	case "freeze", "thaw":
+		r.group.does(s.Op, "")
+		r.client = map[string]*Client{"freeze": r.impatient, "thaw": r.patient}[s.Op]
+		return nil, nil
 	case "reserve":
 		return r.reserve(ctx, s)
 	case "drain":

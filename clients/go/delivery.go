@@ -105,7 +105,7 @@ func (d *Delivery) Extend(ctx context.Context, lease time.Duration) (Outcome, er
 		return Outcome{}, err
 	}
 	sent := time.Now()
-	outcome, err := d.client.gatherer.add(ctx, "extend", d.Receipt.item(millis(lease)))
+	outcome, err := d.client.single(ctx, "extend", d.Receipt.item(millis(lease)))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if lease == 0 {
@@ -149,7 +149,7 @@ func (d *Delivery) settle(ctx context.Context, verb string, one *item) (outcome 
 	}
 	for {
 		again := *one
-		if outcome, err = d.client.gatherer.add(ctx, verb, &again); err == nil {
+		if outcome, err = d.client.single(ctx, verb, &again); err == nil {
 			return outcome, nil
 		}
 		if _, refused := err.(ScriptError); refused || ctx.Err() != nil || d.endsBefore(time.Now().Add(rest)) {

@@ -14,7 +14,7 @@ const gatherItems, gatherBytes, gatherInFlight = 500, 1 << 20, 4
 
 // gatherer gathers the calls of many callers, each for one message.
 type gatherer struct {
-	send func(ctx context.Context, verb string, items []*item) ([]Outcome, error)
+	send func(verb string, items []*item)
 	// batch counts batches: what is to go together is placed by it.
 	batch atomic.Uint32
 
@@ -111,12 +111,9 @@ func (g *gatherer) settle(verb string, batch []*gathered) {
 			entries, items = append(entries, one), append(items, one.item)
 		}
 	}
-	outcomes, err := g.send(context.Background(), verb, items)
-	for i, one := range entries {
-		one.outcome = outcomes[i]
-		if one.outcome.Word == Unanswered {
-			one.err = err
-		}
+	g.send(verb, items)
+	for _, one := range entries {
+		one.outcome, one.err = one.item.outcome, one.item.fault
 		close(one.done)
 	}
 }

@@ -121,7 +121,8 @@ func ownServer(t *testing.T) (at string, server func() *exec.Cmd, restart func()
 	return at, func() *exec.Cmd { return running }, restart
 }
 
-// redisGroup is a master with its replicas and sentinels, or the nodes of a cluster (tests/src/bin/redis-group.rs).
+// redisGroup is a master with its replicas and sentinels, the nodes of a cluster, or a master with a replica, of
+// redis-server or of another program (tests/src/bin/redis-group.rs).
 type redisGroup struct {
 	url     string
 	servers *exec.Cmd
@@ -132,14 +133,15 @@ type redisGroup struct {
 // groups are those that run, by their kind. All tests share them.
 var groups = map[string]*redisGroup{}
 
-func groupOf(t *testing.T, kind string) *redisGroup {
+func groupOf(t *testing.T, what ...string) *redisGroup {
 	t.Helper()
+	kind := strings.Join(what, " ")
 	if groups[kind] == nil {
 		program, is := os.LookupEnv("DELAYQ_REDIS_GROUP")
 		if !is {
 			program = "../../target/debug/redis-group"
 		}
-		servers := exec.Command(program, kind)
+		servers := exec.Command(program, what...)
 		input, output := must(servers.StdinPipe()), must(servers.StdoutPipe())
 		servers.Stderr = os.Stderr
 		if err := servers.Start(); err != nil {
@@ -158,7 +160,7 @@ func (g *redisGroup) end() {
 	_ = g.servers.Wait()
 }
 
-// does has something done to the master that has a key: kill, freeze, thaw, move.
+// does has something done to the master that has a key, or to the replica: kill, freeze, thaw, move.
 func (g *redisGroup) does(what, key string) {
 	fmt.Fprintln(g.input, what, key)
 	if !g.output.Scan() || g.output.Text() != "done" {

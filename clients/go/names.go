@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"regexp"
+	"sort"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -92,6 +93,15 @@ func placesOf(name string, counts []int) (places []int) {
 		}
 	}
 	return places
+}
+
+// sortedKeys are the keys of a map in order.
+func sortedKeys[T any](all map[string]T) (keys []string) {
+	for key := range all {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
 }
 
 func contains[T comparable](places []T, place T) bool {

@@ -7,6 +7,7 @@ package delayq
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -20,13 +21,14 @@ const maxTrips = 6
 // a node refuses as MOVED goes to the one that has the slot now, and a script that it does not know goes there itself.
 // Nothing else is sent again: while a slot is on its way, both nodes refuse its calls (ASK, TRYAGAIN), for each declares
 // a key that never is.
-func (c *Client) trips(ctx context.Context, known *layout, calls []call) []*redis.Cmd {
+func (c *Client) trips(ctx context.Context, known *layout, waits string, calls []call) []*redis.Cmd {
 	commands, unknown, left := make([]*redis.Cmd, len(calls)), map[int]bool{}, make([]int, len(calls))
 	for i := range calls {
 		left[i] = i
 	}
+	layout := strings.TrimSpace(fmt.Sprint(known.number, " ", waits))
 	add := func(pipe redis.Pipeliner, i int) {
-		script, keys, args := c.scripts[calls[i].verb], c.keys(calls[i].shard), append([]any{known.number}, calls[i].args...)
+		script, keys, args := c.scripts[calls[i].verb], c.keys(calls[i].shard), append([]any{layout}, calls[i].args...)
 		if unknown[i] {
 			commands[i] = script.Eval(ctx, pipe, keys, args...)
 		} else {
@@ -48,7 +50,7 @@ func (c *Client) trips(ctx context.Context, known *layout, calls []call) []*redi
 			all.Add(1)
 			go func(node redis.UniversalClient, some []int) {
 				defer all.Done()
-				c.trip(ctx, node, some, add, commands)
+				c.trip(ctx, node, waits, some, add, commands)
 			}(node, some)
 		}
 		all.Wait()
@@ -67,15 +69,37 @@ func (c *Client) trips(ctx context.Context, known *layout, calls []call) []*redi
 }
 
 // trip is one pipeline to one node.
-func (c *Client) trip(ctx context.Context, node redis.UniversalClient, some []int, add func(redis.Pipeliner, int), commands []*redis.Cmd) {
+func (c *Client) trip(ctx context.Context, node redis.UniversalClient, waits string, some []int, add func(redis.Pipeliner, int), commands []*redis.Cmd) {
 	pipe := once(node).Pipeline()
 	for _, i := range some {
 		add(pipe, i)
+	}
+	var behind *confirming
+	if waits != "" {
+		leave, err := c.durabilities.enter(ctx)
+		if err != nil {
+			setErrors(commands, some, err)
+			return
+		}
+		defer leave()
+		behind = c.confirm(ctx, pipe, node, waits)
 	}
 	_, fault := pipe.Exec(ctx)
 	for _, i := range some {
 		if commands[i].Err() == nil && commands[i].Val() == nil { // what came before the commands has failed
 			commands[i].SetErr(fault)
+		}
+	}
+	if behind != nil {
+		setErrors(commands, some, behind.err())
+	}
+}
+
+// setErrors gives an error to those of some commands that have none.
+func setErrors(commands []*redis.Cmd, some []int, err error) {
+	for _, i := range some {
+		if commands[i].Err() == nil {
+			commands[i].SetErr(err)
 		}
 	}
 }
@@ -91,6 +115,9 @@ func (c *Client) heed(ctx context.Context, commands []*redis.Cmd, some []int) {
 	for _, i := range some {
 		err := commands[i].Err()
 		_, answered := err.(redis.Error)
+		if _, unconfirmed := err.(UnconfirmedError); unconfirmed {
+			answered = true
+		}
 		moved = moved || refusedAs(err, "MOVED")
 		lost = lost || err != nil && !answered || refusedAs(err, "CLUSTERDOWN")
 	}

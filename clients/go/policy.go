@@ -39,6 +39,9 @@ type Policy struct {
 	DeadFor *time.Duration
 	// DeadMax is how many dead letters each shard keeps: sweeps delete the oldest of more; 0, the default: all.
 	DeadMax *uint32
+	// Durability is what writes are answered after: "memory", the default, "disk" (the master's append-only file) or
+	// "replica:1" to "replica:9" (so many replicas).
+	Durability *string
 }
 
 // Set makes a pointer to a value, for a field of a Policy.
@@ -64,6 +67,7 @@ const (
 	SettingHistoryFor        Setting = "history_for_ms"
 	SettingDeadFor           Setting = "dead_for_ms"
 	SettingDeadMax           Setting = "dead_max"
+	SettingDurability        Setting = "durability"
 )
 
 // Policy gives its policy.
@@ -154,6 +158,9 @@ func (p *Policy) settings(shards int) (args []any) {
 	if p.DeadMax != nil {
 		add(SettingDeadMax, *p.DeadMax)
 	}
+	if p.Durability != nil {
+		add(SettingDurability, *p.Durability)
+	}
 	return args
 }
 
@@ -176,6 +183,8 @@ func (p *Policy) read(setting Setting, value string, shards int) {
 		p.Repeats = &value
 	case SettingCodec:
 		p.Codec = &value
+	case SettingDurability:
+		p.Durability = &value
 	case SettingPaused:
 		p.Paused = Set(true)
 	case SettingRate:

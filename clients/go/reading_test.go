@@ -167,7 +167,7 @@ func TestAWatchThatNobodyWaitsByGoesOnceItIsOld(t *testing.T) {
 // reading makes a deployment of one shard.
 func reading(t *testing.T, namespace string) (*run, string) {
 	connection := connect(t)
-	r := run{t, must(New(connection, namespace)), connection, namespace, map[string]any{}}
+	r := run{t: t, client: must(New(connection, namespace)), redis: connection, namespace: namespace, bound: map[string]any{}}
 	must(r.script("init", 0, 1, 0, 1))
 	return &r, namespace
 }

@@ -221,7 +221,7 @@ func (c *Client) ask(ctx context.Context, ask Reserve, shards []int, watch *watc
 		calls[i] = call{verb: "reserve", shard: shard, args: args}
 	}
 	sent := time.Now()
-	for i, answer := range c.send(ctx, c.layout.Load(), calls) {
+	for i, answer := range c.send(ctx, c.layout.Load(), "", calls) {
 		shard, part := shards[i], calls[i].args[0].(int)
 		if answer.reply == nil { // an error, or another layout
 			err = first(err, answer.err)

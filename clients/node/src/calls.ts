@@ -2,9 +2,12 @@
 
 import type { Cluster, Redis } from "ioredis";
 import { connectionFor, ownConnection } from "./connections.js";
+import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
+import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
 import { Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
 import { script } from "./scripts.js";
+import { Waiting } from "./waiting.js";
 
 /** How much a call may have, and how many calls go together. */
 const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
@@ -12,6 +15,9 @@ const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
 /** The scripts that a client calls: its own connection gets a command for each. */
 const SCRIPTS = `ack bury cancel cancel_group configure count describe dictionary extend grow list list_group overview peek
   purge put release replay reschedule reserve shift_group`.split(/\s+/);
+
+/** What waits as its topic asks, and what waits for all that topics of its shard ask. */
+const [WRITES, GROUP_WRITES] = [["put", "cancel", "reschedule"], ["cancel_group", "shift_group"]];
 
 /** undefined for what the script does where nothing is said. */
 export type Arg = Buffer | string | number | undefined;
@@ -35,18 +41,24 @@ export class Calls {
   private closing: Promise<unknown> = Promise.resolve();
   /** Made like the given one. */
   readonly redis: Redis | Cluster;
+  private readonly durabilities = new Durabilities();
+  private readonly waiting: Waiting;
 
-  /** `timeoutMs` is the deadline of each call. */
-  constructor(given: Redis | Cluster, readonly namespace: string, private readonly timeoutMs: number) {
+  /** `timeoutMs` is the deadline of each call, `confirmTimeoutMs` that of replicas and disks. */
+  constructor(
+    given: Redis | Cluster, readonly namespace: string, private readonly timeoutMs: number, confirmTimeoutMs: number,
+  ) {
     if (given.options.keyPrefix) throw new Error("the connection's keyPrefix hides the deployment's keys");
     name("namespace", namespace);
     this.redis = ownConnection(given);
+    this.waiting = new Waiting(() => ownConnection(given), timeoutMs, confirmTimeoutMs);
     for (const verb of SCRIPTS) this.redis.defineCommand(`delayq_${verb}`, { numberOfKeys: 2, lua: script(verb) });
   }
 
-  /** Ends its connection. */
+  /** Ends its connections. */
   close(): void {
     this.redis.disconnect();
+    this.waiting.close();
   }
 
   /** How many shards there are. Asks Redis the first time: a client that knows none is refused, with their number. */
@@ -84,19 +96,58 @@ export class Calls {
     }
   }
 
+  /** What an item waits for. */
+  waitsOf(verb: Verb, { topic }: Pick<Item, "topic">): Waits {
+    return WRITES.includes(verb) ? this.durabilities.waits(topic[0]!) : "";
+  }
+
+  /** Whether an item was refused for not waiting as its topic asks, which is known then. */
+  isLearned({ topic }: Item, fault: unknown): boolean {
+    return this.durabilities.learn(topic[0] ?? EVERY_TOPIC, fault);
+  }
+
   /** Carries a verb out for each item. What is answered is returned, whatever becomes of the others. */
   async each<V extends Verb>(verb: V, items: readonly Item[]): Promise<Outcome<Words[V]>[]> {
-    await this.shards();
     const outcomes: Outcome[] = [];
-    const fault = await this.fill(verb, items, outcomes);
-    if (fault === undefined) return outcomes as Outcome<Words[V]>[];
+    const faults: unknown[] = [];
+    let left = [...items.keys()];
+    for (let round = 0; round < ROUNDS && left.length > 0; round++) {
+      const lanes = new Map<Waits, number[]>();
+      for (const i of left) {
+        const waits = this.waitsOf(verb, items[i]!);
+        const lane = lanes.get(waits) ?? [];
+        lane.push(i);
+        lanes.set(waits, lane);
+      }
+      for (const [waits, some] of [...lanes].sort(([one], [other]) => (one < other ? -1 : 1))) { // nothing comes first
+        const results = await this.carryOut(verb, some.map((i) => items[i]!), waits);
+        some.forEach((i, n) => {
+          if (results.outcomes[n]) outcomes[i] = results.outcomes[n];
+          faults[i] = results.faults[n];
+        });
+      }
+      left = left.filter((i) => !outcomes[i] && this.isLearned(items[i]!, faults[i]));
+    }
+    const missing = items.findIndex((_, i) => !outcomes[i]);
+    if (missing < 0) return outcomes as Outcome<Words[V]>[];
+    const fault = faults[missing];
     if (outcomes.length === 0) throw fault;
     throw new Incomplete(items.map(({ id }, i) => outcomes[i] ?? unanswered(id)), fault);
   }
 
-  /** Fills the outcomes in. A shard that refuses its call does not keep the others from theirs: why it did. */
-  private async fill(verb: Verb, items: readonly Item[], outcomes: Outcome[]): Promise<unknown> {
-    let fault: unknown;
+  /** Carries a verb out for items that wait for the same. */
+  async carryOut(verb: Verb, items: readonly Item[], waits: Waits): Promise<Results> {
+    const results: Results = { outcomes: [], faults: [] };
+    const filled = this.shards().then(() => this.fill(verb, items, waits, results));
+    const outage = await filled.catch((fault: unknown) => fault);
+    items.forEach((_, i) => {
+      if (!results.outcomes[i]) results.faults[i] ??= outage;
+    });
+    return results;
+  }
+
+  /** Fills the results in, until there is an outage. A shard that refuses its call does not keep the others from theirs. */
+  private async fill(verb: Verb, items: readonly Item[], waits: Waits, { outcomes, faults }: Results): Promise<unknown> {
     let counts: readonly number[] = [];
     let left: Open[] = items.map((item, i) => ({ bytes: 0, ...item, i, places: [] }));
     while (left.length > 0) {
@@ -107,36 +158,60 @@ export class Calls {
         if (verb === "put") for (const { places } of left) places.reverse();
       }
       const calls = together(left).slice(0, MAX_CALLS);
-      const replies = await Promise.allSettled(calls.map((one) => this.call(verb, one.shard, argsOf(verb, one), counts)));
-      const lost = new Set<Open>();
+      const replies = await this.send(verb, calls.map((one) => ({ shard: one.shard, args: argsOf(verb, one) })), counts, waits);
+      let outage: unknown;
       for (const [n, reply] of replies.entries()) {
         const call = calls[n]!;
         if (reply.status === "fulfilled") answer(call, reply.value, outcomes);
-        else call.items.forEach((one) => lost.add(one));
+        else for (const { i } of call.items) faults[i] = reply.reason;
+        if (reply.status === "rejected" && !(reply.reason instanceof ScriptError)) outage ??= reply.reason;
       }
-      const faults = replies.flatMap((reply) => (reply.status === "rejected" ? [reply.reason] : []));
-      const outage = faults.find((one) => !(one instanceof ScriptError));
       if (outage !== undefined) return outage;
-      fault ??= faults[0];
-      left = left.filter((one) => !outcomes[one.i] && !lost.has(one));
+      left = left.filter(({ i }) => !outcomes[i] && faults[i] === undefined);
     }
-    return fault;
+    return undefined;
   }
 
-  /** The reply of one call; undefined where the shard has other counts than these, which it then follows. */
-  async call(verb: string, shard: number, args: Arg[], counts?: readonly number[]): Promise<any> {
-    const base = `{${this.namespace}:${shard}}:`;
-    const rest = [(counts ?? this.counts).length, ...args.map((arg) => arg ?? "")];
-    await this.closing;
-    try {
-      const command = (this.redis as any)[`delayq_${verb}Buffer`](`${base}meta`, `${base}never`, ...rest);
-      const reply = await this.inTime(command, `${base}meta`);
-      return Array.isArray(reply) ? reply : [reply];
-    } catch (fault) {
-      if (!(fault instanceof Error && fault.message.startsWith("DQ"))) throw fault;
-      await this.follow(shard, new ScriptError(fault.message));
-      return counts ? undefined : this.call(verb, shard, args);
+  /** The reply of one call. What changes a group waits for what all topics of its shard ask. */
+  async call(verb: string, shard: number, args: Arg[]): Promise<any> {
+    for (let round = 1; ; ) {
+      const waits = GROUP_WRITES.includes(verb) ? this.durabilities.waits(EVERY_TOPIC) : "";
+      const [reply] = await this.send(verb, [{ shard, args }], this.counts, waits);
+      if (reply!.status === "fulfilled" && reply!.value !== undefined) return reply!.value;
+      if (reply!.status === "fulfilled") continue; // another layout, which was followed
+      if (round++ >= ROUNDS || !this.durabilities.learn(EVERY_TOPIC, reply!.reason)) throw reply!.reason;
     }
+  }
+
+  /**
+   * The replies of calls, once what they wait for has confirmed them; undefined where the shard has other counts than these,
+   * which are followed then.
+   */
+  private async send(
+    verb: string, calls: readonly { shard: number; args: Arg[] }[], counts: readonly number[], waits: Waits,
+  ): Promise<PromiseSettledResult<Reply | undefined>[]> {
+    const whole = calls.map(({ shard, args }) => {
+      const base = `{${this.namespace}:${shard}}:`;
+      const layout = `${counts.length} ${waits}`.trimEnd();
+      return { verb, keys: [`${base}meta`, `${base}never`] as [string, string], args: [layout, ...args.map((arg) => arg ?? "")] };
+    });
+    await this.closing;
+    const replies = waits === ""
+      ? await Promise.allSettled(whole.map(({ keys, args }) => this.plain(verb, keys, args)))
+      : await this.waiting.send(waits, whole);
+    return Promise.allSettled(replies.map((reply, n) => this.followed(calls[n]!.shard, reply)));
+  }
+
+  private plain(verb: string, keys: [string, string], args: (string | number | Buffer)[]): Promise<any> {
+    return this.inTime((this.redis as any)[`delayq_${verb}Buffer`](...keys, ...args), keys[0]);
+  }
+
+  private async followed(shard: number, reply: PromiseSettledResult<any>): Promise<Reply | undefined> {
+    if (reply.status === "fulfilled") return Array.isArray(reply.value) ? reply.value : [reply.value];
+    const fault = reply.reason;
+    if (!(fault instanceof Error && fault.message.startsWith("DQ"))) throw fault;
+    await this.follow(shard, new ScriptError(fault.message));
+    return undefined;
   }
 
   /** An answer, or a TimeoutError at the call's deadline. A connection that was silent for so long is replaced. */

@@ -4,19 +4,23 @@ import type { Cluster, Redis } from "ioredis";
 import { countOf, dueMs, leaseOf, listOf, optionsOf, spanMs, timeMs, topicsOf, type Time } from "./arguments.js";
 import { Calls, type Arg, type Item } from "./calls.js";
 import { Deliveries, type DeliveriesOptions } from "./deliveries.js";
+import { ROUNDS, type Waits } from "./durability.js";
 import { releaseArgs, settleItem, type Delivery, type Receipt, type ReleaseOptions } from "./delivery.js";
 import { Gatherer } from "./gather.js";
 import { Group } from "./group.js";
 import { dueOf, envelopeOf, MAX_PAYLOAD_BYTES, putOptions, type Message } from "./message.js";
 import { generateId, idBytes, InvalidMessage, isGenerated, name, placesOf } from "./names.js";
-import type { Outcome, Words } from "./outcome.js";
+import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
 import { Reserver } from "./reserving.js";
 import { storedOf, type Stored } from "./stored.js";
 import { Topic } from "./topic.js";
 
-/** `timeoutMs` is the deadline of each call of Redis. */
-export type ClientOptions = { namespace?: string; maxPayloadBytes?: number; timeoutMs?: number };
+/**
+ * `timeoutMs` is the deadline of each call of Redis; `confirmTimeoutMs` how long replicas or a disk have to confirm a write
+ * whose topic asks for it: at most, and unless given, half of `timeoutMs`.
+ */
+export type ClientOptions = { namespace?: string; maxPayloadBytes?: number; timeoutMs?: number; confirmTimeoutMs?: number };
 
 /** Where a due time is moved to. */
 type To = { at: Time; pastOk?: boolean } | { afterMs: number } | { byMs: number; expected: Time };
@@ -33,7 +37,8 @@ export type ReserveOptions = { max?: number; leaseMs?: number; waitMs?: number; 
 /** A deployment of delayq. All verbs are safe to repeat; see the README for what a repeat does. */
 export class Client {
   private readonly calls: Calls;
-  private readonly gatherer: Gatherer;
+  /** By what is waited for, so that nobody is held up by what others wait for. */
+  private readonly gatherers = new Map<Waits, Gatherer>();
   private readonly restorer: Restorer;
   private readonly maxPayloadBytes: number;
   private readonly reserver: Reserver;
@@ -42,12 +47,12 @@ export class Client {
 
   /** Over connections of its own, made like the given one: to a Redis, a Sentinel's master or a Redis Cluster. */
   constructor(readonly redis: Redis | Cluster, options: ClientOptions = {}) {
-    optionsOf("the second argument of Client", options, "namespace maxPayloadBytes timeoutMs");
-    const { namespace = "dq", maxPayloadBytes = 262_144, timeoutMs = 5_000 } = options;
-    this.calls = new Calls(redis, namespace, spanMs("timeoutMs", timeoutMs, 1));
-    this.gatherer = new Gatherer((verb, items) => this.calls.each(verb, items));
+    optionsOf("the second argument of Client", options, "namespace maxPayloadBytes timeoutMs confirmTimeoutMs");
+    const { namespace = "dq", maxPayloadBytes = 262_144, timeoutMs = 5_000, confirmTimeoutMs = timeoutMs } = options;
+    const [callMs, confirmMs] = [spanMs("timeoutMs", timeoutMs, 1), spanMs("confirmTimeoutMs", confirmTimeoutMs, 1)];
+    this.calls = new Calls(redis, namespace, callMs, confirmMs);
     this.restorer = new Restorer(async (id) => (await this.calls.call("dictionary", 0, [id, ""]))[0]);
-    this.reserver = new Reserver(this.calls, this.gatherer, this.restorer);
+    this.reserver = new Reserver(this.calls, this.gatherer(""), this.restorer);
     this.maxPayloadBytes = Math.min(maxPayloadBytes, MAX_PAYLOAD_BYTES);
     redis.once("end", this.onEnd);
   }
@@ -61,7 +66,8 @@ export class Client {
 
   /** Puts one message. Those of many callers go together. */
   async put(message: Message): Promise<Outcome<Words["put"]>> {
-    return this.gatherer.add("put", await this.item(message, this.gatherer.batch));
+    const { batch } = this.gatherer(this.calls.waitsOf("put", { topic: [message.topic] }));
+    return this.single("put", await this.item(message, batch));
   }
 
   /** Puts many messages: one outcome each, in order. */
@@ -72,7 +78,7 @@ export class Client {
 
   /** Cancels a message. An own id that was put with a group is found by both. */
   async cancel(topic: string, id: string, group?: string): Promise<Outcome<Words["cancel"]>> {
-    return this.gatherer.add("cancel", named(topic, id, group));
+    return this.single("cancel", named(topic, id, group));
   }
 
   /** Changes when a pending message is due. */
@@ -87,7 +93,7 @@ export class Client {
     if (at !== undefined) due = dueMs("at", at, pastOk);
     if (afterMs !== undefined) due = `+${spanMs("afterMs", afterMs)}`;
     const until = expected === undefined ? undefined : timeMs("expected", expected);
-    return this.gatherer.add("reschedule", named(topic, id, group, due, until));
+    return this.single("reschedule", named(topic, id, group, due, until));
   }
 
   /** A message, or what is remembered of it; undefined where nothing is known. */
@@ -145,6 +151,23 @@ export class Client {
   /** Moves messages that can never be delivered to the dead letters. */
   async bury(receipts: readonly Receipt[], reason: string): Promise<Outcome<Words["bury"]>[]> {
     return this.settle("bury", receipts, reason);
+  }
+
+  /** Carries a verb out for one item, with those of other callers that wait for the same. */
+  private async single<V extends Verb>(verb: V, item: Item): Promise<Outcome<Words[V]>> {
+    for (let round = 1; ; round++) {
+      try {
+        return await this.gatherer(this.calls.waitsOf(verb, item)).add(verb, item);
+      } catch (fault) {
+        if (round >= ROUNDS || !this.calls.isLearned(item, fault)) throw fault;
+      }
+    }
+  }
+
+  private gatherer(waits: Waits): Gatherer {
+    const known = this.gatherers.get(waits) ?? new Gatherer((verb, items) => this.calls.carryOut(verb, items, waits));
+    this.gatherers.set(waits, known);
+    return known;
   }
 
   private settle<V extends "extend" | "ack" | "release" | "bury">(verb: V, receipts: readonly Receipt[], ...args: Arg[]) {

@@ -1,12 +1,15 @@
 /** Gathering: while some calls are under way, what comes in goes together into the next. */
 
 import type { Item } from "./calls.js";
-import { Incomplete, type Outcome, type Verb, type Words } from "./outcome.js";
+import type { Outcome, Verb, Words } from "./outcome.js";
 
 /** How much is gathered at a time, and how many of these are under way at once. */
 const [MAX_ITEMS, MAX_BYTES, IN_FLIGHT] = [500, 1024 * 1024, 4];
 
-type Send = (verb: Verb, items: readonly Item[]) => Promise<Outcome[]>;
+/** What became of items, by their numbers: the outcome, or why there is none. */
+export type Results = { outcomes: Outcome[]; faults: unknown[] };
+
+type Send = (verb: Verb, items: readonly Item[]) => Promise<Results>;
 type Entry = { verb: Verb; item: Item; resolve: (outcome: any) => void; reject: (fault: unknown) => void };
 
 /** Gathers the calls of many callers, each for one message. */
@@ -60,16 +63,10 @@ export class Gatherer {
 
   /** Gives each its own outcome, or the reason why it has none. */
   private async settle(verb: Verb, entries: readonly Entry[]): Promise<void> {
-    const items = entries.map(({ item }) => item);
-    const { outcomes, fault } = await this.send(verb, items).then(
-      (all) => ({ outcomes: all, fault: undefined }),
-      (lost: unknown) =>
-        lost instanceof Incomplete ? { outcomes: lost.outcomes, fault: lost.cause } : { outcomes: [], fault: lost },
-    );
+    const { outcomes, faults } = await this.send(verb, entries.map(({ item }) => item));
     entries.forEach(({ resolve, reject }, i) => {
-      const outcome = outcomes[i];
-      if (outcome === undefined || outcome.word === "unanswered") reject(fault);
-      else resolve(outcome);
+      if (outcomes[i] === undefined) reject(faults[i]);
+      else resolve(outcomes[i]);
     });
   }
 }

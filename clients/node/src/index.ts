@@ -8,7 +8,7 @@ export { Delivery, type Receipt, type ReleaseOptions } from "./delivery.js";
 export { GroupBusy, type Group, type GroupCancelled, type GroupShifted } from "./group.js";
 export type { Backoff, Message } from "./message.js";
 export { InvalidMessage } from "./names.js";
-export { Incomplete, ScriptError, TimeoutError, type Outcome, type State, type Words } from "./outcome.js";
+export { Incomplete, ScriptError, TimeoutError, Unconfirmed, type Outcome, type State, type Words } from "./outcome.js";
 export type { Policy, PolicyPatch } from "./policy.js";
 export type { Stored } from "./stored.js";
 export type { Numbers, Range, Topic } from "./topic.js";

@@ -6,6 +6,19 @@ export class ScriptError extends Error {
   readonly code = this.message.split(" ", 1)[0]!;
 }
 
+/**
+ * Fewer replicas than the topic asks for, or not the disk, confirmed a write in time: its fate is unknown. Repeat it in the
+ * same way; a repeat that finds everything done is confirmed, too.
+ */
+export class Unconfirmed extends Error {
+  override name = "Unconfirmed";
+
+  /** `durability` is what was waited for, such as `replica:1`. */
+  constructor(readonly durability: string, why: string) {
+    super(`${durability} is asked for, and not confirmed: ${why}`);
+  }
+}
+
 /** Redis did not answer in time: the call may have been carried out. It may be repeated. */
 export class TimeoutError extends Error {
   override name = "TimeoutError";

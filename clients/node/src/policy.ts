@@ -36,10 +36,15 @@ export interface Policy {
   deadForMs?: number;
   /** How many dead letters each shard keeps: sweeps delete the oldest of more; 0: all. Default 0. */
   deadMax?: number;
+  /** What writes are answered after: the master's append-only file, or so many replicas. Default `memory`. */
+  durability?: "memory" | "disk" | `replica:${number}`;
 }
 
 /** What is to change: `null` sets a field back to its default, what is left out stays. */
 export type PolicyPatch = { [Field in keyof Policy]?: Policy[Field] | null };
+
+/** Those that are text. */
+const TEXTS = ["repeats", "codec", "durability"];
 
 const FIELDS: Record<keyof Policy, string> = {
   maxAttempts: "max_attempts",
@@ -57,6 +62,7 @@ const FIELDS: Record<keyof Policy, string> = {
   historyForMs: "history_for_ms",
   deadForMs: "dead_for_ms",
   deadMax: "dead_max",
+  durability: "durability",
 };
 
 /** What `configure` takes, of one shard of so many. */
@@ -86,7 +92,7 @@ export function policyOf(fields: readonly Buffer[], shards: number): Policy {
     if (field === "backoff") policy[field] = decodeBackoff(value);
     else if (field === "paused") policy[field] = true;
     else if (field === "rate") policy[field] = Number((Number(value) * shards).toPrecision(9));
-    else policy[field] = field === "repeats" || field === "codec" ? String(value) : Number(value);
+    else policy[field] = TEXTS.includes(field) ? String(value) : Number(value);
   }
   return policy;
 }

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Cluster, Redis } from "ioredis";
 import { connectionFor } from "../src/connections.js";
-import { Client, connect, Incomplete, InvalidMessage, ScriptError, type Delivery, type Message, type Outcome } from "../src/index.js";
-import { call, RedisGroup, Server, vectors } from "./server.js";
+import { Client, connect, Incomplete, InvalidMessage, ScriptError, Unconfirmed, type Delivery, type Message, type Outcome } from "../src/index.js";
+import { call, init, RedisGroup, Server, valkeyServer, vectors } from "./server.js";
 
 /** One scenario under way: what its steps have bound so far. */
 class Run {
@@ -13,8 +13,10 @@ class Run {
 
   constructor(
     readonly redis: Redis | Cluster,
-    readonly client: Client,
+    public client: Client,
     readonly namespace: string,
+    /** Of a group with a replica: while that is frozen, calls are made by the other client, which waits for it but shortly. */
+    private readonly pair?: { group: RedisGroup; freeze: Client; thaw: Client },
   ) {}
 
   /** A value of a step with its variables filled in. */
@@ -68,6 +70,12 @@ class Run {
     }
     if (op === "cancel") return shown(await this.client.cancel(topic, this.known(step.id), group));
     if (op === "reschedule") return shown(await this.client.reschedule(topic, this.known(step.id), this.change(step), group));
+    if (op === "cancel_group") return this.client.group(group).cancel();
+    if (op === "shift_group") return this.client.group(group).shift(step.by_ms);
+    if (op === "freeze" || op === "thaw") {
+      this.client = this.pair![op as "freeze" | "thaw"];
+      return this.pair!.group.does(op, "");
+    }
     if (op === "reserve") return this.reserve(step);
     if (op === "drain") return this.drain(step);
     if (op === "listening") {
@@ -141,11 +149,12 @@ class Run {
       };
       return assert.rejects(refused, InvalidMessage, place);
     }
-    if (step.error) {
+    if (step.error || step.unconfirmed) {
       const expected = (fault: unknown) => {
         if (step.expect) this.compare(step.expect, (fault as Incomplete).outcomes.map(shown), place);
-        const refusal = step.expect ? (fault as Incomplete).cause : fault;
-        return refusal instanceof ScriptError && refusal.code === step.error;
+        const cause = step.expect ? (fault as Incomplete).cause : fault;
+        if (step.unconfirmed) return cause instanceof Unconfirmed && cause.message.includes(step.unconfirmed);
+        return cause instanceof ScriptError && cause.code === step.error;
       };
       return assert.rejects(this.step(step), expected, place);
     }
@@ -207,5 +216,60 @@ for (const place of ["one Redis", "sentinel", "cluster"]) {
         run.client.close();
       });
     }
+    for (const scenario of vectors("durability.json").scenarios.filter(({ groups }: any) => groups && place !== "one Redis")) {
+      test(scenario.name, async () => {
+        await init(redis, "groups", scenario.shards);
+        const run = new Run(redis, new Client(redis, { namespace: "groups", timeoutMs: 60_000 }), "groups");
+        for (const [i, step] of scenario.steps.entries()) await run.carryOut(step, `step ${i + 1} (${step.op})`);
+        run.client.close();
+      });
+    }
+  });
+}
+
+for (const [server, program] of [["redis", undefined], ["valkey", valkeyServer()]] as const) {
+  describe(`of a master and a replica of ${server}`, { skip: server === "valkey" && !program }, () => {
+    let group: RedisGroup;
+    let redis: Redis;
+    let hasWaitaof: boolean;
+    before(async () => {
+      group = await RedisGroup.start("replica", ...(program ? [program] : []));
+      redis = connect(group.url) as Redis;
+      const [, major, minor] = /redis_version:(\d+)\.(\d+)/.exec(await redis.info("server"))!.map(Number);
+      hasWaitaof = major! > 7 || (major === 7 && minor! >= 2);
+    });
+    after(async () => {
+      redis.disconnect();
+      await group.stop();
+    });
+    for (const [number, scenario] of vectors("durability.json").scenarios.entries()) {
+      test(scenario.name, async (t) => {
+        if ((scenario.has_waitaof ?? hasWaitaof) !== hasWaitaof) return t.skip("for other servers");
+        const namespace = `d${number}`;
+        await init(redis, namespace, scenario.shards ?? 1);
+        const thaw = new Client(redis, { namespace, timeoutMs: 60_000 });
+        const freeze = new Client(redis, { namespace, timeoutMs: 60_000, confirmTimeoutMs: 200 });
+        const run = new Run(redis, thaw, namespace, { group, freeze, thaw });
+        for (const [i, step] of scenario.steps.entries()) await run.carryOut(step, `step ${i + 1} (${step.op})`);
+        for (const client of [freeze, thaw]) client.close();
+      });
+    }
+
+    test("a frozen replica holds up only those who wait for it", async () => {
+      await init(redis, "held", 1);
+      const client = new Client(redis, { namespace: "held", timeoutMs: 600_000 });
+      const policy = await client.topic("orders").setPolicy({ durability: "replica:1" });
+      assert.equal(policy.durability, "replica:1");
+      await client.put({ topic: "orders", payload: "x" });
+      await group.does("freeze", "");
+      let isOver = false;
+      const waiting = client.put({ topic: "orders", payload: "x", afterMs: 3_600_000 }).finally(() => (isOver = true));
+      while (!String(await redis.client("LIST")).includes("cmd=wait "));
+      await client.put({ topic: "mails", payload: "x" });
+      assert.ok(!isOver);
+      await group.does("thaw", "");
+      assert.equal((await waiting).word, "stored");
+      client.close();
+    });
   });
 }

@@ -147,18 +147,22 @@ for (const kind of ["sentinel", "cluster"]) {
       await run.stop();
     });
 
-    test("a slot that goes to another server and back loses and repeats nothing", { skip: kind === "sentinel" }, async () => {
-      const run = await Run.start(group.url, "moved");
-      run.work();
-      const ids = await run.putAll("before");
-      for (const way of ["there", "back"]) {
-        ids.push(...(await run.putWhile(way, group.does("move", run.key(0)))));
+    for (const durability of ["memory", "replica:1"] as const) {
+      const name = `a slot that goes to another server and back loses and repeats nothing: ${durability}`;
+      test(name, { skip: kind === "sentinel" }, async () => {
+        const run = await Run.start(group.url, `moved-${durability.slice(0, 4)}`);
+        await run.client.topic("orders").setPolicy({ durability });
+        run.work();
+        const ids = await run.putAll("before");
+        for (const way of ["there", "back"]) {
+          ids.push(...(await run.putWhile(way, group.does("move", run.key(0)))));
+          await run.has(ids);
+          ids.push(...(await run.putAll(`after-${way}`)));
+        }
         await run.has(ids);
-        ids.push(...(await run.putAll(`after-${way}`)));
-      }
-      await run.has(ids);
-      assert.deepEqual(run.handed.sort(), ids.sort());
-      await run.stop();
-    });
+        assert.deepEqual(run.handed.sort(), ids.sort());
+        await run.stop();
+      });
+    }
   });
 }

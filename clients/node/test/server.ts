@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection, createServer, type Server as NetServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { createInterface } from "node:readline";
@@ -104,18 +104,27 @@ async function killed(child: ChildProcess): Promise<void> {
   await ended;
 }
 
-/** A master with its replicas and sentinels, or the nodes of a cluster (tests/src/bin/redis-group.rs). */
+/** A server with WAITAOF: the path in DELAYQ_TEST_VALKEY, or else the `valkey-server` on the PATH; undefined without one. */
+export function valkeyServer(): string | undefined {
+  const onPath = (process.env["PATH"] ?? "").split(":").map((folder) => `${folder}/valkey-server`).find((path) => existsSync(path));
+  return process.env["DELAYQ_TEST_VALKEY"] || onPath;
+}
+
+/**
+ * A master with its replicas and sentinels, the nodes of a cluster, or a master with a replica, of redis-server or of another
+ * program (tests/src/bin/redis-group.rs).
+ */
 export class RedisGroup {
   private constructor(private readonly process: ChildProcess, private readonly lines: AsyncIterator<string>, readonly url: string) {}
 
-  static async start(kind: string): Promise<RedisGroup> {
+  static async start(...kind: string[]): Promise<RedisGroup> {
     const program = process.env["DELAYQ_REDIS_GROUP"] ?? `${REPOSITORY}/target/debug/redis-group`;
-    const servers = spawn(program, [kind], { stdio: ["pipe", "pipe", "inherit"] });
+    const servers = spawn(program, kind, { stdio: ["pipe", "pipe", "inherit"] });
     const lines = createInterface(servers.stdout)[Symbol.asyncIterator]();
     return new RedisGroup(servers, lines, (await lines.next()).value);
   }
 
-  /** Has something done to the master that has a key: `kill`, `freeze`, `thaw`, `move`. */
+  /** Has something done to the master that has a key, or to the replica: `kill`, `freeze`, `thaw`, `move`. */
   async does(what: string, key: string): Promise<void> {
     this.process.stdin!.write(`${what} ${key}\n`);
     assert.equal((await this.lines.next()).value, "done");

@@ -5,7 +5,7 @@ from .connecting import connect, connect_async
 from .consumer import AsyncConsumer, Consumer
 from .delivery import AsyncDelivery, Delivery, Receipt
 from .envelope import Stored
-from .errors import Bury, InvalidArgument, ScriptError
+from .errors import Bury, InvalidArgument, ScriptError, Unconfirmed
 from .group import AsyncGroup, Group, GroupCancel, GroupShift
 from .message import Backoff, Message
 from .outcome import Incomplete, Outcome, State, Word
@@ -15,5 +15,6 @@ from .worker import AsyncWorker, Worker
 
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncGroup", "AsyncTopic", "AsyncWorker", "Backoff", "Bury"]
 __all__ += ["Client", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete", "InvalidArgument"]
-__all__ += ["Message", "Numbers", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Word", "Worker"]
+__all__ += ["Message", "Numbers", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Unconfirmed"]
+__all__ += ["Word", "Worker"]
 __all__ += ["connect", "connect_async"]

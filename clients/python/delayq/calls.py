@@ -9,6 +9,7 @@ from zlib import crc32
 
 from redis.exceptions import NoScriptError, ResponseError
 
+from .durability import EVERY_TOPIC, Durabilities, Waits
 from .errors import InvalidArgument, ScriptError
 from .gathering import Gathering
 from .items import Answer, Arg, Call, Item
@@ -20,6 +21,10 @@ from .scripts import script
 
 MAX_IDS = 500
 MAX_BYTES = 4 * 1024 * 1024
+#: How often a call is sent that is refused for not waiting as its topic asks.
+ROUNDS = 4
+#: What waits as its topic asks; and what waits for all that topics of its shard ask.
+WRITES, GROUP_WRITES = frozenset({"put", "cancel", "reschedule"}), frozenset({"cancel_group", "shift_group"})
 
 T = TypeVar("T")
 
@@ -27,11 +32,13 @@ T = TypeVar("T")
 class Calls:
     """A deployment, and the calls of its scripts."""
 
-    def __init__(self, redis: Any, namespace: str, runtime: Runtime) -> None:
+    def __init__(self, redis: Any, namespace: str, runtime: Runtime, confirm_ms: int | None = None) -> None:
         self.namespace = name("namespace", namespace)
         self._runtime = runtime
-        self._link = Link(redis, runtime)
-        self._gathering = Gathering(self._carry_out, runtime)
+        self._link = Link(redis, runtime, confirm_ms)
+        self._durabilities = Durabilities()
+        #: By what is waited for, so that nobody is held up by what others wait for.
+        self._gatherings: dict[Waits, Gathering] = {}
         #: How many shards there were in each layout, the newest last. Replaced as a whole: threads share it.
         self._counts: list[int] = []
         self._learning = runtime.lock()
@@ -48,16 +55,20 @@ class Calls:
 
     async def _call(self, verb: str, shard: int, args: Sequence[Arg]) -> Any:
         """The reply of one call."""
-        reply = (await self._call_all([Call(verb, shard, args)]))[0]
+        for _ in range(ROUNDS):
+            waits = self._durabilities.waits(EVERY_TOPIC) if verb in GROUP_WRITES else ""
+            reply = (await self._call_all([Call(verb, shard, args)], waits))[0]
+            if not self._durabilities.is_learned(EVERY_TOPIC, reply):
+                break
         if isinstance(reply, Exception):
             raise reply
         return reply
 
-    async def _call_all(self, calls: Sequence[Call]) -> list[Any]:
+    async def _call_all(self, calls: Sequence[Call], waits: Waits = "") -> list[Any]:
         """The reply of each call, or the error in its place. A growth is followed, and the call repeated."""
-        replies = await self._send(calls, self._counts)
+        replies = await self._send(calls, self._counts, waits)
         while again := [i for i, reply in enumerate(replies) if reply is None]:
-            for i, reply in zip(again, await self._send([calls[i] for i in again], self._counts), strict=True):
+            for i, reply in zip(again, await self._send([calls[i] for i in again], self._counts, waits), strict=True):
                 replies[i] = reply
         return replies
 
@@ -86,9 +97,27 @@ class Calls:
     async def _answers(self, items: Sequence[Item]) -> list[Answer | Exception]:
         """What is answered of each item, or why nothing is. Goes together with what other callers ask."""
         await self._learn()
-        return await self._gathering.join(items)
+        answers: list[Any] = [None] * len(items)
+        left: Sequence[int] = range(len(items))
+        for _ in range(ROUNDS):
+            lanes = defaultdict[Waits, list[int]](list)
+            for i in left:
+                lanes[self._durabilities.waits(topic) if (topic := _topic_of(items[i])) else ""].append(i)
+            for waits, places in sorted(lanes.items()):  # those that wait for nothing first
+                joined = await self._gathering(waits).join([items[i] for i in places])
+                for i, answer in zip(places, joined, strict=True):
+                    answers[i] = answer
+            left = [i for i in left if self._durabilities.is_learned(_topic_of(items[i]), answers[i])]
+            if not left:
+                break
+        return answers
 
-    async def _carry_out(self, items: Sequence[Item]) -> list[Answer | Exception]:
+    def _gathering(self, waits: Waits) -> Gathering:
+        if waits not in self._gatherings:
+            self._gatherings.setdefault(waits, Gathering(lambda items: self._carry_out(items, waits), self._runtime))
+        return self._gatherings[waits]
+
+    async def _carry_out(self, items: Sequence[Item], waits: Waits) -> list[Answer | Exception]:
         """Asks of all items in as few calls as possible, and again wherever else they may be."""
         self._turn += 1
         answers: list[Answer | Exception | None] = [None] * len(items)
@@ -97,7 +126,7 @@ class Calls:
             if counts is not self._counts:  # they may belong elsewhere now
                 counts, sought = self._counts, dict.fromkeys(sought, 0)
             batches = list(_batches(items, sought, counts))
-            replies = await self._send([batch.call(items) for batch in batches], counts)
+            replies = await self._send([batch.call(items) for batch in batches], counts, waits)
             for batch, reply in zip(batches, replies, strict=True):
                 for i, answer in batch.answers(reply):
                     if answer is None:
@@ -107,12 +136,12 @@ class Calls:
                         del sought[i]
         return answers  # type: ignore[return-value]
 
-    async def _send(self, calls: Sequence[Call], counts: list[int]) -> list[Any]:
+    async def _send(self, calls: Sequence[Call], counts: list[int], waits: Waits = "") -> list[Any]:
         """The reply of each call, or the error in its place; None where the shard has other counts than these, which
         were followed: nothing was done by that call."""
-        replies = await self._link.send([self._command(call, "EVALSHA", counts) for call in calls])
+        replies = await self._link.send([self._command(call, "EVALSHA", counts, waits) for call in calls], waits)
         if unknown := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
-            again = await self._link.send([self._command(calls[i], "EVAL", counts) for i in unknown])
+            again = await self._link.send([self._command(calls[i], "EVAL", counts, waits) for i in unknown], waits)
             for i, reply in zip(unknown, again, strict=True):
                 replies[i] = reply
         for i, reply in enumerate(replies):
@@ -120,11 +149,12 @@ class Calls:
                 replies[i] = await self._followed(calls[i].shard, str(reply))
         return replies
 
-    def _command(self, call: Call, how: str, counts: list[int]) -> Command:
+    def _command(self, call: Call, how: str, counts: list[int], waits: Waits) -> Command:
         source, sha = script(call.verb)
         meta, never = (f"{{{self.namespace}:{call.shard}}}:{key}" for key in ("meta", "never"))
         args = ("" if arg is None else arg for arg in call.args)
-        return Command(meta, (how, sha if how == "EVALSHA" else source, 2, meta, never, len(counts), *args))
+        layout = f"{len(counts)} {waits}".rstrip()
+        return Command(meta, (how, sha if how == "EVALSHA" else source, 2, meta, never, layout, *args))
 
     async def _followed(self, shard: int, refusal: str) -> ScriptError | None:
         """Takes over the layout of a shard that knows more, and raises one that knows less."""
@@ -190,6 +220,11 @@ def places_of(place: bytes | int, counts: Sequence[int]) -> list[int]:
     if isinstance(place, int) or generated(place):
         return [place if isinstance(place, int) else int.from_bytes(place[6:8], "big") & 0xFFF]
     return list(dict.fromkeys(crc32(place) % count for count in reversed(counts)))
+
+
+def _topic_of(item: Item) -> str:
+    """The topic whose durability counts; empty for what waits for nothing."""
+    return str(item.head[0]) if item.verb in WRITES else ""
 
 
 def item_of(verb: str, head: tuple[Arg, ...], id: str, group: str | None, *args: Arg) -> Item:

@@ -18,14 +18,17 @@ from .inspecting import Inspecting
 from .producing import Producing
 from .reserving import Reserving
 from .runtime import Loop, Runtime, Threads, blocking, drive
+from .times import maybe_span_ms
 from .topic import AsyncTopic, Topic
 
 
 class _Core(Producing, Inspecting, Reserving):
     """All verbs."""
 
-    def __init__(self, redis: Any, namespace: str, max_payload_bytes: int, runtime: Runtime) -> None:
-        super().__init__(redis, namespace, runtime)
+    def __init__(
+        self, redis: Any, namespace: str, max_payload_bytes: int, confirm_timeout: timedelta | None, runtime: Runtime
+    ) -> None:
+        super().__init__(redis, namespace, runtime, maybe_span_ms("confirm_timeout", confirm_timeout, 1))
         self.redis, self.max_payload_bytes = redis, max_payload_bytes
 
     async def close(self) -> None:
@@ -38,14 +41,17 @@ class AsyncClient(_Core):
     """A deployment of delayq, by asyncio. Its verbs are safe to repeat; the README says what a repeat does.
 
     Connections of its own are made by the settings of `redis`: a Redis, one of a Sentinel's `master_for`, or a RedisCluster.
+    `confirm_timeout` is how long replicas or a disk have to confirm a write whose topic asks for it: at most, and unless given,
+    half of the time for an answer (`socket_timeout`, or 5 s).
     """
 
     def __init__(
-        self, redis: "AsyncRedis | AsyncRedisCluster", namespace: str = "dq", *, max_payload_bytes: int = 262144
+        self, redis: "AsyncRedis | AsyncRedisCluster", namespace: str = "dq", *, max_payload_bytes: int = 262144,
+        confirm_timeout: timedelta | None = None,
     ) -> None:
         if isinstance(redis, (Redis, RedisCluster)):
             raise InvalidArgument("redis blocks: give one of redis.asyncio, or use Client")
-        super().__init__(redis, namespace, max_payload_bytes, Loop())
+        super().__init__(redis, namespace, max_payload_bytes, confirm_timeout, Loop())
 
     def topic(self, name: str) -> AsyncTopic:
         """The messages, numbers, policy and dead letters of a topic."""
@@ -67,16 +73,19 @@ class Client:
     a repeat does.
 
     Connections of its own are made by the settings of `redis`: a Redis, one of a Sentinel's `master_for`, or a RedisCluster.
+    `confirm_timeout` is how long replicas or a disk have to confirm a write whose topic asks for it: at most, and unless given,
+    half of the time for an answer (`socket_timeout`, or 5 s).
     """
 
     def __init__(
-        self, redis: "Redis | RedisCluster", namespace: str = "dq", *, max_payload_bytes: int = 262144
+        self, redis: "Redis | RedisCluster", namespace: str = "dq", *, max_payload_bytes: int = 262144,
+        confirm_timeout: timedelta | None = None,
     ) -> None:
         if isinstance(redis, (AsyncRedis, AsyncRedisCluster)):
             raise InvalidArgument("redis is asynchronous: give one that blocks, or use AsyncClient")
 
         def make() -> _Core:
-            core = _Core(redis, namespace, max_payload_bytes, Threads())
+            core = _Core(redis, namespace, max_payload_bytes, confirm_timeout, Threads())
             core._made_by = Delivery
             return core
 

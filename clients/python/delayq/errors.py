@@ -31,6 +31,16 @@ class ScriptError(Exception):
         return str(self).partition(" ")[0]
 
 
+class Unconfirmed(Exception):
+    """Fewer replicas than the topic asks for, or not the disk, confirmed a write in time: its fate is unknown. Repeat it in
+    the same way; a repeat that finds everything done is confirmed, too."""
+
+    def __init__(self, durability: str, why: str) -> None:
+        super().__init__(f"{durability} is asked for, and not confirmed: {why}")
+        #: What was waited for, such as "replica:1".
+        self.durability = durability
+
+
 class Bury(Exception):
     """Raised by a worker's handler: the message can never be delivered, and goes to the dead letters."""
 
@@ -39,4 +49,4 @@ def is_outage(error: BaseException) -> bool:
     """Whether Redis could not be used, so that the same call may succeed later."""
     if isinstance(error, ResponseError):
         return isinstance(error, _PASSING) or str(error).startswith(_PASSING_CODES)
-    return isinstance(error, (LostConnection, DeadlinePassed, ClusterError, OSError))
+    return isinstance(error, (LostConnection, DeadlinePassed, ClusterError, OSError, Unconfirmed))

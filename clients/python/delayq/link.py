@@ -1,4 +1,4 @@
-"""The link to Redis: one connection to each server, made by the settings of the redis-py client that was given.
+"""The link to Redis: one connection to each server, and one more for what waits for replicas or a disk there, made by the settings of the redis-py client that was given.
 
 A connection has a deadline for each answer, and is replaced after any error. It is also replaced when its server turns out
 to be a replica, or Sentinels name another master: behind its address, or by a Sentinel, the present master is found.
@@ -15,6 +15,7 @@ from redis.exceptions import ClusterDownError, MovedError, ReadOnlyError, RedisE
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as DeadlinePassed
 
+from .durability import Confirming, Waits
 from .places import place_of
 from .runtime import Runtime, settled
 
@@ -41,21 +42,22 @@ class Command(NamedTuple):
 class Link:
     """All connections of one client but those that listen."""
 
-    def __init__(self, redis: Any, runtime: Runtime) -> None:
-        self._runtime, self.place = runtime, place_of(redis)
-        self._lines: dict[str, _Line] = {}
+    def __init__(self, redis: Any, runtime: Runtime, confirm_ms: int | None = None) -> None:
+        self._runtime, self.place, self._confirm_ms = runtime, place_of(redis), confirm_ms
+        #: By server, and by what is waited for: Redis answers nothing else on a connection that waits.
+        self._lines: dict[tuple[str, Waits], _Line] = {}
         #: Called when a server turned out to be no master any more.
         self.moved: Callable[[], Awaitable[None]] | None = None
 
-    async def send(self, commands: Sequence[Command]) -> list[Any]:
+    async def send(self, commands: Sequence[Command], waits: Waits = "") -> list[Any]:
         """Sends commands, those for each server in one pipeline. Returns a reply each, in bytes, or the error in its
-        place."""
+        place, once what is waited for has confirmed it."""
         await self._leave_former()
         replies: list[Any] = [None] * len(commands)
         left: Sequence[int] = range(len(commands))
         for _ in range(TRIPS):
             for server, places in (await self._parted(commands, left, replies)).items():
-                answers = await self._exchange(server, [commands[i].args for i in places])
+                answers = await self._exchange(server, [commands[i].args for i in places], waits)
                 for i, answer in zip(places, answers, strict=True):
                     replies[i] = answer
             left = [i for i in left if isinstance(replies[i], MovedError)]
@@ -93,13 +95,20 @@ class Link:
                 replies[i] = fault
         return parts
 
-    async def _exchange(self, server: str, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        answers = await self._line(server).exchange(commands)
+    async def _exchange(self, server: str, commands: Sequence[tuple[Any, ...]], waits: Waits) -> list[Any]:
+        confirming = Confirming(waits, self._confirm_within_ms(server)) if waits else None
+        behind = confirming.commands() if confirming else []
+        answers = await self._line(server, waits).exchange([*commands, *behind])
         if isinstance(answers[-1], (*_LOST, ClusterDownError)):
             await self.place.doubt()
         if any(isinstance(answer, ReadOnlyError) for answer in answers) and self.moved:
             await self.moved()
-        return answers
+        return confirming.confirmed(answers) if confirming else answers
+
+    def _confirm_within_ms(self, server: str) -> int:
+        """At most half of what an answer may take."""
+        half_ms = int((self.place.settings(server)[1].get("socket_timeout") or DEADLINE_S) * 500)
+        return half_ms if self._confirm_ms is None else min(self._confirm_ms, half_ms)
 
     async def _leave_former(self) -> None:
         """Writes nothing more to a master that was succeeded by another one."""
@@ -109,10 +118,11 @@ class Link:
             if self.moved:
                 await self.moved()
 
-    def _line(self, server: str) -> "_Line":
-        if server not in self._lines:
-            self._lines.setdefault(server, _Line(lambda: self.connection(server), self._runtime))
-        return self._lines[server]
+    def _line(self, server: str, waits: Waits) -> "_Line":
+        kind = server, waits
+        if kind not in self._lines:
+            self._lines.setdefault(kind, _Line(lambda: self.connection(server), self._runtime))
+        return self._lines[kind]
 
 
 class _Line:

@@ -12,7 +12,7 @@ from .times import span_ms
 
 Setting = Literal[
     "max_attempts", "lease", "backoff", "expire_after", "remember_cancelled", "remember_own", "remember_generated",
-    "repeats", "codec", "paused", "rate", "history", "history_for", "dead_for", "dead_max",
+    "repeats", "codec", "paused", "rate", "history", "history_for", "dead_for", "dead_max", "durability",
 ]
 
 
@@ -50,6 +50,9 @@ class Policy:
     dead_for: timedelta | None = None
     #: How many dead letters each shard keeps: sweeps delete the oldest of more; 0: all. Default 0.
     dead_max: int | None = None
+    #: What writes are answered after: "memory", "disk" (the master's append-only file) or "replica:1" to "replica:9" (so many
+    #: replicas). Default "memory".
+    durability: str | None = None
 
     def changes(self, reset: Sequence[Setting], shards: int) -> list[bytes | str | int]:
         """Fields and values as `configure` takes them in each of so many shards: what is set here, and what goes back to
@@ -114,4 +117,5 @@ _FORMS: dict[str, _Form] = {
     "history_for": _span("history_for", 1000),
     "dead_for": _span("dead_for"),
     "dead_max": _Form("dead_max", int, int, int),
+    "durability": _Form("durability", str, str, bytes.decode),
 }

@@ -1,6 +1,7 @@
 """The servers that tests start: redis-server, groups of it, and delayq's own timer."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -66,15 +67,16 @@ class RedisServer:
 
 
 class RedisGroup:
-    """A master with its replicas and Sentinels, or the nodes of a cluster (tests/src/bin/redis-group.rs)."""
+    """A master with its replicas and Sentinels, the nodes of a cluster, or a master with a replica, of redis-server or of
+    another program (tests/src/bin/redis-group.rs)."""
 
-    def __init__(self, kind):
-        command = [program("redis-group", "DELAYQ_REDIS_GROUP", "delayq-tests"), kind]
+    def __init__(self, *kind):
+        command = [program("redis-group", "DELAYQ_REDIS_GROUP", "delayq-tests"), *kind]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.url = self._line()
 
     def does(self, what, key="x"):
-        """Has something done to the master that has a key: `kill`, `freeze`, `thaw`, `move`."""
+        """Has something done to the master that has a key, or to the replica: `kill`, `freeze`, `thaw`, `move`."""
         print(what, key, file=self._process.stdin, flush=True)
         assert self._line() == "done"
 
@@ -83,6 +85,11 @@ class RedisGroup:
 
     def _line(self):
         return self._process.stdout.readline().strip()
+
+
+def valkey_server():
+    """A server with WAITAOF, or None: the path in DELAYQ_TEST_VALKEY, or else the `valkey-server` on the PATH."""
+    return os.environ.get("DELAYQ_TEST_VALKEY") or shutil.which("valkey-server")
 
 
 class Timer:

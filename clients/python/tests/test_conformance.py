@@ -18,6 +18,7 @@ from delayq import (
     InvalidArgument,
     Message,
     ScriptError,
+    Unconfirmed,
     connect,
     connect_async,
 )
@@ -122,6 +123,9 @@ class Run:
         if op == "script":
             args = [bytes.fromhex(arg["hex"]) if isinstance(arg, dict) else arg for arg in own["args"]]
             return await self.script(own["verb"], own["shard"], args, step.get("layout", 1))
+        if op in ("cancel_group", "shift_group"):
+            group = self.client.group(own["group"])
+            return await settled(group.cancel() if op == "cancel_group" else group.shift(span(own["by_ms"])))
         if op == "redis":
             return await self.redis(*(arg.replace("NAMESPACE", self.namespace) for arg in own["args"]))
         options = {key: own[key] for key in ("keep_attempt", "reason") if key in own} | spans(own, "lease", "delay")
@@ -148,6 +152,13 @@ class Run:
             with pytest.raises(InvalidArgument):
                 if (await self.step(step))["word"] == "refused":
                     raise InvalidArgument
+        elif "unconfirmed" in step:
+            with pytest.raises(Incomplete if "expect" in step else Unconfirmed) as fault:
+                await self.step(step)
+            cause = fault.value.__cause__ if "expect" in step else fault.value
+            assert isinstance(cause, Unconfirmed) and step["unconfirmed"] in str(cause), where
+            if "expect" in step:
+                self.compare(step["expect"], [vars(put) for put in fault.value.outcomes], where)
         elif "error" in step:
             with pytest.raises(Incomplete if "expect" in step else ScriptError) as fault:
                 await self.step(step)

@@ -1,19 +1,19 @@
-//! Several Redises that belong together, for the tests of clients in other languages: `redis-group sentinel`, or
-//! `redis-group cluster`.
+//! Several Redises that belong together, for the tests of clients in other languages: `redis-group sentinel`,
+//! `redis-group cluster`, or `redis-group replica [PROGRAM]`, a master with one replica that keep append-only files.
 //!
 //! It prints their URL in a line. Then it does what each line of its input says, and prints `done`:
 //!
 //! | line | what is done |
 //! | --- | --- |
 //! | `kill KEY` | the master that has the key is killed once its replicas have all that it has; done when another has taken over |
-//! | `freeze KEY`, `thaw KEY` | it is stopped (SIGSTOP), and goes on; the second is for the one that was frozen last |
+//! | `freeze KEY`, `thaw KEY` | it (of `replica`, the replica) is stopped (SIGSTOP), and goes on; the second is for the one that was frozen last |
 //! | `move KEY` | the key's slot goes to another master of the cluster, and the next time back; on its way it waits until scripts were refused, so somebody has to send some |
 //!
 //! It ends with its input, and its servers with it.
 
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::redis_cluster::RedisCluster;
-use delayq_tests::redis_server::{RedisServer, replicated};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, replicated};
 use delayq_tests::sentinel_group::SentinelGroup;
 use std::collections::HashMap;
 
@@ -27,6 +27,8 @@ struct Group {
 enum Servers {
     Sentinel(SentinelGroup),
     Cluster(RedisCluster),
+    /// The master, and its replica.
+    Replica(Vec<RedisServer>),
 }
 
 #[tokio::main]
@@ -35,7 +37,8 @@ async fn main() {
     let servers = match kind.as_deref() {
         Some("sentinel") => Servers::Sentinel(SentinelGroup::start().await),
         Some("cluster") => Servers::Cluster(RedisCluster::with_replicas().await),
-        _ => panic!("expected: redis-group sentinel, or redis-group cluster"),
+        Some("replica") => Servers::Replica(pair(std::env::args().nth(2)).await),
+        _ => panic!("expected: redis-group sentinel, redis-group cluster or redis-group replica [PROGRAM]"),
     };
     let mut group = Group { servers, homes: HashMap::new(), frozen: None };
     println!("{}", group.url());
@@ -59,6 +62,7 @@ impl Group {
         match &self.servers {
             Servers::Sentinel(group) => group.url(),
             Servers::Cluster(cluster) => cluster.url(),
+            Servers::Replica(pair) => pair[0].url(),
         }
     }
 
@@ -66,6 +70,7 @@ impl Group {
         match &mut self.servers {
             Servers::Sentinel(group) => &mut group.redises,
             Servers::Cluster(cluster) => &mut cluster.nodes,
+            Servers::Replica(pair) => pair,
         }
     }
 
@@ -73,6 +78,7 @@ impl Group {
         match &self.servers {
             Servers::Sentinel(group) => group.master().await,
             Servers::Cluster(cluster) => cluster.master_of(cluster.slot(key).await).await,
+            Servers::Replica(_) => 0,
         }
     }
 
@@ -88,13 +94,17 @@ impl Group {
                 // Back as a replica, so that the next one may be killed too.
                 cluster.nodes[former].resume().await;
             }
+            Servers::Replica(_) => panic!("nobody takes over from a master without sentinels"),
         }
     }
 
     async fn freeze(&mut self, key: &str) {
-        let master = self.master(key).await;
-        self.all()[master].freeze();
-        self.frozen = Some(master);
+        let which = match self.servers {
+            Servers::Replica(_) => 1,
+            _ => self.master(key).await,
+        };
+        self.all()[which].freeze();
+        self.frozen = Some(which);
     }
 
     fn thaw(&mut self) {
@@ -103,7 +113,7 @@ impl Group {
     }
 
     async fn move_slot(&mut self, key: &str) {
-        let Servers::Cluster(cluster) = &self.servers else { panic!("a group of sentinels has no slots") };
+        let Servers::Cluster(cluster) = &self.servers else { panic!("only a cluster has slots") };
         let slot = cluster.slot(key).await;
         let home = cluster.master_of(slot).await;
         let to = match self.homes.remove(&slot) {
@@ -123,6 +133,18 @@ impl Group {
         }
         cluster.end_move(slot, from, to).await;
     }
+}
+
+/// A master and its replica, of redis-server or of another program.
+async fn pair(program: Option<String>) -> Vec<RedisServer> {
+    let options = RedisOptions::default().append_only("always");
+    let options = match program {
+        Some(path) => options.program(path.into()),
+        None => options,
+    };
+    let master = RedisServer::start_with(options).await;
+    let replica = master.replica().await;
+    vec![master, replica]
 }
 
 /// How often a server has answered with this error.

@@ -1,0 +1,82 @@
+"""What topics ask that their writes are answered only after: replicas, or a disk. No I/O.
+
+A call that does not wait as its topic asks is refused before anything is written. So a client learns of it by being refused,
+and believes it for some seconds; the first call after that does not wait, and asks again.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from .errors import ScriptError, Unconfirmed
+
+#: Waits for nothing; or else words parted by spaces, such as "disk replica:1".
+Waits = str
+#: Stands for all topics, as what changes a group waits for what each of them asks.
+EVERY_TOPIC = ""
+#: How long it is believed what a topic asks.
+BELIEVED_S = 10.0
+
+
+class Durabilities:
+    """What is known of topics. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._known: dict[str, tuple[Waits, float]] = {}
+
+    def waits(self, topic: str) -> Waits:
+        """What to wait for; nothing where nothing is known."""
+        with self._mutex:
+            waits, until_s = self._known.get(topic, ("", 0.0))
+            if waits and until_s < time.monotonic():
+                del self._known[topic]
+                return ""
+            return waits
+
+    def is_learned(self, topic: str, answer: Any) -> bool:
+        """Whether a call was refused for not waiting. What the topic asks is known then."""
+        if not isinstance(answer, ScriptError) or answer.code != "DQDURABILITY":
+            return False
+        asked = {str(answer).split()[1]}
+        if topic == EVERY_TOPIC:
+            asked |= set(self.waits(topic).split())
+        with self._mutex:
+            self._known[topic] = " ".join(sorted(asked)), time.monotonic() + BELIEVED_S
+        return True
+
+
+class Confirming:
+    """What goes behind the calls of one pipeline, and on their connection: newer servers count from its last write."""
+
+    def __init__(self, waits: Waits, within_ms: int) -> None:
+        words = waits.split()
+        self._waits, self._is_disk = waits, "disk" in words
+        self._replicas = max((int(count) for count in re.findall(r"replica:(\d)", waits)), default=0)
+        # Redis waits for one after the other, and takes 0 for ever.
+        self._within_ms = max(1, within_ms // (self._is_disk + (self._replicas > 0) or 1))
+
+    def commands(self) -> list[tuple[str | int, ...]]:
+        disk = [("WAITAOF", 1, 0, self._within_ms)] if self._is_disk else []
+        return [*disk, ("WAIT", self._replicas, self._within_ms)] if self._replicas else [*disk]
+
+    def confirmed(self, replies: Sequence[Any]) -> list[Any]:
+        """The replies of the calls: each an error where too few have confirmed it."""
+        count = len(self.commands())
+        answers = list(replies[: len(replies) - count])
+        whys = [why for reply, command in zip(replies[len(answers) :], self.commands()) if (why := self._why(command[0], reply))]
+        if not whys:
+            return answers
+        fault = Unconfirmed(self._waits, "; ".join(whys))
+        return [answer if isinstance(answer, Exception) else fault for answer in answers]
+
+    def _why(self, command: str | int, reply: Any) -> str | None:
+        if isinstance(reply, Exception):
+            return f"{command}: {reply}"
+        if command == "WAITAOF":
+            return None if reply[0] else f"the master's disk did not confirm within {self._within_ms} ms"
+        if reply >= self._replicas:
+            return None
+        return f"{reply} of {self._replicas} replicas confirmed within {self._within_ms} ms"
