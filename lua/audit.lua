@@ -4,8 +4,7 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 1 a message (1 to 500): body key without its base ("m:<topic no>:<id>", as SCAN found it)
--- RETURNS  delayed, ready, leased, dead, finished, how many buckets follow, then 2 a bucket: its key without the base, how
---          many of these messages it has; then 2 a finding: kind, name
+-- RETURNS  delayed, ready, leased, dead, finished, then 2 a finding: kind, name
 --            kind  ready (in no bucket: whether its queue has it is left to the caller; the name ends in its gen) |
 --                  no_lease | no_dead_entry | no_marker_entry | no_group_entry | no_expiry_entry (what should lead
 --                  to it does not) | malformed | wrong_type
@@ -14,18 +13,9 @@
 --# include now, limits, arguments, registry, shard, type, defaults, stats, nearest, alarm, format, fields, envelope, hour, bucket, fault
 
 arguments('audit', 1, 1)
-local answer = { 0, 0, 0, 0, 0, 0 }
--- How many of the messages each bucket has.
-local counts, order = {}, {}
+local answer = { 0, 0, 0, 0, 0 }
 
-local function has_one(bucket)
-  if not counts[bucket] then order[#order + 1] = bucket end
-  counts[bucket] = (counts[bucket] or 0) + 1
-end
-
-local findings = {}
-
-local function found(kind, name) findings[#findings + 1], findings[#findings + 2] = kind, name end
+local function found(kind, name) answer[#answer + 1], answer[#answer + 2] = kind, name end
 
 -- A message of a later format is left to who can read it.
 local function unread(key, name, why)
@@ -35,13 +25,9 @@ end
 
 local function check(m)
   local state = math.min(m.state, 5)
-  if m.state == PENDING then
-    if is_delayed(m) then
-      has_one(bucket_of(m.no, m.due))
-    else
-      state = READY
-      found('ready', receipt_of(m))
-    end
+  if m.state == PENDING and not is_delayed(m) then
+    state = READY
+    found('ready', receipt_of(m))
   end
   answer[state] = answer[state] + 1
   for _, kind in ipairs(faults_of(m)) do found(kind, name_of(m)) end
@@ -88,11 +74,7 @@ for _, bucket in ipairs(delayed) do
   for n, member in ipairs(bucket.members) do
     local state = scores[n] and 1 or READY
     answer[state] = answer[state] + 1
-    if state ~= READY then has_one(bucket.key) end
     if state == READY then found('ready', string.sub(ARGV[bucket.at[n]], 3) .. string.sub(member, -4)) end
   end
 end
-answer[6] = #order
-for _, bucket in ipairs(order) do answer[#answer + 1], answer[#answer + 2] = bucket, counts[bucket] end
-for _, part in ipairs(findings) do answer[#answer + 1] = part end
 return answer

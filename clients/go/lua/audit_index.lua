@@ -4,8 +4,7 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, limit (1 to 500 entries), then 4 an index (1 to 500): key without its base, score, member (of the
---          entry that was looked at last; "" and "" at first), sound (how many entries of a bucket `audit` told of: where
---          it has no others, none is looked at; "" for all)
+--          entry that was looked at last; "" and "" at first), all | itself (none of its entries)
 -- RETURNS  how many indexes were checked to their end, where to go on in the next one (score and member), how many entries
 --          were looked at, then 3 a finding: index, kind, entry
 --            kind   stale_entry (its message is gone, or elsewhere) | of the index itself, with an empty entry:
@@ -17,6 +16,7 @@
 arguments('audit_index', 2, 4)
 local limit = number('the limit', ARGV[2], 1, MOST_IDS)
 local answer = { 0, '', '', 0 }
+local WHAT = { 'all', 'itself' }
 local TYPES = { r = 'list', e = 'list', t = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash',
   meta = 'hash' }
 
@@ -59,8 +59,9 @@ local function check_page(index, page)
 end
 
 -- Whether an index was checked to its end.
-local function check(index, score, last, sound)
+local function check(index, score, last, what)
   if limit == 0 then return false end
+  one_of('what to look at', what, WHAT)
   if not is(TYPES[kind_of(index)] or 'zset', index) then
     found(index, 'wrong_type', '')
     return true
@@ -69,11 +70,7 @@ local function check(index, score, last, sound)
     if silent_since(index) then found(index, 'no_alarm', '') end
     if is_endless(index) then found(index, 'no_shift_end', '') end
   end
-  if not ENTRY[kind_of(index)] and index ~= 'ends' then return true end
-  if sound ~= '' and score == '' and redis.call('ZCARD', base .. index) == tonumber(sound) then
-    answer[4] = answer[4] + sound
-    return true
-  end
+  if what == 'itself' or not ENTRY[kind_of(index)] and index ~= 'ends' then return true end
   local from = last == '' and 0 or select(2, ranks(base .. index, score, last))
   local page = redis.call('ZRANGE', base .. index, from, from + limit - 1)
   check_page(index, page)

@@ -154,17 +154,17 @@ impl fmt::Display for State {
     }
 }
 
-/// Of a pending message in no index but its bucket, by the first [`HEAD_BYTES`] of its stored form: when it is due, and the
-/// generation that its entry there ends in. `None` of any other.
-pub fn delayed_entry(head: &[u8]) -> Option<(UnixMillis, [u8; 4])> {
+/// Of a pending message, by the first [`HEAD_BYTES`] of its stored form: when it is due, the generation that its entry in its
+/// bucket ends in, and whether no other index has it. `None` of any other.
+pub fn if_delayed(head: &[u8]) -> Option<(UnixMillis, [u8; 4], bool)> {
     let head: &[u8; HEAD_BYTES] = head.try_into().ok()?;
     let [format, state, flags @ ..] = head.first_chunk::<4>()?;
-    let is_indexed = u16::from_be_bytes(*flags) & (EXPIRES | GROUP) > 0;
-    if *format != FORMAT || *state != State::Delayed as u8 || is_indexed {
+    let is_alone = u16::from_be_bytes(*flags) & (EXPIRES | GROUP) == 0;
+    if *format != FORMAT || *state != State::Delayed as u8 {
         return None;
     }
     let due = u64::from_be_bytes(*head[8..].first_chunk()?);
-    Some((UnixMillis::new(due), *head[4..].first_chunk()?))
+    Some((UnixMillis::new(due), *head[4..].first_chunk()?, is_alone))
 }
 
 // === impl Envelope ===

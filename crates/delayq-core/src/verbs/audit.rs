@@ -21,15 +21,13 @@ pub struct IndexAt {
     pub score: Vec<u8>,
     /// Where, as a member.
     pub member: Vec<u8>,
-    /// How many messages of a bucket were found in it: where it has no other entries, none is looked at.
-    pub sound: Option<u64>,
+    /// Whether its entries are looked at too, or itself alone.
+    pub entries: bool,
 }
 
 /// What a look at messages found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessagesReport {
-    /// How many of the messages each bucket has.
-    pub buckets: Vec<(Vec<u8>, u64)>,
     /// What is wrong.
     pub findings: Vec<Named>,
 }
@@ -47,24 +45,36 @@ pub struct IndexesReport {
     pub findings: Vec<(Vec<u8>, Named)>,
 }
 
+/// Where a delayed message is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketPlace {
+    /// The key of its bucket without the base.
+    pub bucket: Vec<u8>,
+    /// Its entry there.
+    pub entry: Vec<u8>,
+    /// Whether no other index has it.
+    pub is_alone: bool,
+}
+
 // === impl IndexAt ===
 
 impl IndexAt {
-    /// The index from its beginning.
+    /// The index from its beginning, with its entries.
     #[must_use]
     pub const fn first(index: Vec<u8>) -> Self {
-        Self { index, score: Vec::new(), member: Vec::new(), sound: None }
+        Self { index, score: Vec::new(), member: Vec::new(), entries: true }
     }
 }
 
-/// The bucket of a message that is plainly delayed, and its entry there, by its key without the base and the first
-/// [`envelope::HEAD_BYTES`] of its value. `None` of any other: the script looks at those.
-pub fn delayed_entry(key: &[u8], head: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (due, generation) = envelope::delayed_entry(head)?;
+/// The place of a message that is delayed, by its key without the base and the first [`envelope::HEAD_BYTES`] of its value.
+/// `None` of any message that is not pending.
+pub fn place_if_delayed(key: &[u8], head: &[u8]) -> Option<BucketPlace> {
+    let (due, generation, is_alone) = envelope::if_delayed(head)?;
     let name = key.strip_prefix(b"m:")?;
     let (number, id) = name.split_at(name.iter().position(|&byte| byte == b':')?);
     let hour = (due.get() / HOUR_MS).to_string();
-    Some(([b"b:", number, b":", hour.as_bytes()].concat(), [&id[1..], &generation].concat()))
+    let bucket = [b"b:", number, b":", hour.as_bytes()].concat();
+    Some(BucketPlace { bucket, entry: [&id[1..], &generation].concat(), is_alone })
 }
 
 /// Checks these messages, each named by its key without the base.
@@ -74,7 +84,7 @@ pub fn messages<K: AsRef<[u8]>>(shard: ShardId, keys: &[K]) -> Call {
     call
 }
 
-/// The findings about the messages, and where the sound ones are.
+/// The findings about the messages.
 ///
 /// # Errors
 /// The script does not give such an answer.
@@ -84,9 +94,6 @@ pub fn read_messages(reply: Value) -> Result<MessagesReport, ReplyError> {
         reply.number()?;
     }
     let mut report = MessagesReport::default();
-    for _ in 0..reply.number()? {
-        report.buckets.push((reply.bytes()?, reply.number()?));
-    }
     while !reply.is_empty() {
         report.findings.push((reply.text()?, reply.bytes()?));
     }
@@ -96,9 +103,9 @@ pub fn read_messages(reply: Value) -> Result<MessagesReport, ReplyError> {
 /// Checks indexes and up to `limit` (1 to 500) of their entries.
 pub fn indexes<'i>(shard: ShardId, limit: usize, indexes: impl IntoIterator<Item = &'i IndexAt>) -> Call {
     let mut call = Call::new(Verb::AuditIndex, shard).number(limit as u64);
-    for IndexAt { index, score, member, sound } in indexes {
+    for IndexAt { index, score, member, entries } in indexes {
         [index, score, member].into_iter().for_each(|part| call.push(part));
-        call.push(sound.map_or_else(String::new, |sound| sound.to_string()));
+        call.push(if *entries { "all" } else { "itself" });
     }
     call
 }
@@ -131,15 +138,18 @@ mod tests {
     use crate::time::UnixMillis;
 
     #[test]
-    fn an_entry_is_told_of_a_message_that_only_a_bucket_has() {
+    fn a_place_is_told_of_a_pending_message_and_whether_it_has_another() {
         let plain = Message::new(Topic::new("t").unwrap(), "x").envelope(b"x".to_vec(), false);
         let (state, due) = (State::Delayed, UnixMillis::new(2 * HOUR_MS + 1));
         let delayed = Envelope { state, due, generation: 0x0102_0304, ..plain };
-        let entry = |envelope: &Envelope| delayed_entry(b"m:12:a:7", &envelope.encode()[..HEAD_BYTES]);
-        assert_eq!(entry(&delayed), Some((b"b:12:2".to_vec(), b"a:7\x01\x02\x03\x04".to_vec())));
-        assert_eq!(entry(&Envelope { state: State::Leased, ..delayed.clone() }), None);
-        assert_eq!(entry(&Envelope { group: Some(Group::new("g").unwrap()), ..delayed.clone() }), None);
-        assert_eq!(entry(&Envelope { expires: Some(UnixMillis::new(9)), ..delayed }), None);
-        assert_eq!(delayed_entry(b"m:12:a:7", b""), None);
+        let place = |envelope: &Envelope| place_if_delayed(b"m:12:a:7", &envelope.encode()[..HEAD_BYTES]);
+        let (bucket, entry) = (b"b:12:2".to_vec(), b"a:7\x01\x02\x03\x04".to_vec());
+        let alone = BucketPlace { bucket, entry, is_alone: true };
+        let indexed = Some(BucketPlace { is_alone: false, ..alone.clone() });
+        assert_eq!(place(&delayed), Some(alone));
+        assert_eq!(place(&Envelope { state: State::Leased, ..delayed.clone() }), None);
+        assert_eq!(place(&Envelope { group: Some(Group::new("g").unwrap()), ..delayed.clone() }), indexed);
+        assert_eq!(place(&Envelope { expires: Some(UnixMillis::new(9)), ..delayed }), indexed);
+        assert_eq!(place_if_delayed(b"m:12:a:7", b""), None);
     }
 }

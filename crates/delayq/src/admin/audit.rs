@@ -44,7 +44,7 @@ impl Admin {
     /// Redis cannot be used, or does not allow SCAN.
     pub async fn audit(&self, mut progress: impl FnMut(u64)) -> Result<Audit, Error> {
         let mut audit = Audit::default();
-        let mut auditor = Auditor::new(Paced::new(self.client.clone(), 1.0), true);
+        let mut auditor = Auditor::new(Paced::new(self.client.clone(), 1.0), None);
         while let Some(page) = auditor.next().await? {
             audit.looked_at += page.looked_at;
             audit.entries += page.entries;

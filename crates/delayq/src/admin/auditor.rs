@@ -1,13 +1,14 @@
 //! A walk over every message, every index and every counter of a deployment, one call after the other.
 //!
 //! ```text
-//! SCAN ─┬─ messages ─► glance ─► audit ─┬─ findings
+//! SCAN ─┬─ messages ─► glance ─► audit ─┬─ findings      (of a sweep, those that `Entries` does not account for)
 //!       │                               └─ in no bucket ─► are they in their queue? ─► findings
 //!       ├─ indexes ──► audit_index ─► findings
 //!       └─ topics ───► at the end: recount ─► drifts
 //! ```
 //! Redis lists the keys of all shards at once, so one walk is for the whole deployment.
 
+use super::entries::Entries;
 use super::paced::{Paced, is_wrong_type};
 use super::queues::Candidates;
 use super::scanning::KeyScan;
@@ -19,9 +20,10 @@ use delayq_core::verbs::recount::{self, Counted, Recount};
 use redis::from_redis_value;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem;
 
 /// Keys that Redis walks over in one step.
-const KEYS_A_STEP: usize = 250;
+const KEYS_A_STEP: usize = 500;
 /// Messages of a shard that are looked at together.
 const MESSAGES_A_LOOK: usize = 500;
 /// Messages that a script reads in one call, and entries. Each message may be a MiB.
@@ -47,9 +49,10 @@ pub(super) struct Auditor {
     /// Of the large index that is looked at in a shard, its last entry when that began: what comes behind it is left to the next
     /// walk, or one under load would not end.
     ends: BTreeMap<ShardId, Option<(f64, Vec<u8>)>>,
-    /// Buckets, and how many of their messages were found in them: they are looked at behind all messages. `None`: their
-    /// entries are looked at one by one, whatever was found.
-    buckets: Option<BTreeMap<(ShardId, Vec<u8>), u64>>,
+    /// What the buckets have; `None`: a script looks at each message and each entry.
+    entries: Option<Entries>,
+    /// Buckets that were seen: with `entries` they are looked at behind all messages.
+    buckets: BTreeSet<(ShardId, Vec<u8>)>,
     candidates: Candidates,
     /// Topics that were seen, by number, and are not counted yet.
     topics: BTreeSet<(ShardId, String)>,
@@ -73,19 +76,17 @@ pub(super) struct Page {
 // === impl Auditor ===
 
 impl Auditor {
-    /// `each`: it looks at every entry of every bucket. Otherwise it passes over buckets that have as many entries as messages
-    /// were found in them, which is half the work; where messages come and go meanwhile, an entry too many may hide behind
-    /// one that went, until the next time.
-    pub(super) fn new(redis: Paced, each: bool) -> Self {
+    pub(super) fn new(redis: Paced, entries: Option<Entries>) -> Self {
         let pattern = format!("{{{}:*}}:*", redis.keys().namespace());
         Self {
-            buckets: (!each).then(BTreeMap::new),
             redis,
             keys: KeyScan::new(pattern, KEYS_A_STEP),
             messages: BTreeMap::new(),
             waiting: 0,
             indexes: BTreeMap::new(),
             ends: BTreeMap::new(),
+            entries,
+            buckets: BTreeSet::new(),
             candidates: Candidates::default(),
             topics: BTreeSet::new(),
             faulty: BTreeMap::new(),
@@ -99,6 +100,7 @@ impl Auditor {
     /// Redis cannot be used, or [`Error::Walk`]: only a new walk sees all.
     pub(super) async fn next(&mut self) -> Result<Option<Page>, Error> {
         let mut page = match self.whats_next() {
+            Next::Entries => self.look_at_entries().await?,
             Next::Messages(shard) => self.look_at_messages(shard).await?,
             Next::Indexes(shard) => self.look_at_indexes(shard).await?,
             Next::Queues => self.look_through_queues().await?,
@@ -129,6 +131,9 @@ impl Auditor {
 
     /// Whole pages first, and what is left of each shard once all keys were seen.
     fn whats_next(&mut self) -> Next {
+        if self.entries.as_ref().is_some_and(Entries::comes_first) {
+            return Next::Entries;
+        }
         let is_over = self.keys.is_over();
         let is_crowded = is_over || self.waiting > MOST_WAITING;
         let fullest = self.messages.iter().max_by_key(|(_, keys)| keys.len());
@@ -137,9 +142,12 @@ impl Auditor {
         {
             return Next::Messages(shard);
         }
-        if is_over && let Some(buckets) = self.buckets.take() {
-            for ((shard, bucket), sound) in buckets {
-                let at = IndexAt { sound: Some(sound), ..IndexAt::first(bucket) };
+        if is_over && let Some(entries) = &mut self.entries {
+            if entries.comes_last() {
+                return Next::Entries;
+            }
+            for (shard, bucket) in mem::take(&mut self.buckets) {
+                let at = IndexAt { entries: entries.has_doubts(shard, &bucket), ..IndexAt::first(bucket) };
                 self.indexes.entry(shard).or_default().push_back(at);
             }
         }
@@ -161,22 +169,35 @@ impl Auditor {
         }
     }
 
+    async fn look_at_entries(&mut self) -> Result<Page, Error> {
+        let entries = match &mut self.entries {
+            Some(entries) => entries.next(&mut self.redis).await?,
+            None => 0,
+        };
+        Ok(Page { entries, ..Page::default() })
+    }
+
     async fn scan(&mut self) -> Result<Page, Error> {
+        let mut page = Page::default();
         let found = self.redis.scan(&mut self.keys).await?;
         for (shard, name) in found.iter().filter_map(|key| self.redis.keys().parse(key)) {
             if name.starts_with(b"m:") {
+                if self.entries.as_mut().is_some_and(|entries| entries.accounts_for(shard, name)) {
+                    page.looked_at += 1;
+                    continue;
+                }
                 self.messages.entry(shard).or_default().push(name.to_vec());
                 self.waiting += 1;
                 continue;
             }
             self.topics.extend(topic_number(name).map(|number| (shard, number)));
-            if let Some(buckets) = self.buckets.as_mut().filter(|_| name.starts_with(b"b:")) {
-                buckets.entry((shard, name.to_vec())).or_default();
+            if self.entries.is_some() && name.starts_with(b"b:") {
+                self.buckets.insert((shard, name.to_vec()));
                 continue;
             }
             self.indexes.entry(shard).or_default().push_back(IndexAt::first(name.to_vec()));
         }
-        Ok(Page::default())
+        Ok(page)
     }
 
     async fn look_at_messages(&mut self, shard: ShardId) -> Result<Page, Error> {
@@ -189,9 +210,10 @@ impl Auditor {
         for keys in glance.doubtful.chunks(MESSAGES_A_CALL) {
             reports.push(self.redis.ask(audit::messages(shard, keys), audit::read_messages).await?);
         }
-        self.are_in(shard, glance.buckets);
+        if let Some(entries) = &mut self.entries {
+            glance.found.into_iter().for_each(|(bucket, keys)| entries.are_in(shard, bucket, &keys));
+        }
         for report in reports {
-            self.are_in(shard, report.buckets);
             for (word, name) in report.findings {
                 match FindingKind::from_word(&word) {
                     Some(kind) => page.findings.push(Finding::of_message(kind, shard, name)),
@@ -202,14 +224,6 @@ impl Auditor {
         self.messages.entry(shard).or_default().truncate(left);
         self.waiting -= page.looked_at as usize;
         Ok(page)
-    }
-
-    /// Notes in which buckets messages were found.
-    fn are_in(&mut self, shard: ShardId, found: impl IntoIterator<Item = (Vec<u8>, u64)>) {
-        let Some(buckets) = &mut self.buckets else { return };
-        for (bucket, count) in found {
-            *buckets.entry((shard, bucket)).or_default() += count;
-        }
     }
 
     async fn look_at_indexes(&mut self, shard: ShardId) -> Result<Page, Error> {
@@ -300,6 +314,7 @@ impl Auditor {
 
 /// The next step.
 enum Next {
+    Entries,
     Messages(ShardId),
     Indexes(ShardId),
     Queues,

@@ -6,16 +6,16 @@ use super::paced::Paced;
 use crate::error::Error;
 use delayq_core::envelope::HEAD_BYTES;
 use delayq_core::shard::ShardId;
-use delayq_core::verbs::audit::delayed_entry;
+use delayq_core::verbs::audit::place_if_delayed;
 use redis::{Pipeline, Value, from_redis_value};
 use std::collections::BTreeMap;
 
 /// What a first look at messages tells.
 #[derive(Debug, Default)]
 pub(super) struct Glance {
-    /// How many of the messages each bucket has.
-    pub(super) buckets: BTreeMap<Vec<u8>, u64>,
-    /// The messages that a script has to look at, each by its key without the base.
+    /// The messages that are in their buckets, by bucket; each by its key without the base.
+    pub(super) found: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+    /// The messages that a script has to look at, likewise.
     pub(super) doubtful: Vec<Vec<u8>>,
 }
 
@@ -23,7 +23,8 @@ pub(super) struct Glance {
 #[derive(Default)]
 struct Expected {
     entries: Vec<Vec<u8>>,
-    keys: Vec<Vec<u8>>,
+    /// Each with whether no other index has the message.
+    keys: Vec<(Vec<u8>, bool)>,
 }
 
 // === impl Paced ===
@@ -31,25 +32,34 @@ struct Expected {
 impl Paced {
     /// Looks at messages of a shard, each named by its key without the base.
     pub(super) async fn glance(&mut self, shard: ShardId, keys: Vec<Vec<u8>>) -> Result<Glance, Error> {
-        let base = self.keys().base(shard).into_bytes();
-        let mut pipeline = Pipeline::with_capacity(keys.len());
-        for key in &keys {
-            pipeline.cmd("GETRANGE").arg([&base[..], key].concat()).arg(0).arg(HEAD_BYTES - 1);
-        }
-        let heads = self.pipeline(shard, &pipeline).await?;
+        let heads = self.heads(shard, &keys).await?;
         let (mut glance, mut buckets) = (Glance::default(), BTreeMap::<Vec<u8>, Expected>::new());
         for (key, head) in keys.into_iter().zip(heads) {
-            let head = head.ok().and_then(|head| from_redis_value::<Vec<u8>>(head).ok()).unwrap_or_default();
-            let Some((bucket, entry)) = delayed_entry(&key, &head) else {
+            let Some(place) = place_if_delayed(&key, &head) else {
                 glance.doubtful.push(key);
                 continue;
             };
-            let expected = buckets.entry(bucket).or_default();
-            expected.entries.push(entry);
-            expected.keys.push(key);
+            let expected = buckets.entry(place.bucket).or_default();
+            expected.entries.push(place.entry);
+            expected.keys.push((key, place.is_alone));
         }
         self.find(shard, buckets, &mut glance).await?;
         Ok(glance)
+    }
+
+    /// The heads of messages, by key without the base; empty where there is none.
+    pub(super) async fn heads(&mut self, shard: ShardId, keys: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
+        let base = self.keys().base(shard).into_bytes();
+        let mut pipeline = Pipeline::with_capacity(keys.len());
+        for key in keys {
+            pipeline.cmd("GETRANGE").arg([&base[..], key].concat()).arg(0).arg(HEAD_BYTES - 1);
+        }
+        let heads = self.pipeline(shard, &pipeline).await?;
+        Ok(heads
+            .into_iter()
+            .map(|head| from_redis_value(head.ok()?).ok())
+            .map(Option::unwrap_or_default)
+            .collect())
     }
 
     /// Whether each entry is in its bucket.
@@ -73,13 +83,17 @@ impl Paced {
                 Ok(Value::Array(scores)) => scores,
                 _ => Vec::new(),
             };
-            let found = scores.iter().filter(|score| **score != Value::Nil).count();
-            if found > 0 {
-                glance.buckets.insert(bucket, found as u64);
+            let mut found = Vec::new();
+            for (n, (key, is_alone)) in expected.keys.into_iter().enumerate() {
+                let is_there = scores.get(n).is_some_and(|score| *score != Value::Nil);
+                if !(is_there && is_alone) {
+                    glance.doubtful.push(key.clone());
+                }
+                if is_there {
+                    found.push(key);
+                }
             }
-            let lacking = expected.keys.into_iter().enumerate();
-            let lacking = lacking.filter(|(n, _)| scores.get(*n).is_none_or(|score| *score == Value::Nil));
-            glance.doubtful.extend(lacking.map(|(_, key)| key));
+            glance.found.insert(bucket, found);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::keys::Keys;
 use delayq_core::reply::{ReplyError, Value};
-use delayq_core::shard::ShardId;
+use delayq_core::shard::{ShardCount, ShardId};
 use redis::{Cmd, FromRedisValue, Pipeline};
 use std::time::Duration;
 
@@ -38,6 +38,10 @@ impl Paced {
 
     pub(super) fn keys(&self) -> &Keys {
         self.client.calls.keys()
+    }
+
+    pub(super) fn shards(&self) -> ShardCount {
+        self.client.calls.shards()
     }
 
     /// Sends one call, reads its answer, and rests.

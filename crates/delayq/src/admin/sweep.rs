@@ -2,6 +2,7 @@
 
 use super::Admin;
 use super::auditor::{Auditor, Page};
+use super::entries::Entries;
 use super::paced::Paced;
 use crate::admin::stuck::{Drift, Finding, FindingKind};
 use crate::error::Error;
@@ -22,6 +23,8 @@ const COUNTER: &str = "counter";
 pub struct Sweep {
     redis: Paced,
     auditor: Auditor,
+    /// Counts walks: each reads other messages' heads.
+    turn: u64,
     /// What the last page leaves to be done; `None`: all of it is done.
     open: Option<Open>,
     mends: bool,
@@ -100,7 +103,9 @@ impl Sweep {
     pub async fn next(&mut self) -> Result<Option<Swept>, Error> {
         let step = self.step().await;
         if matches!(step, Ok(None) | Err(Error::Walk(_))) {
-            (self.auditor, self.open) = (Auditor::new(self.redis.clone(), false), None);
+            self.turn = self.turn.wrapping_add(1);
+            self.open = None;
+            self.auditor = Auditor::new(self.redis.clone(), Some(Entries::new(self.turn)));
             let off = mem::take(&mut self.off);
             if step.is_ok() {
                 self.off_before = off;
@@ -228,7 +233,8 @@ impl Admin {
     /// than a `share` of the time, their way to Redis included: more than 0 and at most 1, which is without a pause.
     pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
         let redis = Paced::new(self.client.clone(), share);
-        let auditor = Auditor::new(redis.clone(), false);
-        Sweep { redis, auditor, open: None, mends, off: Off::new(), off_before: Off::new() }
+        let turn = fastrand::u64(..);
+        let auditor = Auditor::new(redis.clone(), Some(Entries::new(turn)));
+        Sweep { redis, auditor, turn, open: None, mends, off: Off::new(), off_before: Off::new() }
     }
 }

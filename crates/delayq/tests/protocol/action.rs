@@ -297,7 +297,7 @@ impl Action {
             Self::Audit { bodies } => bodies.clone(),
             Self::AuditIndex { indexes } => with(
                 [num(500)],
-                indexes.iter().flat_map(|index| [index.clone(), Vec::new(), Vec::new(), Vec::new()]),
+                indexes.iter().flat_map(|index| [index.clone(), Vec::new(), Vec::new(), text("all")]),
             ),
             Self::Repair { findings } => findings.iter().flatten().cloned().collect(),
             Self::Recount { topic } => vec![text(topic), text("look"), text(""), num(0), num(0)],

@@ -198,14 +198,13 @@ impl Lab {
             b"ready" => Some([b"no_place".to_vec(), b"m".to_vec(), pair[1].clone()]),
             kind => Some([kind.to_vec(), b"m".to_vec(), pair[1].clone()]),
         };
-        let buckets: usize = std::str::from_utf8(&told[5]).unwrap().parse().unwrap();
-        told[6 + 2 * buckets..].chunks(2).filter_map(finding).collect()
+        told[5..].chunks(2).filter_map(finding).collect()
     }
 
     async fn stuck_entries(&mut self, shard: &Snapshot) -> Vec<[Vec<u8>; 3]> {
         let mut found = Vec::new();
         for index in indexes(shard) {
-            let words = [b"500".to_vec(), index.into_bytes(), Vec::new(), Vec::new(), Vec::new()];
+            let words = [b"500".to_vec(), index.into_bytes(), Vec::new(), Vec::new(), b"all".to_vec()];
             let told = self.shard.call(Verb::AuditIndex, &words).await.unwrap();
             let finding = |fault: &[Vec<u8>]| [fault[1].clone(), fault[0].clone(), fault[2].clone()];
             found.extend(told[4..].chunks(3).map(finding));

@@ -1,0 +1,264 @@
+//! What the buckets have, read before the walk over the keys: a bucket tells its entries by the thousand, which costs Redis a
+//! fourth of asking it for each message's own.
+//!
+//! ```text
+//! alarms ─► buckets ─► pages ─► known ─┬─ SCAN shows its message: accounted for
+//!                                      └─ left at the end ─► pages once more, and heads ─► doubtful buckets
+//! ```
+//! All this only chooses what is looked at closer. Whether anything is wrong, a script says, which sees a message and its
+//! entry at one moment.
+
+use super::paced::Paced;
+use super::pages::{ENTRIES_A_PAGE, Pages};
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::audit::place_if_delayed;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+
+/// Entries that are remembered at most, of about 15 bytes each. What a bucket has beyond is looked at one by one, as in an
+/// audit.
+const MOST: usize = 8_000_000;
+/// Of so many entries and fewer, the heads of all messages are read each time.
+const FEW: usize = 10_000;
+/// Of more, a message's head is read by one walk out of so many.
+const TURNS: u64 = 16;
+/// Heads that are read together.
+const HEADS_A_CALL: usize = 500;
+
+/// An entry: whether its message is in other indexes too, then the number of its bucket, then a hash of its message's key.
+const INDEXED: u64 = 1;
+const BUCKET_BITS: u32 = 24;
+const HASH: u64 = u64::MAX << (BUCKET_BITS + 1);
+
+/// The entries of all buckets.
+#[derive(Debug)]
+pub(super) struct Entries {
+    /// Another one in each walk: an entry that is taken for another one's is not so again.
+    seed: RandomState,
+    /// Whose heads are read.
+    turn: u64,
+    reads_all_heads: bool,
+    /// Entries whose message was not seen.
+    known: BTreeSet<u64>,
+    buckets: Vec<(ShardId, Vec<u8>)>,
+    numbers: HashMap<(ShardId, Vec<u8>), usize>,
+    /// Those that a script has to look through.
+    doubtful: BTreeSet<usize>,
+    pages: Pages,
+    /// Entries without a message so far, by bucket: their heads are read.
+    unseen: Vec<(usize, Vec<u8>)>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The buckets of this shard are asked for, behind so many alarms.
+    Alarms(ShardId, usize),
+    Buckets,
+    /// The walk over the keys.
+    Keys,
+    Left,
+    End,
+}
+
+// === impl Entries ===
+
+impl Entries {
+    /// `turn` counts walks.
+    pub(super) fn new(turn: u64) -> Self {
+        Self {
+            seed: RandomState::new(),
+            turn: turn % TURNS,
+            reads_all_heads: true,
+            known: BTreeSet::new(),
+            buckets: Vec::new(),
+            numbers: HashMap::new(),
+            doubtful: BTreeSet::new(),
+            pages: Pages::default(),
+            unseen: Vec::new(),
+            stage: Stage::Alarms(ShardId::new(0), 0),
+        }
+    }
+
+    /// Whether something is to be done before the walk over the keys.
+    pub(super) const fn comes_first(&self) -> bool {
+        matches!(self.stage, Stage::Alarms(..) | Stage::Buckets)
+    }
+
+    /// Whether something is to be done behind the walk over the keys.
+    pub(super) fn comes_last(&mut self) -> bool {
+        if matches!(self.stage, Stage::Keys) {
+            let left = self.known.iter().map(|&entry| bucket_of(entry)).collect::<BTreeSet<usize>>();
+            self.pages.begin(left.into_iter().filter(|bucket| !self.doubtful.contains(bucket)));
+            self.stage = Stage::Left;
+        }
+        matches!(self.stage, Stage::Left)
+    }
+
+    /// Goes one step: how many entries that showed. After an error the next step is this one again.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub(super) async fn next(&mut self, redis: &mut Paced) -> Result<u64, Error> {
+        match self.stage {
+            Stage::Alarms(shard, from) => self.find_buckets(redis, shard, from).await.map(|()| 0),
+            Stage::Buckets => self.read_buckets(redis).await,
+            Stage::Left => self.look_for_unseen(redis).await.map(|()| 0),
+            Stage::Keys | Stage::End => Ok(0),
+        }
+    }
+
+    async fn find_buckets(&mut self, redis: &mut Paced, shard: ShardId, from: usize) -> Result<(), Error> {
+        let all = redis.page(shard, b"alarms", from..from + ENTRIES_A_PAGE).await?;
+        for bucket in all.iter().filter(|index| index.starts_with(b"b:")) {
+            let key = (shard, bucket.clone());
+            if self.buckets.len() < 1 << BUCKET_BITS && !self.numbers.contains_key(&key) {
+                self.numbers.insert(key.clone(), self.buckets.len());
+                self.buckets.push(key);
+            }
+        }
+        let next = ShardId::new(shard.get() + 1);
+        self.stage = if all.len() == ENTRIES_A_PAGE {
+            Stage::Alarms(shard, from + all.len())
+        } else if redis.shards().contains(next) {
+            Stage::Alarms(next, 0)
+        } else {
+            self.pages.begin(0..self.buckets.len());
+            Stage::Buckets
+        };
+        Ok(())
+    }
+
+    async fn read_buckets(&mut self, redis: &mut Paced) -> Result<u64, Error> {
+        let mut looked_at = 0;
+        for (bucket, entries) in self.pages.next(redis, &self.buckets).await? {
+            looked_at += entries.len() as u64;
+            entries.iter().for_each(|entry| self.remember(bucket, entry));
+        }
+        if self.known.len() > MOST {
+            self.doubtful.extend(self.pages.stop());
+        }
+        if self.pages.is_over() {
+            self.reads_all_heads = self.known.len() <= FEW;
+            self.stage = Stage::Keys;
+        }
+        Ok(looked_at)
+    }
+
+    /// Two of one message in one bucket are one too many.
+    fn remember(&mut self, bucket: usize, entry: &[u8]) {
+        let known = self.known_as(bucket, entry);
+        let is_new = |known| !self.known.contains(&(known ^ INDEXED)) && self.known.insert(known);
+        if !known.is_some_and(is_new) {
+            self.doubtful.insert(bucket);
+        }
+    }
+
+    /// What is remembered of an entry; `None`: it is none.
+    fn known_as(&self, bucket: usize, entry: &[u8]) -> Option<u64> {
+        let (shard, index) = &self.buckets[bucket];
+        let hash = self.hash(*shard, &key_of(index, entry)?);
+        // A gen is odd where the message has a group or an expiry.
+        let indexed = u64::from(*entry.last()?) & INDEXED;
+        Some(hash | (bucket as u64) << 1 | indexed)
+    }
+
+    fn hash(&self, shard: ShardId, key: &[u8]) -> u64 {
+        self.seed.hash_one((shard.get(), key)) & HASH
+    }
+
+    /// Whether nothing more is to be looked at of the message that has this key: one bucket has it, no other index does, and
+    /// it is not its turn. Its head is not read: that it has another gen, or is in another state, shows in its turn.
+    pub(super) fn accounts_for(&mut self, shard: ShardId, key: &[u8]) -> bool {
+        let hash = self.hash(shard, key);
+        let mut known = self.known.range(hash..=hash | !HASH);
+        let (Some(&entry), None) = (known.next(), known.next()) else { return false };
+        let is_it = entry & INDEXED == 0 && !self.reads_all_heads && turn_of(key) != self.turn;
+        is_it && self.known.remove(&entry)
+    }
+
+    /// Notes that these messages, by key, are in this bucket indeed, under the gen that their heads say.
+    pub(super) fn are_in(&mut self, shard: ShardId, bucket: Vec<u8>, keys: &[Vec<u8>]) {
+        let Some(&number) = self.numbers.get(&(shard, bucket)) else { return };
+        for key in keys {
+            let entry = self.hash(shard, key) | (number as u64) << 1;
+            self.known.remove(&entry);
+            self.known.remove(&(entry | INDEXED));
+        }
+    }
+
+    /// Reads buckets once more whose entries were not all accounted for. What came and went meanwhile is not there any more.
+    async fn look_for_unseen(&mut self, redis: &mut Paced) -> Result<(), Error> {
+        if !self.unseen.is_empty() {
+            let from = self.unseen.len().saturating_sub(HEADS_A_CALL);
+            let is_delayed = redis.are_delayed(&self.buckets, &self.unseen[from..]).await?;
+            for ((bucket, _), is_delayed) in self.unseen.drain(from..).zip(is_delayed) {
+                if !is_delayed {
+                    self.doubtful.insert(bucket);
+                }
+            }
+            return Ok(());
+        }
+        for (bucket, entries) in self.pages.next(redis, &self.buckets).await? {
+            let is_unseen = |entry: &Vec<u8>| {
+                self.known_as(bucket, entry).is_some_and(|entry| self.known.contains(&entry))
+            };
+            let unseen: Vec<Vec<u8>> = entries.into_iter().filter(is_unseen).collect();
+            self.unseen.extend(unseen.into_iter().map(|entry| (bucket, entry)));
+        }
+        if self.pages.is_over() && self.unseen.is_empty() {
+            self.known = BTreeSet::new();
+            self.stage = Stage::End;
+        }
+        Ok(())
+    }
+
+    /// Whether a script has to look at the entries of this bucket.
+    pub(super) fn has_doubts(&self, shard: ShardId, bucket: &[u8]) -> bool {
+        let number = self.numbers.get(&(shard, bucket.to_vec()));
+        number.is_none_or(|number| self.doubtful.contains(number))
+    }
+}
+
+// === impl Paced ===
+
+impl Paced {
+    /// Of each entry, whether its message is delayed in that bucket under that gen.
+    async fn are_delayed(
+        &mut self,
+        buckets: &[(ShardId, Vec<u8>)],
+        entries: &[(usize, Vec<u8>)],
+    ) -> Result<Vec<bool>, Error> {
+        let mut is_delayed = Vec::with_capacity(entries.len());
+        for of_one in entries.chunk_by(|(one, _), (other, _)| one == other) {
+            let (shard, bucket) = &buckets[of_one[0].0];
+            let keys = of_one.iter().map(|(_, entry)| key_of(bucket, entry).unwrap_or_default());
+            let keys: Vec<Vec<u8>> = keys.collect();
+            let heads = self.heads(*shard, &keys).await?;
+            is_delayed.extend(keys.iter().zip(&heads).zip(of_one).map(|((key, head), (_, entry))| {
+                place_if_delayed(key, head)
+                    .is_some_and(|place| place.bucket == *bucket && place.entry == *entry)
+            }));
+        }
+        Ok(is_delayed)
+    }
+}
+
+const fn bucket_of(known: u64) -> usize {
+    ((known & !HASH) >> 1) as usize
+}
+
+/// When the head of the message that has this key is read.
+fn turn_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish() % TURNS
+}
+
+/// The key of the message that an entry of a bucket stands for; `None`: it is too short to be one.
+fn key_of(bucket: &[u8], entry: &[u8]) -> Option<Vec<u8>> {
+    let number = bucket.split(|&byte| byte == b':').nth(1)?;
+    let (id, _gen) = entry.split_last_chunk::<4>()?;
+    Some([b"m:", number, b":", id].concat())
+}

@@ -1,0 +1,138 @@
+//! Reading sorted sets page by page: many small ones at a time, and large ones one by one.
+
+use super::paced::{Paced, is_wrong_type};
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+use redis::{Cmd, FromRedisValue, Pipeline, Value, from_redis_value};
+use std::collections::VecDeque;
+use std::iter;
+use std::ops::Range;
+
+/// Entries that are read in one call: for about half a millisecond.
+pub(super) const ENTRIES_A_PAGE: usize = 1000;
+/// Sets that are read in one call, and how many entries of each: the others come page by page.
+const SETS_A_CALL: usize = 50;
+const FIRST_ENTRIES: usize = ENTRIES_A_PAGE / SETS_A_CALL;
+
+/// A walk over the entries of sorted sets, which are named by their place in a list.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    waiting: VecDeque<usize>,
+    large: VecDeque<Large>,
+}
+
+/// A set that is not through.
+#[derive(Debug)]
+struct Large {
+    set: usize,
+    /// The last entry that was read.
+    last: Vec<u8>,
+    /// Where it goes on, and how many entries the set had at first: what comes in behind these is left to the next walk, or one
+    /// under load would not end.
+    left: Range<usize>,
+}
+
+// === impl Pages ===
+
+impl Pages {
+    pub(super) fn begin(&mut self, sets: impl Iterator<Item = usize>) {
+        self.waiting.extend(sets);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.waiting.is_empty() && self.large.is_empty()
+    }
+
+    /// Reads no more: the sets that are not through.
+    pub(super) fn stop(&mut self) -> impl Iterator<Item = usize> {
+        self.waiting.drain(..).chain(self.large.drain(..).map(|large| large.set))
+    }
+
+    /// The next entries, by set. What leaves a set meanwhile may let others be passed over. Safe to repeat after an error.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub(super) async fn next(
+        &mut self,
+        redis: &mut Paced,
+        sets: &[(ShardId, Vec<u8>)],
+    ) -> Result<Vec<(usize, Vec<Vec<u8>>)>, Error> {
+        let Some(large) = self.large.front_mut() else { return self.first_pages(redis, sets).await };
+        let (shard, index) = &sets[large.set];
+        let end = large.left.end.min(large.left.start + ENTRIES_A_PAGE);
+        let mut page = redis.page(*shard, index, large.left.start..end).await?;
+        let is_through = end == large.left.end || page.len() < end - large.left.start;
+        let set = large.set;
+        large.left.start = end;
+        // What came in before it moved it into this page.
+        if let Some(again) = page.iter().position(|entry| *entry == large.last) {
+            page.drain(..=again);
+        }
+        large.last = page.last().cloned().unwrap_or_default();
+        if is_through {
+            self.large.pop_front();
+        }
+        Ok(vec![(set, page)])
+    }
+
+    async fn first_pages(
+        &mut self,
+        redis: &mut Paced,
+        sets: &[(ShardId, Vec<u8>)],
+    ) -> Result<Vec<(usize, Vec<Vec<u8>>)>, Error> {
+        let Some(&first) = self.waiting.front() else { return Ok(Vec::new()) };
+        let shard = sets[first].0;
+        let some = self.waiting.iter().copied().take(SETS_A_CALL).take_while(|&set| sets[set].0 == shard);
+        let some: Vec<usize> = some.collect();
+        let base = redis.keys().base(shard).into_bytes();
+        let mut pipeline = Pipeline::with_capacity(2 * some.len());
+        for &set in &some {
+            let key = [&base[..], &sets[set].1].concat();
+            pipeline.cmd("ZCARD").arg(&key).add_command(zrange(&key, &(0..FIRST_ENTRIES)));
+        }
+        let mut answers = redis.pipeline(shard, &pipeline).await?.into_iter();
+        let (mut pages, mut large) = (Vec::new(), Vec::new());
+        for (&set, (count, page)) in some.iter().zip(iter::from_fn(|| answers.next().zip(answers.next()))) {
+            let (count, page): (usize, Vec<Vec<u8>>) = (if_sorted_set(count)?, if_sorted_set(page)?);
+            if count > FIRST_ENTRIES
+                && let Some(last) = page.last().cloned()
+            {
+                large.push(Large { set, last, left: FIRST_ENTRIES..count });
+            }
+            pages.push((set, page));
+        }
+        self.waiting.drain(..some.len());
+        self.large.extend(large);
+        Ok(pages)
+    }
+}
+
+// === impl Paced ===
+
+impl Paced {
+    /// The entries of a sorted set in a range of ranks; none where it is no sorted set.
+    pub(super) async fn page(
+        &mut self,
+        shard: ShardId,
+        index: &[u8],
+        ranks: Range<usize>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let key = [self.keys().base(shard).as_bytes(), index].concat();
+        if_sorted_set(self.run(shard, &zrange(&key, &ranks)).await)
+    }
+}
+
+fn zrange(key: &[u8], ranks: &Range<usize>) -> Cmd {
+    let mut zrange = redis::cmd("ZRANGE");
+    zrange.arg(key).arg(ranks.start).arg(ranks.end - 1);
+    zrange
+}
+
+/// What a command answered about a sorted set: nothing where it is none, which is a finding of its own.
+fn if_sorted_set<T: FromRedisValue + Default>(answer: Result<Value, Error>) -> Result<T, Error> {
+    match answer {
+        Err(error) if is_wrong_type(&error) => Ok(T::default()),
+        answer => from_redis_value(answer?)
+            .map_err(|error| Error::Unfit(format!("ZRANGE answers what no Redis answers: {error}"))),
+    }
+}
