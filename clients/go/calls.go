@@ -138,7 +138,7 @@ func (c *Client) carryOut(ctx context.Context, verb, waits string, items []*item
 	}
 }
 
-// fill fills the outcomes in, a pipeline of calls at a time, until there is an outage.
+// fill fills the outcomes in, a pipeline of calls at a time, until nobody answers.
 func (c *Client) fill(ctx context.Context, verb, waits string, items []*item) error {
 	var known *layout
 	for left := items; len(left) > 0; {
@@ -151,11 +151,13 @@ func (c *Client) fill(ctx context.Context, verb, waits string, items []*item) er
 		calls, rest := together(verb, left)
 		left = rest
 		var outage error
+		isAnswered := false
 		for i, answer := range c.send(ctx, known, waits, calls) {
 			for _, one := range calls[i].items {
 				one.fault = answer.err
 			}
 			_, refused := answer.err.(ScriptError)
+			isAnswered = isAnswered || answer.err == nil || refused
 			switch {
 			case refused:
 			case answer.err != nil:
@@ -166,7 +168,7 @@ func (c *Client) fill(ctx context.Context, verb, waits string, items []*item) er
 				left = append(left, read(calls[i].items, answer.reply)...)
 			}
 		}
-		if outage != nil {
+		if outage != nil && !isAnswered {
 			return outage
 		}
 	}
@@ -266,12 +268,28 @@ func (c *Client) shards(ctx context.Context) (int, error) {
 		defer c.learning.Unlock()
 	}
 	if c.layout.Load() == unknown {
-		if _, err := c.one(ctx, "describe", 0, ""); err != nil {
+		if err := c.learnLayout(ctx); err != nil {
 			return 0, err
 		}
 	}
 	counts := c.layout.Load().counts
 	return counts[len(counts)-1], nil
+}
+
+// learnLayout asks a shard, or of several Redises one of each, until one answers.
+func (c *Client) learnLayout(ctx context.Context) (fault error) {
+	shards := []int{0}
+	if several, is := c.redis.(*several); is {
+		shards = several.firstShards()
+	}
+	for _, shard := range shards {
+		_, err := c.one(ctx, "describe", shard, "")
+		if err == nil {
+			return nil
+		}
+		fault = first(fault, err)
+	}
+	return fault
 }
 
 // everyPlace calls a function for each shard where a name may be; a growth that is met on the way adds to them.
@@ -358,12 +376,23 @@ func (c *Client) keys(shard int) []string {
 // other errors back.
 func (c *Client) follow(ctx context.Context, shard int, fault error) error {
 	code, detail, _ := strings.Cut(fault.Error(), " ")
+	if !strings.HasPrefix(code, "DQ") {
+		return fault
+	}
+	if code != "DQLAYOUT" {
+		if node := c.nodeName(shard); node != "" {
+			detail += " (node " + node + ")"
+		}
+		return ScriptError{code, detail}
+	}
 	words, known := strings.Fields(detail+" ? ?"), c.layout.Load()
+	if err := c.checkNode(shard, words[0]); err != nil {
+		return err
+	}
+	number, _, _ := strings.Cut(words[0], "@")
 	theirs := layoutOf(words[1])
 	switch {
-	case !strings.HasPrefix(code, "DQ"):
-		return fault
-	case code != "DQLAYOUT" || words[0] != strconv.Itoa(theirs.number):
+	case number != strconv.Itoa(theirs.number):
 	case strings.HasPrefix(theirs.text, known.text):
 		c.layout.Store(theirs)
 		return nil

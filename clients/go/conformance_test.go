@@ -71,6 +71,7 @@ func TestEveryStepOfTheSuiteGetsTheAnswerThatAllClientsGet(t *testing.T) {
 	for _, kind := range []string{"sentinel", "cluster"} {
 		t.Run("of a "+kind, func(t *testing.T) { conforms(t, groupOf(t, kind).connect(t, nil)) })
 	}
+	t.Run("of two Redises", func(t *testing.T) { conforms(t, must(NewOfNodes(twoNodes(t), "dq")).redis) })
 }
 
 func conforms(t *testing.T, connection redis.UniversalClient) {
@@ -218,6 +219,9 @@ func (r *run) step(s step) (any, error) {
 		for _, arg := range s.Args {
 			args = append(args, strings.ReplaceAll(arg.(string), "NAMESPACE", r.namespace))
 		}
+		if of, is := r.redis.(*several); is {
+			return nil, r.ofSeveral(ctx, of, args)
+		}
 		if cluster, is := r.redis.(*redis.ClusterClient); is && args[0] == "SCRIPT" { // says no key
 			return nil, cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Do(ctx, args...).Err() })
 		}
@@ -266,12 +270,32 @@ func (r *run) drain(ctx context.Context, s step) (any, error) {
 // script calls a published script itself, for verbs that no client has.
 func (r *run) script(verb string, shard any, layout int, args ...any) (any, error) {
 	base := fmt.Sprintf("{%s:%v}:", r.namespace, shard)
-	keys, args := []string{base + "meta", base + "never"}, append([]any{layout}, args...)
-	reply, err := must(assemble(packed, verb)).Eval(context.Background(), r.redis, keys, args...).Result()
+	word := r.client.layoutWord(layout, shardOf(base), "")
+	keys, args := []string{base + "meta", base + "never"}, append([]any{word}, args...)
+	node := must(nodeOf(context.Background(), r.redis, base+"meta"))
+	reply, err := must(assemble(packed, verb)).Eval(context.Background(), node, keys, args...).Result()
 	if _, many := reply.([]any); !many {
 		reply = []any{reply}
 	}
+	if verb == "layout" && err == nil { // without the node's name
+		reply.([]any)[0], _, _ = strings.Cut(reply.([]any)[0].(string), "@")
+	}
 	return reply, err
+}
+
+// ofSeveral sends a command to the node that has its key, or to each where it has none.
+func (r *run) ofSeveral(ctx context.Context, of *several, args []any) (err error) {
+	if args[0] == "SCRIPT" {
+		for _, node := range of.nodes {
+			err = first(err, node.Redis.Do(ctx, args...).Err())
+		}
+		return err
+	}
+	node := of.node(shardOf(args[1].(string)))
+	if last := len(args) - 1; args[last-1] == "layout" {
+		args[last] = args[last].(string) + "@" + node.Name
+	}
+	return node.Redis.Do(ctx, args...).Err()
 }
 
 func (r *run) change(s step) Due {

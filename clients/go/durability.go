@@ -119,6 +119,12 @@ func turnsOf(connection redis.UniversalClient) int {
 		size = client.Options().PoolSize
 	case *redis.ClusterClient:
 		size = client.Options().PoolSize
+	case *several:
+		for _, node := range client.nodes {
+			if of := node.Redis.Options().PoolSize; of < size {
+				size = of
+			}
+		}
 	}
 	switch {
 	case size < 2:

@@ -90,6 +90,9 @@ func (l *listener) nodes(ctx context.Context) (map[redis.UniversalClient][]int, 
 	nodes := map[redis.UniversalClient][]int{}
 	for shard := 0; shard < l.shards; shard++ {
 		node, err := nodeOf(ctx, l.redis, l.channel(shard))
+		if errors.Is(err, errNoNode) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -154,9 +157,9 @@ func (l *listener) receive(ctx context.Context, subscription *redis.PubSub) erro
 	}
 }
 
-// shardOf is the shard of a channel, "{dq:7}:ready".
-func shardOf(channel string) int {
-	_, rest, _ := strings.Cut(channel, ":")
+// shardOf is the shard of a key or a channel, "{dq:7}:ready".
+func shardOf(name string) int {
+	_, rest, _ := strings.Cut(name, ":")
 	number, _, _ := strings.Cut(rest, "}")
 	return atoi(number)
 }

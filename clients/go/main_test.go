@@ -73,7 +73,8 @@ func deployment(t *testing.T, connection redis.UniversalClient, namespace string
 	t.Cleanup(client.Close)
 	for shard := 0; shard < shards; shard++ {
 		keys := client.keys(shard)
-		if made := must(must(assemble(packed, "init")).Eval(context.Background(), connection, keys, 1, shard, shards).Result()); made != "created" {
+		word, node := client.layoutWord(1, shard, ""), must(nodeOf(context.Background(), connection, keys[0]))
+		if made := must(must(assemble(packed, "init")).Eval(context.Background(), node, keys, word, shard, shards).Result()); made != "created" {
 			t.Fatal(made)
 		}
 	}
@@ -121,6 +122,18 @@ func ownServer(t *testing.T) (at string, server func() *exec.Cmd, restart func()
 	return at, func() *exec.Cmd { return running }, restart
 }
 
+// twoNodes are two Redises that keep a deployment together.
+func twoNodes(t *testing.T) []Node {
+	nodes := []Node{{Name: "a", Shards: "0,2,4-4095"}, {Name: "b", Shards: "1,3"}}
+	for n := range nodes {
+		at, _, _ := ownServer(t)
+		connection := redis.NewClient(&redis.Options{Network: "unix", Addr: at})
+		t.Cleanup(func() { _ = connection.Close() })
+		nodes[n].Redis = connection
+	}
+	return nodes
+}
+
 // redisGroup is a master with its replicas and sentinels, the nodes of a cluster, or a master with a replica, of
 // redis-server or of another program (tests/src/bin/redis-group.rs).
 type redisGroup struct {
@@ -137,21 +150,28 @@ func groupOf(t *testing.T, what ...string) *redisGroup {
 	t.Helper()
 	kind := strings.Join(what, " ")
 	if groups[kind] == nil {
-		program, is := os.LookupEnv("DELAYQ_REDIS_GROUP")
-		if !is {
-			program = "../../target/debug/redis-group"
-		}
-		servers := exec.Command(program, what...)
-		input, output := must(servers.StdinPipe()), must(servers.StdoutPipe())
-		servers.Stderr = os.Stderr
-		if err := servers.Start(); err != nil {
-			t.Fatal(err)
-		}
-		group := &redisGroup{servers: servers, input: input, output: bufio.NewScanner(output)}
-		group.output.Scan()
-		group.url, groups[kind] = group.output.Text(), group
+		groups[kind] = startGroup(t, what...)
 	}
 	return groups[kind]
+}
+
+// startGroup starts one of a test's own.
+func startGroup(t *testing.T, what ...string) *redisGroup {
+	t.Helper()
+	program, is := os.LookupEnv("DELAYQ_REDIS_GROUP")
+	if !is {
+		program = "../../target/debug/redis-group"
+	}
+	servers := exec.Command(program, what...)
+	input, output := must(servers.StdinPipe()), must(servers.StdoutPipe())
+	servers.Stderr = os.Stderr
+	if err := servers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := &redisGroup{servers: servers, input: input, output: bufio.NewScanner(output)}
+	group.output.Scan()
+	group.url = group.output.Text()
+	return group
 }
 
 // end ends its servers with it.

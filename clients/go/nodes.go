@@ -26,9 +26,8 @@ func (c *Client) trips(ctx context.Context, known *layout, waits string, calls [
 	for i := range calls {
 		left[i] = i
 	}
-	layout := strings.TrimSpace(fmt.Sprint(known.number, " ", waits))
 	add := func(pipe redis.Pipeliner, i int) {
-		script, keys, args := c.scripts[calls[i].verb], c.keys(calls[i].shard), append([]any{layout}, calls[i].args...)
+		script, keys, args := c.scripts[calls[i].verb], c.keys(calls[i].shard), append([]any{c.layoutWord(known.number, calls[i].shard, waits)}, calls[i].args...)
 		if unknown[i] {
 			commands[i] = script.Eval(ctx, pipe, keys, args...)
 		} else {
@@ -130,13 +129,20 @@ func (c *Client) heed(ctx context.Context, commands []*redis.Cmd, some []int) {
 
 // nodeOf is the Redis that has a key.
 func nodeOf(ctx context.Context, connection redis.UniversalClient, key string) (redis.UniversalClient, error) {
-	if cluster, is := connection.(*redis.ClusterClient); is {
-		return cluster.MasterForKey(ctx, key)
+	switch all := connection.(type) {
+	case *redis.ClusterClient:
+		return all.MasterForKey(ctx, key)
+	case *several:
+		shard := shardOf(key)
+		if node := all.node(shard); node != nil {
+			return node.Redis, nil
+		}
+		return nil, fmt.Errorf("shard %d: %w", shard, errNoNode)
 	}
 	return connection, nil
 }
 
-// once is a view of a connection that repeats nothing. It shares the pool, and so what keeps that at the present master.
+// once is a view of a connection that repeats nothing, and waits no longer than its context. It shares the pool, and so what keeps that at the present master.
 func once(node redis.UniversalClient) redis.UniversalClient {
 	client, is := node.(*redis.Client)
 	if !is {
@@ -145,6 +151,7 @@ func once(node redis.UniversalClient) redis.UniversalClient {
 	given := client.Options()
 	own := client.WithTimeout(given.ReadTimeout)
 	own.Options().WriteTimeout, own.Options().MaxRetries = given.WriteTimeout, 0
+	own.Options().ContextTimeoutEnabled = true
 	return own
 }
 

@@ -82,18 +82,29 @@ func (r *Reserve) check() error {
 }
 
 // reserveNow reserves what is ready now. It asks as many shards at a time as messages, and begins one shard further
-// each time.
+// each time. Of several Redises, one that fails is not asked again.
 func (c *Client) reserveNow(ctx context.Context, ask Reserve) ([]*Delivery, error) {
 	shards, err := c.shards(ctx)
+	if err != nil {
+		return nil, err
+	}
 	turn := int(c.turn.Add(1) % (1 << 16))
-	for asked := 0; err == nil && asked < shards; asked += ask.Max {
-		var some []int
+	failed := map[string]bool{}
+	for asked := 0; asked < shards; asked += ask.Max {
+		parts := map[string][]int{}
 		for n := asked; n < shards && n < asked+ask.Max; n++ {
-			some = append(some, (turn+n)%shards)
+			shard := (turn + n) % shards
+			parts[c.nodeName(shard)] = append(parts[c.nodeName(shard)], shard)
 		}
-		var found []*Delivery
-		if found, err = c.ask(ctx, ask, some, nil); len(found) > 0 {
-			return found, nil
+		for node, some := range parts {
+			if failed[node] {
+				continue
+			}
+			found, fault := c.ask(ctx, ask, some, nil)
+			if len(found) > 0 {
+				return found, nil
+			}
+			err, failed[node] = first(err, fault), fault != nil
 		}
 	}
 	return nil, err

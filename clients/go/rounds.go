@@ -1,4 +1,4 @@
-// Round trips of reserves that wait: one to each node of a cluster, so that what one has reserved does not wait for
+// Round trips of reserves that wait: one to each node of a cluster, or of several Redises, so that what one has reserved does not wait for
 // another's answer.
 
 package delayq
@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// rounds are the nodes of a cluster that do not answer in time.
+// rounds are the nodes that do not answer in time.
 type rounds struct {
 	mu   sync.Mutex
 	slow map[string]*slowNode
@@ -47,7 +47,9 @@ type round struct {
 // askEach asks the node of each shard by itself, and waits a little for all of them. What comes later is kept in the
 // watch, for a caller who waits.
 func (c *Client) askEach(ctx context.Context, ask Reserve, shards []int, watch *watch) (found []*Delivery, err error) {
-	if _, is := c.redis.(*redis.ClusterClient); !is {
+	switch c.redis.(type) {
+	case *redis.ClusterClient, *several:
+	default:
 		return c.ask(ctx, ask, shards, watch)
 	}
 	var awaited []*round
@@ -85,11 +87,13 @@ func (c *Client) askEach(ctx context.Context, ask Reserve, shards []int, watch *
 func (c *Client) byNode(ctx context.Context, shards []int) map[string][]int {
 	parts := map[string][]int{}
 	for _, shard := range shards {
-		address := ""
-		if node, err := nodeOf(ctx, c.redis, c.key(shard, "meta")); err == nil {
-			address = node.(*redis.Client).Options().Addr
+		name := c.nodeName(shard)
+		if _, is := c.redis.(*redis.ClusterClient); is {
+			if node, err := nodeOf(ctx, c.redis, c.key(shard, "meta")); err == nil {
+				name = node.(*redis.Client).Options().Addr
+			}
 		}
-		parts[address] = append(parts[address], shard)
+		parts[name] = append(parts[name], shard)
 	}
 	return parts
 }

@@ -1,13 +1,13 @@
 /** Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are. */
 
-import type { Cluster, Redis } from "ioredis";
-import { connectionFor, ownConnection } from "./connections.js";
+import { connectionFor, connectionsOf, ownConnection, ownPlace, shardOf, type Place } from "./connections.js";
 import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
 import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
 import { Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
 import { script } from "./scripts.js";
-import { Waiting } from "./waiting.js";
+import { Several } from "./several.js";
+import { Waiting, type WaitingCall } from "./waiting.js";
 
 /** How much a call may have, and how many calls go together. */
 const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
@@ -40,34 +40,61 @@ export class Calls {
   /** The end of a connection that was silent: ioredis would give up with it what waits for the next one. */
   private closing: Promise<unknown> = Promise.resolve();
   /** Made like the given one. */
-  readonly redis: Redis | Cluster;
+  readonly redis: Place;
   private readonly durabilities = new Durabilities();
   private readonly waiting: Waiting;
 
   /** `timeoutMs` is the deadline of each call, `confirmTimeoutMs` that of replicas and disks. */
   constructor(
-    given: Redis | Cluster, readonly namespace: string, private readonly timeoutMs: number, confirmTimeoutMs: number,
+    given: Place, readonly namespace: string, private readonly timeoutMs: number, confirmTimeoutMs: number,
   ) {
-    if (given.options.keyPrefix) throw new Error("the connection's keyPrefix hides the deployment's keys");
+    if (connectionsOf(given).some((redis) => redis.options.keyPrefix)) throw new Error("the connection's keyPrefix hides the deployment's keys");
     name("namespace", namespace);
-    this.redis = ownConnection(given);
-    this.waiting = new Waiting(() => ownConnection(given), timeoutMs, confirmTimeoutMs);
-    for (const verb of SCRIPTS) this.redis.defineCommand(`delayq_${verb}`, { numberOfKeys: 2, lua: script(verb) });
+    this.redis = ownPlace(given);
+    const of = (node: string) => given instanceof Several ? given.nodes.find(({ name }) => name === node)!.redis : given;
+    this.waiting = new Waiting((node) => ownConnection(of(node)), timeoutMs, confirmTimeoutMs);
+    for (const verb of SCRIPTS) {
+      const definition = { numberOfKeys: 2, lua: script(verb) };
+      for (const redis of connectionsOf(this.redis)) redis.defineCommand(`delayq_${verb}`, definition);
+    }
   }
 
   /** Ends its connections. */
   close(): void {
-    this.redis.disconnect();
+    for (const redis of connectionsOf(this.redis)) redis.disconnect();
     this.waiting.close();
   }
 
   /** How many shards there are. Asks Redis the first time: a client that knows none is refused, with their number. */
   async shards(): Promise<number> {
     if (this.counts.length === 0) {
-      this.learning ??= this.call("describe", 0, [""]).finally(() => (this.learning = undefined));
+      this.learning ??= this.learn().finally(() => (this.learning = undefined));
       await this.learning;
     }
     return this.counts.at(-1)!;
+  }
+
+  /** Asks a shard, or of several Redises one of each, until one answers. */
+  private async learn(): Promise<void> {
+    const faults: unknown[] = [];
+    for (const shard of this.redis instanceof Several ? this.redis.firstShards() : [0]) {
+      try {
+        await this.call("describe", shard, [""]);
+        return;
+      } catch (fault) {
+        faults.push(fault);
+      }
+    }
+    throw faults[0];
+  }
+
+  get isSeveral(): boolean {
+    return this.redis instanceof Several;
+  }
+
+  /** What calls to a shard say behind the layout; empty unless several Redises keep the deployment, or without a node. */
+  nodeName(shard: number): string {
+    return (this.redis instanceof Several && this.redis.node(shard)?.name) || "";
   }
 
   /** The shards where a name may be, the newest first; a growth that is met on the way adds to them. */
@@ -146,7 +173,7 @@ export class Calls {
     return results;
   }
 
-  /** Fills the results in, until there is an outage. A shard that refuses its call does not keep the others from theirs. */
+  /** Fills the results in, until nobody answers. A shard that refuses its call does not keep the others from theirs. */
   private async fill(verb: Verb, items: readonly Item[], waits: Waits, { outcomes, faults }: Results): Promise<unknown> {
     let counts: readonly number[] = [];
     let left: Open[] = items.map((item, i) => ({ bytes: 0, ...item, i, places: [] }));
@@ -166,7 +193,8 @@ export class Calls {
         else for (const { i } of call.items) faults[i] = reply.reason;
         if (reply.status === "rejected" && !(reply.reason instanceof ScriptError)) outage ??= reply.reason;
       }
-      if (outage !== undefined) return outage;
+      const isAnswered = replies.some((reply) => reply.status === "fulfilled" || reply.reason instanceof ScriptError);
+      if (outage !== undefined && !isAnswered) return outage;
       left = left.filter(({ i }) => !outcomes[i] && faults[i] === undefined);
     }
     return undefined;
@@ -192,18 +220,35 @@ export class Calls {
   ): Promise<PromiseSettledResult<Reply | undefined>[]> {
     const whole = calls.map(({ shard, args }) => {
       const base = `{${this.namespace}:${shard}}:`;
-      const layout = `${counts.length} ${waits}`.trimEnd();
+      const node = this.nodeName(shard);
+      const layout = `${counts.length}${node && `@${node}`} ${waits}`.trimEnd();
       return { verb, keys: [`${base}meta`, `${base}never`] as [string, string], args: [layout, ...args.map((arg) => arg ?? "")] };
     });
     await this.closing;
     const replies = waits === ""
       ? await Promise.allSettled(whole.map(({ keys, args }) => this.plain(verb, keys, args)))
-      : await this.waiting.send(waits, whole);
+      : await this.waited(waits, calls.map(({ shard }) => shard), whole);
     return Promise.allSettled(replies.map((reply, n) => this.followed(calls[n]!.shard, reply)));
   }
 
-  private plain(verb: string, keys: [string, string], args: (string | number | Buffer)[]): Promise<any> {
-    return this.inTime((this.redis as any)[`delayq_${verb}Buffer`](...keys, ...args), keys[0]);
+  private async plain(verb: string, keys: [string, string], args: (string | number | Buffer)[]): Promise<any> {
+    const redis = this.redis instanceof Several ? connectionFor(this.redis, keys[0]) : this.redis;
+    if (!redis) throw (this.redis as Several).missing(shardOf(keys[0]));
+    return this.inTime((redis as any)[`delayq_${verb}Buffer`](...keys, ...args), keys[0]);
+  }
+
+  /** Those of each of several Redises by themselves. */
+  private async waited(waits: Waits, shards: readonly number[], calls: readonly WaitingCall[]): Promise<PromiseSettledResult<any>[]> {
+    if (!(this.redis instanceof Several)) return this.waiting.send(waits, calls);
+    const several = this.redis;
+    const replies: PromiseSettledResult<any>[] = shards.map((shard) => ({ status: "rejected", reason: several.missing(shard) }));
+    await Promise.all(several.nodes.map(async ({ name: node }) => {
+      const some = [...shards.keys()].filter((n) => this.nodeName(shards[n]!) === node);
+      if (some.length === 0) return;
+      const answers = await this.waiting.send(waits, some.map((n) => calls[n]!), node);
+      some.forEach((n, i) => (replies[n] = answers[i]!));
+    }));
+    return replies;
   }
 
   private async followed(shard: number, reply: PromiseSettledResult<any>): Promise<Reply | undefined> {
@@ -240,14 +285,23 @@ export class Calls {
 
   /** Takes over the layout of a shard that knows more, and gives this one's to a shard that knows less. */
   private async follow(shard: number, refusal: ScriptError): Promise<void> {
-    const [, layout, text = ""] = refusal.message.split(" ");
+    const [, word = "", text = ""] = refusal.message.split(" ");
+    const [layout, recorded = ""] = word.split("@");
+    const at = this.nodeName(shard);
+    if (refusal.code === "DQLAYOUT" && recorded !== at) {
+      const kept = `is recorded as kept by ${keeper(recorded)}, and this client has it at ${keeper(at)}: correct its nodes`;
+      throw new ScriptError(`DQLAYOUT shard ${shard} ${kept}`);
+    }
+    if (refusal.code !== "DQLAYOUT") throw at === "" ? refusal : new ScriptError(`${refusal.message} (node ${at})`);
     const [theirs, ours] = [text.split(",").map(Number), this.counts];
     const same = theirs.every((count, i) => i >= ours.length || count === ours[i]);
-    if (refusal.code !== "DQLAYOUT" || layout !== String(theirs.length) || !same) throw refusal;
+    if (layout !== String(theirs.length) || !same) throw refusal;
     if (theirs.length >= ours.length) this.counts = theirs;
     else await this.call("grow", shard, [shard, ours.join(",")]);
   }
 }
+
+const keeper = (node: string): string => (node === "" ? "one Redis without a node's name" : `node ${node}`);
 
 /** Parts items into calls, in their order: one shard and topic each, as much as a call may have. */
 function together(left: readonly Open[]): Together[] {

@@ -3,9 +3,10 @@
 import type { Cluster, Redis } from "ioredis";
 import { countOf, dueMs, leaseOf, listOf, optionsOf, spanMs, timeMs, topicsOf, type Time } from "./arguments.js";
 import { Calls, type Arg, type Item } from "./calls.js";
+import { connectionsOf } from "./connections.js";
 import { Deliveries, type DeliveriesOptions } from "./deliveries.js";
-import { ROUNDS, type Waits } from "./durability.js";
 import { releaseArgs, settleItem, type Delivery, type Receipt, type ReleaseOptions } from "./delivery.js";
+import { ROUNDS, type Waits } from "./durability.js";
 import { Gatherer } from "./gather.js";
 import { Group } from "./group.js";
 import { dueOf, envelopeOf, MAX_PAYLOAD_BYTES, putOptions, type Message } from "./message.js";
@@ -13,6 +14,7 @@ import { generateId, idBytes, InvalidMessage, isGenerated, name, placesOf } from
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
 import { Reserver } from "./reserving.js";
+import { Several, type RedisNode } from "./several.js";
 import { storedOf, type Stored } from "./stored.js";
 import { Topic } from "./topic.js";
 
@@ -43,23 +45,32 @@ export class Client {
   private readonly maxPayloadBytes: number;
   private readonly reserver: Reserver;
   private turn = Math.floor(Math.random() * 2 ** 32);
+  private readonly given: readonly (Redis | Cluster)[];
+  /** The connection that was given; of several Redises, the first one's. */
+  readonly redis: Redis | Cluster;
   private readonly onEnd = (): void => this.close();
 
-  /** Over connections of its own, made like the given one: to a Redis, a Sentinel's master or a Redis Cluster. */
-  constructor(readonly redis: Redis | Cluster, options: ClientOptions = {}) {
+  /**
+   * Over connections of its own, made like the given one: to a Redis, a Sentinel's master or a Redis Cluster; or like those of
+   * several independent Redises.
+   */
+  constructor(given: Redis | Cluster | readonly RedisNode[], options: ClientOptions = {}) {
     optionsOf("the second argument of Client", options, "namespace maxPayloadBytes timeoutMs confirmTimeoutMs");
     const { namespace = "dq", maxPayloadBytes = 262_144, timeoutMs = 5_000, confirmTimeoutMs = timeoutMs } = options;
     const [callMs, confirmMs] = [spanMs("timeoutMs", timeoutMs, 1), spanMs("confirmTimeoutMs", confirmTimeoutMs, 1)];
-    this.calls = new Calls(redis, namespace, callMs, confirmMs);
+    const place = isNodes(given) ? Several.of(given) : given;
+    this.given = connectionsOf(place);
+    this.redis = this.given[0]!;
+    this.calls = new Calls(place, namespace, callMs, confirmMs);
     this.restorer = new Restorer(async (id) => (await this.calls.call("dictionary", 0, [id, ""]))[0]);
     this.reserver = new Reserver(this.calls, this.gatherer(""), this.restorer);
     this.maxPayloadBytes = Math.min(maxPayloadBytes, MAX_PAYLOAD_BYTES);
-    redis.once("end", this.onEnd);
+    for (const one of this.given) one.once("end", this.onEnd);
   }
 
   /** Closes its connections; close workers first. Closing the given connection, which stays open, does the same. */
   close(): void {
-    this.redis.off("end", this.onEnd);
+    for (const one of this.given) one.off("end", this.onEnd);
     this.reserver.close();
     this.calls.close();
   }
@@ -197,6 +208,10 @@ export class Client {
     const [nowUs] = await this.calls.call("overview", shard, [0]);
     return Math.ceil(nowUs / 1000) - askedMs;
   }
+}
+
+function isNodes(given: Redis | Cluster | readonly RedisNode[]): given is readonly RedisNode[] {
+  return Array.isArray(given);
 }
 
 /** What is said of a message by name. A generated id has its shard, an own one goes by group, or itself. */

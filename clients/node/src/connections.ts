@@ -8,9 +8,26 @@
 
 import { Cluster, Command, Redis } from "ioredis";
 import { readAddress } from "./address.js";
+import { Several } from "./several.js";
+
+/** What keeps a deployment: a Redis, a Redis Cluster, or several independent Redises. */
+export type Place = Redis | Cluster | Several;
 
 /** How long to wait before the n-th try to connect again. */
 export const reconnectMs = (times: number): number => Math.min(50 * 2 ** times, 2_000);
+
+/** The connections of a place. */
+export function connectionsOf(place: Place): (Redis | Cluster)[] {
+  return place instanceof Several ? place.nodes.map(({ redis }) => redis) : [place];
+}
+
+/** The number of a shard, by one of its keys or channels. */
+export const shardOf = (key: string): number => Number(/:(\d+)}/.exec(key)![1]);
+
+/** Connections for calls, one to each of several Redises. */
+export function ownPlace(place: Place): Place {
+  return place instanceof Several ? place.by((redis) => ownConnection(redis) as Redis) : ownConnection(place);
+}
 
 /** A connection for calls. It connects when it is used first. */
 export function ownConnection(redis: Redis | Cluster): Redis | Cluster {
@@ -47,8 +64,9 @@ function ofCluster(redis: Cluster): Cluster {
   });
 }
 
-/** The connection that calls of a key go over; undefined while a cluster's node for it is not known. */
-export function connectionFor(redis: Redis | Cluster, key: string): Redis | undefined {
+/** The connection that calls of a key go over; undefined while the node for it is not known. */
+export function connectionFor(redis: Place, key: string): Redis | undefined {
+  if (redis instanceof Several) return redis.node(shardOf(key))?.redis;
   if (!redis.isCluster) return redis as Redis;
   const cluster = redis as Cluster;
   const node = cluster.slots[new Command("get", [key]).getSlot()!]?.[0];
@@ -56,7 +74,7 @@ export function connectionFor(redis: Redis | Cluster, key: string): Redis | unde
 }
 
 /** Has a cluster's map of slots read again. */
-export function relearn(redis: Redis | Cluster): Promise<void> {
+export function relearn(redis: Place): Promise<void> {
   if (!redis.isCluster) return Promise.resolve();
   return new Promise((resolve) => (redis as Cluster).refreshSlotsCache(() => resolve()));
 }

@@ -10,6 +10,7 @@ export type { Backoff, Message } from "./message.js";
 export { InvalidMessage } from "./names.js";
 export { Incomplete, ScriptError, TimeoutError, Unconfirmed, type Outcome, type State, type Words } from "./outcome.js";
 export type { Policy, PolicyPatch } from "./policy.js";
+export type { RedisNode } from "./several.js";
 export type { Stored } from "./stored.js";
 export type { Numbers, Range, Topic } from "./topic.js";
 export { Bury, Worker, type Handler, type WorkerOptions } from "./worker.js";

@@ -1,7 +1,8 @@
 /** Listening for ready queues that stop being empty, over one connection for a whole client; in a cluster, one a node. */
 
-import type { Cluster, Redis } from "ioredis";
-import { connectionFor, reconnectMs, relearn } from "./connections.js";
+import type { Redis } from "ioredis";
+import { connectionFor, reconnectMs, relearn, shardOf, type Place } from "./connections.js";
+import { Several } from "./several.js";
 
 /** Called for a shard whose ready queue may have something, of this topic or, where it is empty, of any. */
 export type Notify = (shard: number, topic: string) => void;
@@ -21,7 +22,7 @@ export class Listener {
 
   /** `redis` is the connection for calls: its nodes are listened to. */
   constructor(
-    private readonly redis: Redis | Cluster,
+    private readonly redis: Place,
     private readonly namespace: string,
     private shards: number,
     private readonly notify: Notify,
@@ -48,7 +49,7 @@ export class Listener {
     for (let shard = 0; shard < this.shards; shard++) {
       const node = connectionFor(this.redis, this.channel(shard));
       if (node) parts.set(node, [...(parts.get(node) ?? []), shard]);
-      else this.plan();
+      else if (!(this.redis instanceof Several)) this.plan();
     }
     for (const [node, { shards }] of this.ears) {
       if (String(parts.get(node)) !== String(shards)) this.drop(node);
@@ -71,7 +72,7 @@ export class Listener {
     };
     connection.on("error", lost);
     connection.on("end", lost);
-    connection.on("smessage", (channel: string, topic: string) => this.notify(Number(/:(\d+)}:ready$/.exec(channel)![1]), topic));
+    connection.on("smessage", (channel: string, topic: string) => this.notify(shardOf(channel), topic));
     connection.once("ready", () => this.subscribe(ear).catch(lost));
   }
 

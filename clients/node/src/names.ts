@@ -7,6 +7,7 @@ const PRINTABLE = /^[^\p{Cc}\p{Cs}]+$/u;
 const FORMS: Record<string, RegExp> = {
   topic: /^[A-Za-z0-9._/-]{1,128}$/,
   namespace: /^[A-Za-z0-9_-]{1,32}$/,
+  node: /^[A-Za-z0-9_-]{1,32}$/,
   "header name": /^[!-~]{1,255}$/,
   "generated id": /^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$/i,
 };

@@ -39,15 +39,27 @@ export class Reserver {
 
   constructor(private readonly calls: Calls, private readonly gatherer: Gatherer, private readonly restorer: Restorer) {}
 
-  /** Reserves what is ready now. Asks as many shards at a time as messages, and begins one shard further each time. */
+  /**
+   * Reserves what is ready now. Asks as many shards at a time as messages, and begins one shard further each time. Of several
+   * Redises, one that fails is not asked again.
+   */
   async reserveNow(ask: Ask): Promise<Delivery[]> {
     const shards = await this.calls.shards();
     const first = ++this.turn;
+    const faults = new Map<string, unknown>();
     for (let asked = 0; asked < shards; asked += ask.max) {
       const some = Array.from({ length: Math.min(ask.max, shards - asked) }, (_, n) => (first + asked + n) % shards);
-      const found = await this.ask(ask, some);
-      if (found.length > 0) return found;
+      for (const node of new Set(some.map((shard) => this.calls.nodeName(shard)))) {
+        if (faults.has(node)) continue;
+        try {
+          const found = await this.ask(ask, some.filter((shard) => this.calls.nodeName(shard) === node));
+          if (found.length > 0) return found;
+        } catch (fault) {
+          faults.set(node, fault);
+        }
+      }
     }
+    for (const fault of faults.values()) throw fault;
     return [];
   }
 
@@ -113,7 +125,7 @@ export class Reserver {
 
   /** Asks the node of each shard by itself, and waits a little for all. What comes later is kept for a caller who waits. */
   private async askEach(ask: Ask, shards: readonly number[], watch: Watch<Delivery>): Promise<Delivery[]> {
-    if (!this.calls.redis.isCluster) return this.ask(ask, shards, watch);
+    if (!this.calls.redis.isCluster && !this.calls.isSeveral) return this.ask(ask, shards, watch);
     const patience = new AbortController();
     const isOver = sleep(REST_MS, undefined, { signal: patience.signal }).catch(() => undefined);
     const awaited: Promise<Answer<Delivery>>[] = [];
@@ -139,7 +151,7 @@ export class Reserver {
     const parts = new Map<string, number[]>();
     for (const shard of shards) {
       const options = connectionFor(this.calls.redis, `{${this.calls.namespace}:${shard}}:meta`)?.options;
-      const node = options ? `${options.host}:${options.port}` : "";
+      const node = this.calls.nodeName(shard) || (options ? `${options.host}:${options.port}` : "");
       parts.set(node, [...(parts.get(node) ?? []), shard]);
     }
     return parts;

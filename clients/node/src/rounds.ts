@@ -1,4 +1,4 @@
-/** Which nodes of a cluster do not answer in time. Such a one is asked for one message at a time, by nobody who waits. */
+/** Which nodes of a cluster, or of several Redises, do not answer in time. Such a one is asked for one message at a time, by nobody who waits. */
 
 import { REST_MS } from "./delivery.js";
 import { TimeoutError } from "./outcome.js";
@@ -11,10 +11,16 @@ type SlowNode = {
   /** How many round trips nobody waits for. */
   underWay: number;
   /** Why the last one was not answered. */
-  fault?: TimeoutError;
+  fault?: unknown;
   /** The shards to ask once one has ended. */
   waiting: Map<Watch<any>, Set<number>>;
 };
+
+/** Whether a fault is none of a node's own answers. */
+function isSilence(fault: any): boolean {
+  const isLost = fault?.name === "MaxRetriesPerRequestError" || fault?.message === "Connection is closed.";
+  return fault instanceof TimeoutError || isLost || typeof fault?.syscall === "string";
+}
 
 /** The round trips of the waiting calls of a client. */
 export class Rounds {
@@ -39,7 +45,7 @@ export class Rounds {
 
   /** Ends a round trip, which was left or not. Returns its fault, unless that is a silence which is known. */
   end(node: string, wasLeft: boolean, fault: unknown): unknown {
-    const isSilent = fault instanceof TimeoutError;
+    const isSilent = isSilence(fault);
     const slow = isSilent ? this.of(node) : this.slow.get(node);
     if (!slow) return fault;
     if (wasLeft) slow.underWay--;
@@ -53,7 +59,7 @@ export class Rounds {
   }
 
   /** Why a node is silent; undefined where none is. */
-  get fault(): TimeoutError | undefined {
+  get fault(): unknown {
     return [...this.slow.values()].find(({ fault }) => fault)?.fault;
   }
 

@@ -18,29 +18,29 @@ export type WaitingCall = { verb: string; keys: [string, string]; args: (string 
 type Connection = Redis | Cluster;
 type Lane = { idle: Connection[]; busy: number; queue: (() => void)[] };
 
-/** The connections for calls that wait, by what they wait for. */
+/** The connections for calls that wait, by their node and what they wait for. */
 export class Waiting {
-  private readonly lanes = new Map<Waits, Lane>();
+  private readonly lanes = new Map<string, Lane>();
   private readonly scripts = new Map<string, { source: string; sha: string }>();
   private readonly all = new Set<Connection>();
 
-  /** `make` makes a connection; each pipeline ends by the deadline, and at most half of that is waited. */
+  /** `make` makes a connection, to one of several Redises by its name; each pipeline ends by the deadline, and at most half of that is waited. */
   constructor(
-    private readonly make: () => Connection,
+    private readonly make: (node: string) => Connection,
     private readonly timeoutMs: number,
     private readonly confirmTimeoutMs: number,
   ) {}
 
   /** What is answered to calls, those for each node in one pipeline, once what they wait for has confirmed it. */
-  async send(waits: Waits, calls: readonly WaitingCall[]): Promise<PromiseSettledResult<any>[]> {
+  async send(waits: Waits, calls: readonly WaitingCall[], node = ""): Promise<PromiseSettledResult<any>[]> {
     const deadline = new Deadline(this.timeoutMs);
-    const lane = this.lane(waits);
+    const lane = this.lane(`${node} ${waits}`);
     let connection: Connection | undefined;
     let isWhole = false;
     try {
       await this.enter(lane, deadline);
       try {
-        connection = this.usable(lane) ?? this.connection();
+        connection = this.usable(lane) ?? this.connection(node);
         if (connection.status === "wait") await deadline.within(connection.connect());
         const answers = await this.trips(connection, waits, calls, deadline);
         isWhole = !deadline.isOver;
@@ -114,9 +114,9 @@ export class Waiting {
     return [...(isUnknown ? ["EVAL", known.source] : ["EVALSHA", known.sha]), 2, ...keys, ...args];
   }
 
-  private lane(waits: Waits): Lane {
-    const lane = this.lanes.get(waits) ?? { idle: [], busy: 0, queue: [] };
-    this.lanes.set(waits, lane);
+  private lane(kind: string): Lane {
+    const lane = this.lanes.get(kind) ?? { idle: [], busy: 0, queue: [] };
+    this.lanes.set(kind, lane);
     return lane;
   }
 
@@ -154,8 +154,8 @@ export class Waiting {
     return undefined;
   }
 
-  private connection(): Connection {
-    const made = this.make();
+  private connection(node: string): Connection {
+    const made = this.make(node);
     this.all.add(made);
     return made;
   }

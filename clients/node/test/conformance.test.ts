@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Cluster, Redis } from "ioredis";
 import { connectionFor } from "../src/connections.js";
-import { Client, connect, Incomplete, InvalidMessage, ScriptError, Unconfirmed, type Delivery, type Message, type Outcome } from "../src/index.js";
+import { Client, connect, Incomplete, InvalidMessage, ScriptError, Unconfirmed, type Delivery, type Message, type Outcome, type RedisNode } from "../src/index.js";
 import { call, init, RedisGroup, Server, valkeyServer, vectors } from "./server.js";
 
 /** One scenario under way: what its steps have bound so far. */
@@ -123,9 +123,9 @@ class Run {
     return receipts.length;
   }
 
-  async script(verb: string, shard: number, layout: number, args: any[]): Promise<any> {
+  async script(verb: string, shard: number | string, layout: number, args: any[]): Promise<any> {
     const bytes = args.map((arg) => (arg.hex === undefined ? arg : Buffer.from(arg.hex, "hex")));
-    const reply = await call(this.redis, this.namespace, verb, shard, layout, bytes);
+    const reply = await call(this.redis, this.namespace, verb, Number(shard), layout, bytes);
     return Array.isArray(reply) ? reply : [reply];
   }
 
@@ -273,3 +273,64 @@ for (const [server, program] of [["redis", undefined], ["valkey", valkeyServer()
     });
   });
 }
+
+/** A scenario on several Redises: what is not the client's own goes to that of its shard. */
+class OfNodes extends Run {
+  constructor(private readonly nodes: readonly RedisNode[], client: Client, namespace: string) {
+    super(nodes[0]!.redis as Redis, client, namespace);
+  }
+
+  private node(shard: number): RedisNode {
+    return this.nodes[[1, 3].includes(shard) ? 1 : 0]!;
+  }
+
+  override async step(step: any): Promise<any> {
+    if (step.op === "listening") {
+      const listening = () => this.node(step.shard).redis.call("PUBSUB", "SHARDNUMSUB", `{${this.namespace}:${step.shard}}:ready`);
+      while (((await listening()) as number[])[1] === 0);
+      return undefined;
+    }
+    if (step.op !== "redis") return super.step(step);
+    const [command, ...args] = step.args.map((arg: string) => arg.replace("NAMESPACE", this.namespace)) as [string, ...string[]];
+    const shard = /:(\d+)}/.exec(args[0]!);
+    if (!shard) return Promise.all(this.nodes.map(({ redis }) => redis.call(command, ...args)));
+    const node = this.node(Number(shard[1]));
+    if (args[1] === "layout") args[2] += `@${node.name}`;
+    return node.redis.call(command, ...args);
+  }
+
+  override async script(verb: string, shard: number | string, layout: number, args: any[]): Promise<any> {
+    const node = this.node(Number(shard));
+    const bytes = args.map((arg) => (arg.hex === undefined ? arg : Buffer.from(arg.hex, "hex")));
+    const reply = await call(node.redis, this.namespace, verb, Number(shard), `${layout}@${node.name}`, bytes);
+    if (verb === "layout") reply[0] = String(reply[0]).split("@")[0];
+    return Array.isArray(reply) ? reply : [reply];
+  }
+}
+
+describe("of two Redises", () => {
+  let servers: Server[];
+  let nodes: RedisNode[];
+  before(async () => {
+    servers = [await Server.start(), await Server.start()];
+    nodes = [
+      { name: "a", redis: servers[0]!.connect(), shards: "0,2,4-4095" },
+      { name: "b", redis: servers[1]!.connect(), shards: "1,3" },
+    ];
+  });
+  after(async () => {
+    for (const { redis } of nodes) redis.disconnect();
+    for (const server of servers) await server.stop();
+  });
+  for (const [number, scenario] of vectors("conformance.json").scenarios.entries()) {
+    test(scenario.name, async () => {
+      const namespace = `s${number}`;
+      const run = new OfNodes(nodes, new Client(nodes, { namespace }), namespace);
+      for (let shard = 0; scenario.init !== false && shard < (scenario.shards ?? 1); shard++) {
+        await run.script("init", shard, 1, [shard, scenario.shards ?? 1]);
+      }
+      for (const [i, step] of scenario.steps.entries()) await run.carryOut(step, `step ${i + 1} (${step.op})`);
+      run.client.close();
+    });
+  }
+});

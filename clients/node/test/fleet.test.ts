@@ -151,7 +151,8 @@ for (const kind of ["sentinel", "cluster"]) {
       const name = `a slot that goes to another server and back loses and repeats nothing: ${durability}`;
       test(name, { skip: kind === "sentinel" }, async () => {
         const run = await Run.start(group.url, `moved-${durability.slice(0, 4)}`);
-        await run.client.topic("orders").setPolicy({ durability });
+        const isSet = () => run.client.topic("orders").setPolicy({ durability }).then(() => true, () => false);
+        while (!(await isSet())) await sleep(5); // a node may not know yet who succeeded one that was killed
         run.work();
         const ids = await run.putAll("before");
         for (const way of ["there", "back"]) {

@@ -144,7 +144,7 @@ export async function call(
   namespace: string,
   verb: string,
   shard: number,
-  layout: number,
+  layout: number | string,
   args: (string | number | Buffer)[],
 ): Promise<any> {
   const base = `{${namespace}:${shard}}:`;

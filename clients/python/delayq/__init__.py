@@ -8,6 +8,7 @@ from .envelope import Stored
 from .errors import Bury, InvalidArgument, ScriptError, Unconfirmed
 from .group import AsyncGroup, Group, GroupCancel, GroupShift
 from .message import Backoff, Message
+from .nodes import Node
 from .outcome import Incomplete, Outcome, State, Word
 from .policy import Policy
 from .topic import AsyncTopic, Numbers, Topic
@@ -15,6 +16,6 @@ from .worker import AsyncWorker, Worker
 
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncGroup", "AsyncTopic", "AsyncWorker", "Backoff", "Bury"]
 __all__ += ["Client", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete", "InvalidArgument"]
-__all__ += ["Message", "Numbers", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Unconfirmed"]
+__all__ += ["Message", "Node", "Numbers", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Unconfirmed"]
 __all__ += ["Word", "Worker"]
 __all__ += ["connect", "connect_async"]

@@ -50,8 +50,19 @@ class Calls:
         if not self._counts:
             async with self._learning:  # one asks for all
                 if not self._counts:
-                    await self._call("describe", 0, [""])
+                    await self._ask_counts()
         return self._counts[-1]
+
+    async def _ask_counts(self) -> None:
+        """Asks a shard, or of several Redises one of each, until one answers."""
+        faults: list[Exception] = []
+        for shard in self._link.place.first_shards():
+            try:
+                await self._call("describe", shard, [""])
+                return
+            except Exception as fault:
+                faults.append(fault)
+        raise faults[0]
 
     async def _call(self, verb: str, shard: int, args: Sequence[Arg]) -> Any:
         """The reply of one call."""
@@ -153,15 +164,22 @@ class Calls:
         source, sha = script(call.verb)
         meta, never = (f"{{{self.namespace}:{call.shard}}}:{key}" for key in ("meta", "never"))
         args = ("" if arg is None else arg for arg in call.args)
-        layout = f"{len(counts)} {waits}".rstrip()
+        node = self._link.place.node(call.shard)
+        layout = f"{len(counts)}{node and f'@{node}'} {waits}".rstrip()
         return Command(meta, (how, sha if how == "EVALSHA" else source, 2, meta, never, layout, *args))
 
     async def _followed(self, shard: int, refusal: str) -> ScriptError | None:
         """Takes over the layout of a shard that knows more, and raises one that knows less."""
-        code, layout, text, *_ = [*refusal.split(), "", "", ""]
+        code, word, text, *_ = [*refusal.split(), "", "", ""]
+        (layout, _, recorded), at = word.partition("@"), self._link.place.node(shard)
+        if code == "DQLAYOUT" and recorded != at:
+            return ScriptError(
+                f"DQLAYOUT shard {shard} is recorded as kept by {_keeper(recorded)}, and this client has it at {_keeper(at)}: "
+                "correct its nodes"
+            )
         found, known = [int(count) for count in text.split(",") if count.isdigit()], self._counts
         if code != "DQLAYOUT" or layout != str(len(found)) or any(map(ne, found, known)):
-            return ScriptError(refusal)
+            return ScriptError(f"{refusal} (node {at})" if at else refusal)
         if len(found) >= len(known):
             self._counts = found
             return None
@@ -220,6 +238,10 @@ def places_of(place: bytes | int, counts: Sequence[int]) -> list[int]:
     if isinstance(place, int) or generated(place):
         return [place if isinstance(place, int) else int.from_bytes(place[6:8], "big") & 0xFFF]
     return list(dict.fromkeys(crc32(place) % count for count in reversed(counts)))
+
+
+def _keeper(node: str) -> str:
+    return f"node {node}" if node else "one Redis without a node's name"
 
 
 def _topic_of(item: Item) -> str:

@@ -15,6 +15,7 @@ from .delivery import Delivery
 from .errors import InvalidArgument
 from .group import AsyncGroup, Group
 from .inspecting import Inspecting
+from .nodes import Node
 from .producing import Producing
 from .reserving import Reserving
 from .runtime import Loop, Runtime, Threads, blocking, drive
@@ -40,16 +41,17 @@ class _Core(Producing, Inspecting, Reserving):
 class AsyncClient(_Core):
     """A deployment of delayq, by asyncio. Its verbs are safe to repeat; the README says what a repeat does.
 
-    Connections of its own are made by the settings of `redis`: a Redis, one of a Sentinel's `master_for`, or a RedisCluster.
+    Connections of its own are made by the settings of `redis`: a Redis, one of a Sentinel's `master_for`, or a RedisCluster;
+    or of each `Node` of several independent Redises.
     `confirm_timeout` is how long replicas or a disk have to confirm a write whose topic asks for it: at most, and unless given,
     half of the time for an answer (`socket_timeout`, or 5 s).
     """
 
     def __init__(
-        self, redis: "AsyncRedis | AsyncRedisCluster", namespace: str = "dq", *, max_payload_bytes: int = 262144,
+        self, redis: "AsyncRedis | AsyncRedisCluster | Sequence[Node]", namespace: str = "dq", *, max_payload_bytes: int = 262144,
         confirm_timeout: timedelta | None = None,
     ) -> None:
-        if isinstance(redis, (Redis, RedisCluster)):
+        if any(isinstance(one, (Redis, RedisCluster)) for one in _given(redis)):
             raise InvalidArgument("redis blocks: give one of redis.asyncio, or use Client")
         super().__init__(redis, namespace, max_payload_bytes, confirm_timeout, Loop())
 
@@ -72,16 +74,17 @@ class Client:
     """A deployment of delayq, by calls that block. Threads may share it. Its verbs are safe to repeat; the README says what
     a repeat does.
 
-    Connections of its own are made by the settings of `redis`: a Redis, one of a Sentinel's `master_for`, or a RedisCluster.
+    Connections of its own are made by the settings of `redis`: a Redis, one of a Sentinel's `master_for`, or a RedisCluster;
+    or of each `Node` of several independent Redises.
     `confirm_timeout` is how long replicas or a disk have to confirm a write whose topic asks for it: at most, and unless given,
     half of the time for an answer (`socket_timeout`, or 5 s).
     """
 
     def __init__(
-        self, redis: "Redis | RedisCluster", namespace: str = "dq", *, max_payload_bytes: int = 262144,
+        self, redis: "Redis | RedisCluster | Sequence[Node]", namespace: str = "dq", *, max_payload_bytes: int = 262144,
         confirm_timeout: timedelta | None = None,
     ) -> None:
-        if isinstance(redis, (AsyncRedis, AsyncRedisCluster)):
+        if any(isinstance(one, (AsyncRedis, AsyncRedisCluster)) for one in _given(redis)):
             raise InvalidArgument("redis is asynchronous: give one that blocks, or use AsyncClient")
 
         def make() -> _Core:
@@ -121,6 +124,11 @@ class Client:
 
     def __exit__(self, *fault: object) -> None:
         self.close()
+
+
+def _given(redis: Any) -> list[Any]:
+    """The connections that a client was given."""
+    return [node.redis for node in redis] if isinstance(redis, (list, tuple)) else [redis]
 
 
 def core_of(client: Client | AsyncClient, kind: type[Client] | type[AsyncClient]) -> _Core:

@@ -16,6 +16,7 @@ from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as DeadlinePassed
 
 from .durability import Confirming, Waits
+from .nodes import Nodes
 from .places import place_of
 from .runtime import Runtime, settled
 
@@ -43,7 +44,8 @@ class Link:
     """All connections of one client but those that listen."""
 
     def __init__(self, redis: Any, runtime: Runtime, confirm_ms: int | None = None) -> None:
-        self._runtime, self.place, self._confirm_ms = runtime, place_of(redis), confirm_ms
+        self._runtime, self._confirm_ms = runtime, confirm_ms
+        self.place = Nodes(redis) if isinstance(redis, (list, tuple)) else place_of(redis)
         #: By server, and by what is waited for: Redis answers nothing else on a connection that waits.
         self._lines: dict[tuple[str, Waits], _Line] = {}
         #: Called when a server turned out to be no master any more.

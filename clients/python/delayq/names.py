@@ -12,6 +12,7 @@ _PRINTABLE = "[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}"
 _FORMS = {
     "topic": "[A-Za-z0-9._/-]{1,128}",
     "namespace": "[A-Za-z0-9_-]{1,32}",
+    "node": "[A-Za-z0-9_-]{1,32}",
     "header name": "[!-~]{1,255}",
     "generated id": "(?i)~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}",
 }

@@ -28,6 +28,9 @@ def place_of(redis: Any) -> "Place":
 class Place:
     """One Redis, at one address."""
 
+    #: Whether several Redises keep the deployment that know nothing of each other.
+    is_several = False
+
     def __init__(self, redis: Any) -> None:
         self._redis = redis
 
@@ -39,6 +42,15 @@ class Place:
         """The class of connections to a server, and what they are made with."""
         pool = self._redis.connection_pool
         return pool.connection_class, pool.connection_kwargs
+
+    def node(self, shard: int) -> str:
+        """The name that calls to a shard say behind the layout; empty unless several Redises keep the deployment, or where
+        the shard has none of them."""
+        return ""
+
+    def first_shards(self) -> list[int]:
+        """A shard of each of several Redises."""
+        return [0]
 
     async def doubt(self) -> None:
         """A server does not answer, or does not serve: asks again which there are."""

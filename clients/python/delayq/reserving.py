@@ -9,7 +9,7 @@ from .asking import Asking
 from .calls import MAX_BYTES, listed
 from .compression import Restoring
 from .delivery import AsyncDelivery, Leased, Receipt, deliveries, release_item
-from .errors import InvalidArgument
+from .errors import InvalidArgument, is_outage
 from .items import Call, Item
 from .names import name
 from .outcome import Outcome, Word
@@ -19,6 +19,8 @@ from .watch import Watch
 
 #: Each shard is asked for so many bytes at least, however many shards are asked at once.
 MIN_BYTES = 64 * 1024
+#: How long one of several Redises that fails is left alone.
+AWAY_S = 0.5
 
 
 class Terms(NamedTuple):
@@ -55,10 +57,20 @@ class Reserving(Restoring):
             return await self._reserve_waiting(terms, time.monotonic() + wait_ms / 1000, lambda: False)
         first = self._turn % await self._learn()
         self._turn += 1
-        asking = Asking([*range(first, self._counts[-1]), *range(first)])
-        while shares := asking.take(max_messages):
-            if found := await self._reserve_from(terms, shares, asking):
-                return found
+        nodes: dict[str, list[int]] = {}
+        for shard in [*range(first, self._counts[-1]), *range(first)]:
+            nodes.setdefault(self._link.place.node(shard), []).append(shard)
+        faults: list[Exception] = []
+        for shards in nodes.values():  # one, unless several Redises keep the deployment
+            asking = Asking(shards)
+            try:
+                while shares := asking.take(max_messages):
+                    if found := await self._reserve_from(terms, shares, asking):
+                        return found
+            except Exception as fault:
+                faults.append(fault)
+        if faults:
+            raise faults[0]
         return []
 
     async def extend(self, receipts: Sequence[Receipt], lease: timedelta | None = None) -> list[Outcome]:
@@ -100,14 +112,22 @@ class Reserving(Restoring):
         bell = self._runtime.bell()
         asking = await self._watch.asking(terms.topics, await self._learn())
         asking.enter(bell)
+        away: Exception | None = None
         try:
             while not is_stopped() and not self._watch.is_closed:
                 if shares := asking.take(terms.max_messages):
-                    if found := await self._reserve_from(terms, shares, asking):
-                        return found
+                    try:
+                        if found := await self._reserve_from(terms, shares, asking):
+                            return found
+                    except Exception as fault:
+                        if not self._link.place.is_several or not is_outage(fault):
+                            raise
+                        away = fault  # the others are waited for
                     await self._watch.asking(terms.topics, await self._learn())  # there may be more shards now
                 elif (left_s := until_s - time.monotonic()) > 0:
                     await bell.wait(min(left_s, asking.wait_s()))
+                elif away:
+                    raise away
                 else:
                     break
             return []
@@ -130,7 +150,10 @@ class Reserving(Restoring):
         for (shard, share), reply in zip(shares, await self._call_all(calls), strict=True):
             if isinstance(reply, Exception):
                 faults.append(reply)
-                asking.ask([shard])
+                if self._link.place.is_several:
+                    asking.ask_later(shard, AWAY_S)
+                else:
+                    asking.ask([shard])
                 continue
             got = list(deliveries(self._made_by, shard, terms.topics, reply))
             # Where a shard gave its whole share, there may be more.

@@ -104,6 +104,8 @@ class Watch:
     async def _start_listeners(self) -> None:
         """Has a listener for each server of the shards."""
         servers = {await self._server(shard) for shard in range(self._shards)}
+        if self._link.place.is_several:
+            servers.discard("")  # that of shards without a node
         self._servers = servers
         for server in servers:
             with self._mutex:
@@ -138,7 +140,7 @@ class Watch:
                     log.exception("listening failed; it is tried again")
             if era == self._era:
                 await self._runtime.bell().wait(REST_S * (1 + random.random()))
-                self._ask(range(self._shards))
+                self._ask(await self._shards_at(server) if self._link.place.is_several else range(self._shards))
 
     async def _listen_on_one(self, server: str, shards: Sequence[int], era: int) -> None:
         """Listens on one connection until it has to be replaced, or the server has other shards."""

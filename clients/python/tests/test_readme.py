@@ -46,7 +46,7 @@ def test_what_else_it_shows_works(connection):
     with delayq.Client(connection, deployment.namespace) as client:
         client.put(delayq.Message("orders", b"x"))
         names = {name: getattr(delayq, name) for name in delayq.__all__} | {"client": client, "timedelta": timedelta}
-        consumer, verbs, _ = FRAGMENTS
+        consumer, verbs, _, _ = FRAGMENTS
         exec(consumer.replace("delivery.ack()", "delivery.ack(); break"), names)
         assert client.topic("orders").count().delivered == 1
         exec(verbs, names)
@@ -56,3 +56,7 @@ def test_what_else_it_shows_works(connection):
 def test_the_urls_it_shows_are_taken(sentinel, cluster):
     text = re.sub(r'"redis\+sentinel:.*?"', repr(sentinel.url), FRAGMENTS[2])
     exec(re.sub(r'"redis\+cluster:.*?"', repr(cluster.url), text), {"Client": delayq.Client, "connect": delayq.connect})
+
+
+def test_the_list_of_nodes_it_shows_is_taken():
+    exec(FRAGMENTS[3], {name: getattr(delayq, name) for name in ("Client", "Node", "connect")})

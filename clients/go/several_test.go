@@ -1,0 +1,134 @@
+// Several independent Redises that keep a deployment together.
+
+package delayq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestAWrongListOfNodesIsRefusedByName(t *testing.T) {
+	connection := connect(t)
+	for why, nodes := range map[string][]Node{
+		"there is no node":               {},
+		"\"a b\" is not the name of":     {{"a b", connection, "0"}},
+		"node a has no connection":       {{"a", nil, "0"}},
+		"two nodes are called a":         {{"a", connection, "0"}, {"a", connection, "1"}},
+		"shard 1 has two nodes: a and b": {{"a", connection, "0-1"}, {"b", connection, "1"}},
+		"shard 1 has no node":            {{"a", connection, "0,2"}},
+		"\"3-1\" are no shards":          {{"a", connection, "3-1"}},
+		"\"\" are no shards":             {{"a", connection, ""}},
+		"\"0-4096\" are no shards":       {{"a", connection, "0-4096"}},
+	} {
+		var invalid InvalidMessage
+		if _, err := NewOfNodes(nodes, "dq"); !errors.As(err, &invalid) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+}
+
+func TestACallThatAWrongMapSendsToAnotherNodeIsRefusedByName(t *testing.T) {
+	ctx, nodes := context.Background(), twoNodes(t)
+	deployment(t, must(NewOfNodes(nodes, "dq")).redis, "dq", 4)
+	a, b := nodes[0], nodes[1]
+	for why, client := range map[string]*Client{
+		"DQUNINITIALISED {dq:0}:meta does not exist (node a)":             must(NewOfNodes([]Node{{"a", b.Redis, a.Shards}, {"b", a.Redis, b.Shards}}, "dq")),
+		"recorded as kept by node a, and this client has it at node x":    must(NewOfNodes([]Node{{"x", a.Redis, a.Shards}, {"y", b.Redis, b.Shards}}, "dq")),
+		"recorded as kept by node a, and this client has it at one Redis": must(New(a.Redis, "dq")),
+	} {
+		var refused ScriptError
+		if _, err := client.Put(ctx, Message{Topic: "orders", ID: "order-0"}); !errors.As(err, &refused) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+}
+
+func TestANodeThatIsAwayStopsOnlyItsShards(t *testing.T) {
+	ctx := context.Background()
+	at, server, restart := ownServer(t)
+	away := redis.NewClient(&redis.Options{Network: "unix", Addr: at})
+	t.Cleanup(func() { _ = away.Close() })
+	nodes := []Node{{"a", away, "0,2"}, {"b", connect(t), "1,3"}}
+	of := must(NewOfNodes(nodes, "away")).redis
+	client := deployment(t, of, "away", 4)
+	ids := func(there bool, name string, count int) (ids []string) {
+		for n := 0; len(ids) < count; n++ {
+			if id := fmt.Sprint(name, "-", n); placesOf(id, []int{4})[0]%2 == 0 == there {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	held, others := ids(true, "held", 1)[0], ids(false, "other", 20)
+	must(client.Put(ctx, Message{Topic: "orders", ID: held}))
+	kill(server())
+	fresh := must(New(of, "away")) // one that begins meanwhile
+	t.Cleanup(fresh.Close)
+	worker := work(t, fresh, "orders", nothing)
+	var messages []Message
+	for _, id := range append([]string{ids(true, "lost", 1)[0]}, others...) {
+		messages = append(messages, Message{Topic: "orders", ID: id})
+	}
+	puts, err := client.PutMany(ctx, messages)
+	if err == nil || puts[0].Word != Unanswered || puts[1].Word != Ready && puts[1].Word != Stored {
+		t.Fatal(puts, err)
+	}
+	handed := has(t, worker, nil, others)
+	must(client.Put(ctx, Message{Topic: "mails", ID: others[0]}))
+	if found := must(client.Reserve(ctx, Reserve{Topics: []string{"mails"}})); len(found) != 1 {
+		t.Fatal(found)
+	}
+	restart()
+	has(t, worker, handed, []string{held})
+	if err := worker.close(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAShardWhoseNodeIsNotGivenFailsByNameAndTheOthersAreServed(t *testing.T) {
+	ctx, nodes := context.Background(), twoNodes(t)
+	deployment(t, must(NewOfNodes(nodes, "dq")).redis, "dq", 5)
+	fewer := []Node{{nodes[0].Name, nodes[0].Redis, "0,2"}, {nodes[1].Name, nodes[1].Redis, "1,3"}}
+	client := must(NewOfNodes(fewer, "dq"))
+	t.Cleanup(client.Close)
+	var messages []Message
+	for n := 0; n < 50; n++ {
+		messages = append(messages, Message{Topic: "orders", ID: fmt.Sprint("order-", n)})
+	}
+	puts, err := client.PutMany(ctx, messages)
+	if !errors.Is(err, errNoNode) || !strings.Contains(err.Error(), "shard 4") {
+		t.Fatal(err)
+	}
+	for n, put := range puts {
+		if isGiven := placesOf(messages[n].ID, []int{5})[0] < 4; isGiven != put.Accepted() {
+			t.Fatal(put)
+		}
+	}
+	if found, err := client.Reserve(ctx, Reserve{Topics: []string{"orders"}, Max: 4, Wait: time.Minute}); len(found) == 0 {
+		t.Fatal(err)
+	}
+}
+
+func TestANodeMayBeTheMasterThatSentinelsName(t *testing.T) {
+	ctx, group := context.Background(), startGroup(t, "sentinel") // whose master does not come back
+	t.Cleanup(group.end)
+	nodes := []Node{{"a", group.connect(t, nil).(*redis.Client), "0,2"}, {"b", connect(t), "1,3"}}
+	client := deployment(t, must(NewOfNodes(nodes, "named")).redis, "named", 4)
+	client.pollInterval = time.Minute // a poll would come too late
+	worker := work(t, client, "orders", nothing)
+	handed := has(t, worker, nil, putAll(t, client, "before", 20))
+	group.does("kill", client.key(0, "meta"))
+	has(t, worker, handed, putAll(t, client, "after", 20))
+	if numbers := must(client.Topic("orders").Count(ctx)); numbers.Accepted != 40 {
+		t.Fatal(numbers)
+	}
+	if err := worker.close(t); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,75 @@
+/** Several independent Redises that keep a deployment together: each shard has one of them. */
+
+import type { Cluster, Redis } from "ioredis";
+import { InvalidMessage, name } from "./names.js";
+
+/** One of several Redises, and the shards that it keeps. */
+export interface RedisNode {
+  /** What it is called; each of its shards records it, and refuses calls that are meant for another node. */
+  name: string;
+  /** A connection to it, or to the master that sentinels name; not to a cluster. */
+  redis: Redis | Cluster;
+  /** Ranges with both ends, such as `0-7,16-19`; those of a growth that is to come included. */
+  shards: string;
+}
+
+type Node = RedisNode & { redis: Redis };
+
+const MAX_SHARDS = 4096;
+
+/** All of them, and which has which shard. */
+export class Several {
+  readonly isCluster = false;
+
+  private constructor(readonly nodes: readonly Node[], private readonly homes: readonly number[]) {}
+
+  static of(nodes: readonly RedisNode[]): Several {
+    const homes: number[] = [];
+    for (const [n, node] of nodes.entries()) {
+      name("node", node.name);
+      if (nodes.findIndex((other) => other.name === node.name) < n) throw new InvalidMessage(`two nodes are called ${node.name}`);
+      if (node.redis?.isCluster !== false) throw new InvalidMessage(`node ${node.name} has no connection to a Redis, which is no cluster`);
+      for (const shard of shardsOf(node.shards)) {
+        const other = homes[shard];
+        if (other !== undefined) throw new InvalidMessage(`shard ${shard} has two nodes: ${nodes[other]!.name} and ${node.name}`);
+        homes[shard] = n;
+      }
+    }
+    const missing = homes.findIndex((home) => home === undefined);
+    if (missing >= 0) throw new InvalidMessage(`shard ${missing} has no node`);
+    if (homes.length === 0) throw new InvalidMessage("there is no node");
+    return new Several(nodes as Node[], homes);
+  }
+
+  /** The same nodes by other connections. */
+  by(connection: (redis: Redis) => Redis): Several {
+    return new Several(this.nodes.map((node) => ({ ...node, redis: connection(node.redis) })), this.homes);
+  }
+
+  /** The node of a shard; undefined where none was given. */
+  node(shard: number): Node | undefined {
+    return this.nodes[this.homes[shard] ?? -1];
+  }
+
+  /** A shard of each node. */
+  firstShards(): number[] {
+    return this.nodes.map((_, n) => this.homes.indexOf(n));
+  }
+
+  /** Why a shard cannot be called that has no node. */
+  missing(shard: number): Error {
+    return new Error(`shard ${shard} has no node among those that were given, of 0 to ${this.homes.length - 1}: add the node that has it`);
+  }
+}
+
+function shardsOf(ranges: string): number[] {
+  return String(ranges).split(",").flatMap((text) => {
+    const ends = /^(\d{1,4})(?:-(\d{1,4}))?$/.exec(text);
+    const [low, high] = ends ? [Number(ends[1]), Number(ends[2] ?? ends[1])] : [1, 0];
+    if (low > high || high >= MAX_SHARDS) {
+      const form = `ranges of 0 to ${MAX_SHARDS - 1} with both ends, such as 0-7,16-19`;
+      throw new InvalidMessage(`${JSON.stringify(ranges)} are no shards: ${form}`);
+    }
+    return Array.from({ length: high - low + 1 }, (_, n) => low + n);
+  });
+}

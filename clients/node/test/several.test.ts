@@ -1,0 +1,146 @@
+/** Several independent Redises that keep a deployment together. */
+
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Redis } from "ioredis";
+import { Client, connect, Incomplete, InvalidMessage, ScriptError, Worker, type RedisNode } from "../src/index.js";
+import { placesOf } from "../src/names.js";
+import { call, RedisGroup, Server } from "./server.js";
+
+/** Ids of messages in shards with even numbers, or odd ones, of four. */
+function ids(name: string, isEven: boolean, count: number): string[] {
+  const all = Array.from({ length: 1000 }, (_, n) => `${name}-${n}`);
+  return all.filter((id) => (placesOf(Buffer.from(id), [4])[0]! % 2 === 0) === isEven).slice(0, count);
+}
+
+/** Creates a deployment of so many shards, the even ones at the first node. */
+async function create(nodes: readonly RedisNode[], namespace: string, shards: number): Promise<void> {
+  for (let shard = 0; shard < shards; shard++) {
+    const node = nodes[[1, 3].includes(shard) ? 1 : 0]!;
+    const made = await call(node.redis, namespace, "init", shard, `1@${node.name}`, [shard, shards]);
+    assert.equal(String(made), "created");
+  }
+}
+
+/** A worker, and what it was handed. */
+function work(client: Client): { worker: Worker; has: (ids: string[]) => Promise<void> } {
+  const handed = new Set<string>();
+  let wake = (): void => undefined;
+  const handler = ({ id }: { id: string }): void => {
+    handed.add(id);
+    wake();
+  };
+  const worker = new Worker(client, "orders", handler, { stopOn: [], onError: () => undefined });
+  const has = async (ids: string[]): Promise<void> => {
+    while (!ids.every((id) => handed.has(id))) await new Promise<void>((resolve) => (wake = resolve));
+  };
+  return { worker, has };
+}
+
+describe("of two Redises", { timeout: 120_000 }, () => {
+  let servers: Server[];
+  let nodes: RedisNode[];
+  before(async () => {
+    servers = [await Server.start(), await Server.start()];
+    nodes = [
+      { name: "a", redis: servers[0]!.connect(), shards: "0,2" },
+      { name: "b", redis: servers[1]!.connect(), shards: "1,3" },
+    ];
+  });
+  after(async () => {
+    for (const { redis } of nodes) redis.disconnect();
+    for (const server of servers) await server.stop();
+  });
+
+  test("a wrong list of nodes is refused by name", () => {
+    const { redis } = nodes[0]!;
+    for (const [shards, why] of [
+      [[], "there is no node"],
+      [[["a b", "0"]], '"a b" is no node'],
+      [[["a", "0"], ["a", "1"]], "two nodes are called a"],
+      [[["a", "0-1"], ["b", "1"]], "shard 1 has two nodes: a and b"],
+      [[["a", "0,2"]], "shard 1 has no node"],
+      [[["a", "3-1"]], '"3-1" are no shards'],
+      [[["a", ""]], '"" are no shards'],
+      [[["a", "0-4096"]], '"0-4096" are no shards'],
+    ] as [[string, string][], string][]) {
+      const make = () => new Client(shards.map(([name, shards]) => ({ name, redis, shards })));
+      assert.throws(make, (fault) => fault instanceof InvalidMessage && fault.message.includes(why), why);
+    }
+  });
+
+  test("a call that a wrong map sends to another node is refused by name", async () => {
+    await create(nodes, "wrong", 4);
+    const [a, b] = nodes as [RedisNode, RedisNode];
+    for (const [given, why] of [
+      [[{ ...a, redis: b.redis }, { ...b, redis: a.redis }], "DQUNINITIALISED {wrong:0}:meta does not exist (node a)"],
+      [[{ ...a, name: "x" }, { ...b, name: "y" }], "kept by node a, and this client has it at node x"],
+      [a.redis, "kept by node a, and this client has it at one Redis without a node's name"],
+    ] as [RedisNode[] | Redis, string][]) {
+      const client = new Client(given, { namespace: "wrong" });
+      const put = client.put({ topic: "orders", id: "order-0", payload: "x" });
+      await assert.rejects(put, (fault) => fault instanceof ScriptError && fault.message.includes(why), why);
+      client.close();
+    }
+  });
+
+  test("a node that is away stops only its shards", async () => {
+    await create(nodes, "away", 4);
+    const client = new Client(nodes, { namespace: "away" });
+    const [held, lost, others] = [ids("held", true, 1), ids("lost", true, 1), ids("other", false, 20)];
+    await client.put({ topic: "orders", id: held[0]!, payload: "x" });
+    await servers[0]!.kill();
+    const fresh = new Client(nodes, { namespace: "away" }); // one that begins meanwhile
+    const { worker, has } = work(fresh);
+    const puts = client.putMany([...lost, ...others].map((id) => ({ topic: "orders", id, payload: "x" })));
+    await assert.rejects(puts, (fault) => {
+      assert.deepEqual((fault as Incomplete).outcomes.map(({ word }) => word), ["unanswered", ...others.map(() => "ready")]);
+      return true;
+    });
+    await has(others);
+    for (const [n, waitMs] of [0, 60_000].entries()) {
+      await client.put({ topic: "mails", id: others[n]!, payload: "x" });
+      assert.equal((await client.reserve(["mails"], { waitMs })).length, 1);
+    }
+    await servers[0]!.restart();
+    await has(held);
+    await worker.close();
+    for (const one of [client, fresh]) one.close();
+  });
+
+  test("a shard whose node is not given fails by name, and the others are served", async () => {
+    await create([{ ...nodes[0]!, shards: "0,2,4" }, nodes[1]!], "fewer", 5);
+    const client = new Client(nodes, { namespace: "fewer" });
+    const puts = client.putMany(Array.from({ length: 50 }, (_, n) => ({ topic: "orders", id: `order-${n}`, payload: "x" })));
+    await assert.rejects(puts, (fault) => {
+      const { outcomes, cause } = fault as Incomplete;
+      assert.match(String(cause), /shard 4 has no node among those that were given, of 0 to 3/);
+      assert.deepEqual([...new Set(outcomes.filter(({ accepted }) => accepted).map(({ shard }) => shard))].sort(), [0, 1, 2, 3]);
+      return true;
+    });
+    assert.ok((await client.reserve(["orders"], { max: 4, waitMs: 60_000 })).length > 0);
+    client.close();
+  });
+
+  test("a node may be the master that sentinels name", async () => {
+    const group = await RedisGroup.start("sentinel");
+    const byName = connect(group.url) as Redis;
+    byName.on("error", () => undefined);
+    const named = [{ ...nodes[0]!, redis: byName }, nodes[1]!];
+    await create(named, "named", 4);
+    const client = new Client(named, { namespace: "named" });
+    const { worker, has } = work(client);
+    const putAll = async (name: string): Promise<string[]> => {
+      const all = Array.from({ length: 20 }, (_, n) => `${name}-${n}`);
+      for (const id of all) while (!(await client.put({ topic: "orders", id, payload: "x" }).then(({ accepted }) => accepted, () => false)));
+      return all;
+    };
+    await has(await putAll("before"));
+    await group.does("kill", "{named:0}:meta");
+    await has(await putAll("after"));
+    await worker.close();
+    client.close();
+    byName.disconnect();
+    await group.stop();
+  });
+});

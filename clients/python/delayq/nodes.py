@@ -1,0 +1,85 @@
+"""Several independent Redises that keep a deployment together: each shard has one of them."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from redis.exceptions import ConnectionError as LostConnection
+
+from .errors import InvalidArgument
+from .names import name
+from .places import Place, Sentinels, place_of
+
+MAX_SHARDS = 4096
+
+
+class Node(NamedTuple):
+    """One of several Redises, and the shards that it keeps."""
+
+    #: What it is called; each of its shards records it, and refuses calls that are meant for another node.
+    name: str
+    #: A Redis, or what a Sentinel's `master_for` gives.
+    redis: Any
+    #: Ranges with both ends, such as "0-7,16-19"; those of a growth that is to come included.
+    shards: str
+
+
+class Nodes(Place):
+    """All of them; a server is called like its node."""
+
+    is_several = True
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._homes, self._places = _homes(nodes), {node.name: place_of(node.redis) for node in nodes}
+        for node in nodes:
+            if type(self._places[node.name]) not in (Place, Sentinels):
+                raise InvalidArgument(f"node {node.name} is a Redis Cluster, which spreads its shards itself")
+
+    async def server(self, key: str) -> str:
+        return self.node(int(key.partition(":")[2].partition("}")[0]))
+
+    def settings(self, server: str) -> tuple[Any, dict[str, Any]]:
+        if not server:
+            last = len(self._homes) - 1
+            raise LostConnection(f"a shard has no node among those that were given, of 0 to {last}: add the node that has it")
+        return self._places[server].settings("")
+
+    async def is_replaced(self) -> bool:
+        return any([await place.is_replaced() for place in self._places.values()])
+
+    def node(self, shard: int) -> str:
+        return self._homes[shard] if shard < len(self._homes) else ""
+
+    def first_shards(self) -> list[int]:
+        return [self._homes.index(name) for name in self._places]
+
+
+def _homes(nodes: Sequence[Node]) -> list[str]:
+    """The node of each shard."""
+    homes: dict[int, str] = {}
+    names = [node.name for node in nodes]
+    for node in nodes:
+        name("node", node.name)
+        if names.count(node.name) > 1:
+            raise InvalidArgument(f"two nodes are called {node.name}")
+        for shard in _shards(node.shards):
+            if shard in homes:
+                raise InvalidArgument(f"shard {shard} has two nodes: {homes[shard]} and {node.name}")
+            homes[shard] = node.name
+    for shard in range(len(homes)):
+        if shard not in homes:
+            raise InvalidArgument(f"shard {shard} has no node")
+    if not homes:
+        raise InvalidArgument("there is no node")
+    return [homes[shard] for shard in range(len(homes))]
+
+
+def _shards(ranges: str) -> list[int]:
+    shards: list[int] = []
+    for text in ranges.split(","):
+        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", text)
+        low, high = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if low > high or high >= MAX_SHARDS:
+            raise InvalidArgument(f"{ranges!r} are no shards: ranges of 0 to {MAX_SHARDS - 1} with both ends, such as 0-7,16-19")
+        shards += range(low, high + 1)
+    return shards

@@ -1,0 +1,197 @@
+"""Several independent Redises that keep a deployment together."""
+
+import asyncio
+import re
+import tempfile
+from contextlib import contextmanager
+from datetime import timedelta
+from zlib import crc32
+
+import pytest
+import redis
+import redis.asyncio
+from conftest import vectors
+from redis.client import NEVER_DECODE
+from servers import RedisGroup, RedisServer
+from test_conformance import Run, settled
+from test_servers import Handled, put_all
+
+from delayq import AsyncClient, Client, Incomplete, InvalidArgument, Message, Node, ScriptError, connect, connect_async
+from delayq.scripts import script
+
+SCENARIOS = vectors("conformance.json")["scenarios"]
+SHARDS = {"a": "0,2,4-4095", "b": "1,3"}
+both = pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["blocking", "asynchronous"])
+
+
+class Several(Run):
+    """A scenario on several Redises: each command goes to that of its shard."""
+
+    def __init__(self, client, namespace, nodes):
+        super().__init__(client, namespace)
+        self.nodes = nodes
+
+    def node(self, shard):
+        return self.nodes[shard in (1, 3)]
+
+    async def redis(self, *args, at=None):
+        key = at or next((arg for arg in args if str(arg).startswith("{")), None)
+        if key is None:
+            return [await settled(node.redis.execute_command(*args)) for node in self.nodes]
+        node = self.node(int(re.search(r":(\d+)}", key)[1]))
+        if args[0] == "HSET" and args[-2] == "layout":
+            args = (*args[:-1], f"{args[-1]}@{node.name}")
+        return await settled(node.redis.execute_command(*args, **{NEVER_DECODE: []}))
+
+    async def script(self, verb, shard, args, layout=1):
+        base = f"{{{self.namespace}:{shard}}}:"
+        word = f"{layout}@{self.node(int(shard)).name}"
+        reply = await self.redis("EVAL", script(verb)[0], 2, f"{base}meta", f"{base}never", word, *args)
+        return [reply[0].partition(b"@")[0], *reply[1:]] if verb == "layout" else reply
+
+
+@contextmanager
+def two_servers():
+    with tempfile.TemporaryDirectory(prefix="dq-a-") as one, tempfile.TemporaryDirectory(prefix="dq-b-") as other:
+        with RedisServer(one, "--appendonly", "yes") as a, RedisServer(other) as b:
+            yield a, b
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with two_servers() as both_servers:
+        yield both_servers
+
+
+def nodes_of(kind, servers, shards=SHARDS):
+    made = redis.Redis if kind is Client else redis.asyncio.Redis
+    return [Node(name, made(unix_socket_path=server.socket), of)
+            for (name, of), server in zip(shards.items(), servers, strict=True)]
+
+
+def driven(kind, servers, namespace, work, shards=SHARDS):
+    """Has work done by a client of either kind, which is given the nodes too."""
+
+    async def run():
+        nodes = nodes_of(kind, servers, shards)
+        client = kind(nodes, namespace)
+        await work(client, nodes)
+        await settled(client.close())
+        for node in nodes:
+            await settled(node.redis.close() if kind is Client else node.redis.aclose())
+
+    asyncio.run(run())
+
+
+@both
+@pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
+def test_conformance(kind, number, servers):
+    name = f"{kind.__name__}-{number}"
+    driven(kind, servers, name, lambda client, nodes: Several(client, name, nodes).scenario(SCENARIOS[number]))
+
+
+@pytest.mark.parametrize(("shards", "why"), [
+    ([], "there is no node"),
+    ([("a b", "0")], "node 'a b' is not of the form"),
+    ([("a", "0"), ("a", "1")], "two nodes are called a"),
+    ([("a", "0-1"), ("b", "1")], "shard 1 has two nodes: a and b"),
+    ([("a", "0,2")], "shard 1 has no node"),
+    ([("a", "3-1")], "'3-1' are no shards"),
+    ([("a", "")], "'' are no shards"),
+    ([("a", "0-4096")], "'0-4096' are no shards"),
+])  # fmt: skip
+def test_a_wrong_list_of_nodes_is_refused_by_name(shards, why, connection):
+    with pytest.raises(InvalidArgument, match=re.escape(why)):
+        Client([Node(name, connection, of) for name, of in shards])
+
+
+async def created(client, nodes, shards):
+    run = Several(client, client.namespace, nodes)
+    for shard in range(shards):
+        await run.script("init", shard, [shard, shards])
+
+
+@both
+@pytest.mark.parametrize(("change", "why"), [
+    (lambda a, b: [Node("a", b.redis, a.shards), Node("b", a.redis, b.shards)], "DQUNINITIALISED .*(node a)"),
+    (lambda a, b: [a._replace(name="x"), b._replace(name="y")], "kept by node a, and this client has it at node x"),
+    (lambda a, b: a.redis, "kept by node a, and this client has it at one Redis without a node's name"),
+], ids=["exchanged", "renamed", "one"])  # fmt: skip
+def test_a_call_that_a_wrong_map_sends_to_another_node_is_refused_by_name(kind, change, why, servers):
+    async def work(client, nodes):
+        await created(client, nodes, 4)
+        wrong = kind(change(*nodes), client.namespace)
+        with pytest.raises(ScriptError, match=why):
+            await settled(wrong.put(Message("orders", b"x", id="order-0")))
+        await settled(wrong.close())
+
+    driven(kind, servers, f"wrong-{kind.__name__}-{len(why)}", work)
+
+
+def ids(name, is_even, count):
+    """Ids of messages in shards with even numbers, or odd ones, of four."""
+    every = (f"{name}-{n}" for n in range(1000))
+    return [id for id in every if (crc32(id.encode()) % 2 == 0) == is_even][:count]
+
+
+@both
+def test_a_node_that_is_away_stops_only_its_shards(kind):
+    async def work(client, nodes):
+        await created(client, nodes, 4)
+        held, lost = ids("held", True, 1), ids("lost", True, 1)
+        others = ids("other", False, 20)
+        await settled(client.put(Message("orders", b"x", id=held[0])))
+        servers[0].kill()
+        fresh = kind(nodes, client.namespace)  # one that begins meanwhile
+        handled = Handled(fresh)
+        await settled(handled.worker.start())
+        with pytest.raises(Incomplete) as fault:
+            await settled(client.put_many([Message("orders", b"x", id=id) for id in lost + others]))
+        assert [outcome.word for outcome in fault.value.outcomes] == ["unanswered"] + ["ready"] * 20
+        await handled.has(others)
+        await settled(client.put(Message("mails", b"x", id=others[0])))
+        (found,) = await settled(client.reserve(["mails"]))
+        await settled(client.put(Message("mails", b"x", id=others[1])))
+        (found,) = await settled(client.reserve(["mails"], wait=timedelta(seconds=60)))
+        servers[0].start()
+        await handled.has(held)
+        await settled(handled.worker.stop())
+        await settled(fresh.close())
+
+    with two_servers() as servers:
+        driven(kind, servers, "away", work, {"a": "0,2", "b": "1,3"})
+
+
+@both
+def test_a_shard_whose_node_is_not_given_fails_by_name_and_the_others_are_served(kind, servers):
+    async def work(client, nodes):
+        await created(client, nodes, 5)
+        fewer = kind([nodes[0]._replace(shards="0,2"), nodes[1]], client.namespace)
+        messages = [Message("orders", b"x", id=f"order-{n}") for n in range(50)]
+        with pytest.raises(Incomplete, match="of 0 to 3: add the node") as fault:
+            await settled(fewer.put_many(messages))
+        assert {outcome.shard for outcome in fault.value.outcomes if outcome.accepted} == {0, 1, 2, 3}
+        assert await settled(fewer.reserve(["orders"], 4, wait=timedelta(seconds=60)))
+        await settled(fewer.close())
+
+    driven(kind, servers, f"fewer-{kind.__name__}", work)
+
+
+@both
+def test_a_node_may_be_the_master_that_sentinels_name(kind, servers):
+    sentinel = RedisGroup("sentinel")  # whose master does not come back
+
+    async def work(client, nodes):
+        by_name = (connect if kind is Client else connect_async)(sentinel.url, socket_timeout=1)
+        nodes = [Node("a", by_name, "0,2"), nodes[1]]
+        several = kind(nodes, client.namespace)
+        await created(several, nodes, 4)
+        await put_all(several, "before", 20)
+        await asyncio.to_thread(sentinel.does, "kill", f"{{{client.namespace}:0}}:meta")
+        await put_all(several, "after", 20)
+        assert (await settled(several.topic("orders").count())).accepted == 40
+        await settled(several.close())
+        await settled(by_name.close() if kind is Client else by_name.aclose())
+
+    driven(kind, servers, f"named-{kind.__name__}", work)
+    sentinel.end()
