@@ -105,7 +105,7 @@ pub enum EnvelopeError {
 }
 
 /// Writes the stored form; callers keep lengths within the range of their prefix.
-struct Writer(Vec<u8>);
+struct Writer<'a>(&'a mut Vec<u8>);
 
 struct Reader<'a>(&'a [u8]);
 
@@ -175,7 +175,17 @@ impl Envelope {
     /// # Panics
     /// If a header name exceeds 255 bytes, or the headers 65,535: a [`crate::message::Message`] refuses both earlier.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::with_capacity(HEAD_BYTES + 16 + self.payload.len()));
+        let mut out = Vec::with_capacity(HEAD_BYTES + 16 + self.payload.len());
+        self.encode_to(&mut out);
+        out
+    }
+
+    /// Appends the stored form.
+    ///
+    /// # Panics
+    /// As [`Self::encode`].
+    pub fn encode_to(&self, out: &mut Vec<u8>) {
+        let mut out = Writer(out);
         out.0.extend([FORMAT, self.state as u8]);
         out.0.extend(self.flags().to_be_bytes());
         out.0.extend(self.generation.to_be_bytes());
@@ -205,7 +215,6 @@ impl Envelope {
             out.0.extend(reason.as_bytes());
             out.0.extend(length.to_be_bytes());
         }
-        out.0
     }
 
     /// Reads the stored form.
@@ -289,7 +298,7 @@ impl Envelope {
 
 // === impl Writer ===
 
-impl Writer {
+impl Writer<'_> {
     fn short(&mut self, bytes: &[u8]) {
         self.0.push(u8::try_from(bytes.len()).expect("names and back-offs have at most 255 bytes"));
         self.0.extend(bytes);

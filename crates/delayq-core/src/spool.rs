@@ -14,6 +14,7 @@ use crate::time::{Shift, UnixMillis};
 use crate::verbs::reschedule::Reschedule;
 use std::fmt::Debug;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// Where a producer's writes go if they cannot reach Redis. That of `delayq-spool` is a database on this host's disk.
 ///
@@ -100,7 +101,6 @@ pub enum GroupChange {
 }
 
 /// What a spool keeps.
-#[allow(clippy::large_enum_variant, reason = "nearly all records are of the large variant")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyRecord {
     /// A write of one message.
@@ -113,7 +113,7 @@ pub enum AnyRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolAction {
     /// Put this message.
-    Put(Message),
+    Put(Arc<Message>),
     /// Cancel the message.
     Cancel,
     /// Change its due time.
@@ -139,13 +139,21 @@ impl SpoolRecord {
     /// # Panics
     /// The message has no id, by which a repeat would be recognised.
     pub fn put(message: &Message, fate: Fate, tried: UnixMillis) -> Self {
+        Self::shared_put(Arc::new(message.clone()), fate, tried)
+    }
+
+    /// As [`Self::put`], without a copy of the message.
+    ///
+    /// # Panics
+    /// The message has no id.
+    pub fn shared_put(message: Arc<Message>, fate: Fate, tried: UnixMillis) -> Self {
         let id = message.id.clone().expect("a message has its id before it is spooled");
         Self {
             topic: message.topic.clone(),
             target: Target { id, group: message.group.clone() },
             tried_at: tried,
             fate,
-            action: SpoolAction::Put(message.clone()),
+            action: SpoolAction::Put(message),
         }
     }
 
@@ -170,7 +178,7 @@ impl SpoolRecord {
     pub fn never_tried(mut self) -> Self {
         self.fate = Fate::NotApplied;
         if let SpoolAction::Put(message) = &mut self.action {
-            message.tried = None;
+            Arc::make_mut(message).tried = None;
         }
         self
     }
@@ -213,7 +221,7 @@ impl SpoolRecord {
             SpoolAction::Put(message) => {
                 let unknown = (self.fate == Fate::Unknown).then_some(self.tried_at);
                 let tried = [message.tried, unknown, tried].into_iter().flatten().min();
-                Resubmit::Put(Message { due: left(message.due), tried, ..message.clone() })
+                Resubmit::Put(Message { due: left(message.due), tried, ..Message::clone(message) })
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::error::SpoolError;
 use crate::flag::Flag;
-use crate::row::{INSERT, Row};
+use crate::keys::Keys;
+use crate::row::{Chosen, Known, Row, Rows};
 use crate::{clock, file, lost};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ const COMMIT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Records that a caller appends together.
 pub(crate) struct Append {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Rows,
     /// Each only if something waits already that it must not overtake.
     pub(crate) only_behind: bool,
     pub(crate) answer: oneshot::Sender<Answers>,
@@ -29,6 +30,7 @@ pub(crate) struct Committer {
     path: PathBuf,
     max_bytes: u64,
     flag: Flag,
+    keys: Keys,
     /// Held while the thread runs.
     _shared: File,
 }
@@ -42,39 +44,34 @@ struct Room {
 // === impl Append ===
 
 impl Append {
-    fn bytes(&self) -> usize {
-        self.rows.iter().map(Row::bytes).sum()
-    }
-
     /// Whether any row is to be appended, by what waits now.
-    fn has_work(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        for row in &self.rows {
-            if self.wants(row, connection)? {
+    fn has_work(&self, known: &Known<'_>) -> rusqlite::Result<bool> {
+        for row in self.rows.iter() {
+            if self.wants(row, known, &Chosen::new(false))? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Inserts the rows that are wanted, as far as there is room.
-    fn insert(
-        &self,
-        transaction: &Transaction<'_>,
+    /// Chooses the rows that are wanted, as far as there is room.
+    fn choose<'a>(
+        &'a self,
+        known: &Known<'_>,
         room: &mut Room,
-        now_ms: u64,
+        chosen: &mut Chosen<'a>,
     ) -> rusqlite::Result<Answers> {
         // Why a message's record is refused: its later ones must not overtake it.
         let mut refused: HashMap<i64, SpoolError> = HashMap::new();
-        let mut insert = transaction.prepare_cached(INSERT)?;
         let mut answers = Vec::with_capacity(self.rows.len());
-        for row in &self.rows {
+        for row in self.rows.iter() {
             let taken = match refused.get(&row.key()) {
-                _ if !self.wants(row, transaction)? => Ok(None),
+                _ if !self.wants(row, known, chosen)? => Ok(None),
                 Some(error) => Err(error.clone()),
-                None => room.take(row).map(Some),
+                None => self.rows.body(row).and_then(|body| room.take(row).map(|()| Some(body))),
             };
             match taken {
-                Ok(Some(body)) => row.insert(transaction, &mut insert, now_ms, body)?,
+                Ok(Some(body)) => chosen.push(row, body),
                 Ok(None) => {}
                 Err(ref error) => drop(refused.insert(row.key(), error.clone())),
             }
@@ -83,8 +80,8 @@ impl Append {
         Ok(answers)
     }
 
-    fn wants(&self, row: &Row, connection: &Connection) -> rusqlite::Result<bool> {
-        Ok(!self.only_behind || row.has_to_wait(connection)?)
+    fn wants(&self, row: &Row, known: &Known<'_>, chosen: &Chosen<'_>) -> rusqlite::Result<bool> {
+        Ok(!self.only_behind || row.has_to_wait(known, chosen)?)
     }
 }
 
@@ -102,7 +99,7 @@ impl Committer {
         let pages = (max_bytes / 4 / 4096).clamp(16, 1000);
         let set = connection.pragma_update(None, "wal_autocheckpoint", pages);
         set.map_err(|error| SpoolError::of(&path, &error))?;
-        Ok(Self { connection, path, max_bytes, flag, _shared: shared })
+        Ok(Self { connection, path, max_bytes, flag, keys: Keys::default(), _shared: shared })
     }
 
     pub(crate) fn flag(&self) -> &Flag {
@@ -114,7 +111,7 @@ impl Committer {
         while let Some(first) = queue.blocking_recv() {
             let (mut bytes, mut appends, mut next) = (0, Vec::new(), Ok(first));
             while let Ok(append) = next {
-                bytes += append.bytes();
+                bytes += append.rows.bytes();
                 appends.push(append);
                 if bytes >= COMMIT_BYTES {
                     break;
@@ -134,9 +131,7 @@ impl Committer {
     /// Writes all in one transaction; no caller gets an answer before it is on disk.
     fn commit(&mut self, appends: &[Append]) -> Result<Vec<Answers>, SpoolError> {
         // Asked first without a lock: most writes have nothing to wait for.
-        let works: rusqlite::Result<Vec<_>> =
-            appends.iter().map(|append| append.has_work(&self.connection)).collect();
-        if !works.map_err(|error| SpoolError::of(&self.path, &error))?.contains(&true) {
+        if !self.has_work(appends).map_err(|error| SpoolError::of(&self.path, &error))? {
             return Ok(appends.iter().map(|append| vec![Ok(false); append.rows.len()]).collect());
         }
         let written = self.write(appends);
@@ -147,47 +142,69 @@ impl Committer {
         written
     }
 
+    fn has_work(&mut self, appends: &[Append]) -> rusqlite::Result<bool> {
+        if appends.iter().any(|append| !append.only_behind) {
+            return Ok(true);
+        }
+        self.keys.read_on(&self.connection)?;
+        let known = Known { connection: &self.connection, keys: &self.keys };
+        for append in appends {
+            if append.has_work(&known)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn write(&mut self, appends: &[Append]) -> Result<Vec<Answers>, SpoolError> {
-        let mut room = self.room(appends)?;
-        let Self { connection, path, flag, .. } = self;
+        let Self { connection, path, flag, keys, max_bytes, .. } = self;
         let of = |error: rusqlite::Error| SpoolError::of(path, &error);
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
-        let now_ms = clock::now().get();
-        let insert = |append: &Append| append.insert(&transaction, &mut room, now_ms);
+        let wanted: u64 = appends.iter().flat_map(|append| append.rows.iter()).map(Row::cost).sum();
+        let mut transaction = begin(connection).map_err(of)?;
+        let mut room = Room::of(&transaction, path, *max_bytes)?;
+        if room.left < wanted {
+            transaction.rollback().map_err(of)?;
+            file::empty_log(connection, path)?;
+            transaction = begin(connection).map_err(of)?;
+            room = Room::of(&transaction, path, *max_bytes)?;
+        }
+        let is_asked = appends.iter().any(|append| append.only_behind);
+        if is_asked {
+            keys.read_on(&transaction).map_err(of)?;
+        }
+        let known = Known { connection: &transaction, keys };
+        let mut chosen = Chosen::new(is_asked);
+        let choose = |append| Append::choose(append, &known, &mut room, &mut chosen);
         let answers: Vec<Answers> =
-            appends.iter().map(insert).collect::<rusqlite::Result<_>>().map_err(of)?;
-        let count = answers.iter().flatten().filter(|answer| matches!(answer, Ok(true))).count() as u64;
-        if count == 0 {
+            appends.iter().map(choose).collect::<rusqlite::Result<_>>().map_err(of)?;
+        if chosen.len() == 0 {
             return Ok(answers);
         }
         flag.set()?;
-        let last = transaction.last_insert_rowid();
-        transaction.execute("UPDATE books SET spooled = spooled + ?", [count]).map_err(of)?;
+        let last = chosen.append(&transaction, clock::now().get()).map_err(of)?;
+        let booked = transaction.prepare_cached("UPDATE books SET spooled = spooled + ?");
+        booked.and_then(|mut booked| booked.execute([chosen.len()])).map_err(of)?;
         transaction.commit().map_err(of)?;
         flag.note_last(last.cast_unsigned());
         Ok(answers)
     }
+}
 
-    /// The bytes still available; empties the log first if they would not suffice.
-    fn room(&self, appends: &[Append]) -> Result<Room, SpoolError> {
-        let max_bytes = self.max_bytes;
-        let room = |used: u64| Room { left: max_bytes.saturating_sub(used), max_bytes };
-        let wanted: u64 = appends.iter().flat_map(|append| &append.rows).map(Row::cost).sum();
-        let now = room(file::used_bytes(&self.connection, &self.path)?);
-        if now.left >= wanted {
-            return Ok(now);
-        }
-        file::empty_log(&self.connection, &self.path)?;
-        Ok(room(file::used_bytes(&self.connection, &self.path)?))
-    }
+fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
 // === impl Room ===
 
 impl Room {
-    /// The bytes of a row, if there is room for them.
-    fn take<'r>(&mut self, row: &'r Row) -> Result<&'r [u8], SpoolError> {
-        let body = row.body()?;
+    /// What is left within a transaction, in which nobody else takes any of it.
+    fn of(transaction: &Transaction<'_>, path: &Path, max_bytes: u64) -> Result<Self, SpoolError> {
+        let used = file::used_bytes(transaction, path)?;
+        Ok(Self { left: max_bytes.saturating_sub(used), max_bytes })
+    }
+
+    /// Takes the bytes of a row, if there is room for them.
+    fn take(&mut self, row: &Row) -> Result<(), SpoolError> {
         match self.left.checked_sub(row.cost()) {
             Some(left) => self.left = left,
             None => {
@@ -195,6 +212,6 @@ impl Room {
                 return Err(SpoolError::Full { bytes, max_bytes: self.max_bytes });
             }
         }
-        Ok(body)
+        Ok(())
     }
 }

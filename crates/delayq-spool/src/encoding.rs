@@ -57,32 +57,36 @@ pub(crate) fn check(record: &SpoolRecord) -> Result<(), MessageError> {
 
 /// The stored form.
 pub(crate) fn encode(record: &AnyRecord) -> Vec<u8> {
+    let mut out = Vec::new();
     match record {
-        AnyRecord::Message(record) => encode_message(record),
-        AnyRecord::Group(record) => encode_group(record),
+        AnyRecord::Message(record) => encode_message(record, &mut out),
+        AnyRecord::Group(record) => encode_group(record, &mut out),
     }
+    out
 }
 
-/// The stored form of a change of a group.
-pub(crate) fn encode_group(record: &GroupRecord) -> Vec<u8> {
-    let mut out = vec![OF_GROUP, 0, 0, 0, 0];
+/// Appends the stored form of a change of a group.
+pub(crate) fn encode_group(record: &GroupRecord, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend([OF_GROUP, 0, 0, 0, 0]);
     let kind = match record.change {
         GroupChange::Cancel => 4,
         GroupChange::Shift { .. } => 5,
     };
     out.extend([kind, if record.fate == Fate::Unknown { UNKNOWN } else { 0 }]);
     out.extend(record.tried_at.get().to_be_bytes());
-    push_name(&mut out, record.group.as_str().as_bytes());
+    push_name(out, record.group.as_str().as_bytes());
     if let GroupChange::Shift { by, token } = &record.change {
         out.extend(by.millis().to_be_bytes());
         out.extend(token.as_bytes());
     }
-    sealed(out)
+    seal(&mut out[start..]);
 }
 
-/// The stored form of a write of one message.
-pub(crate) fn encode_message(record: &SpoolRecord) -> Vec<u8> {
-    let mut out = vec![OF_MESSAGE, 0, 0, 0, 0];
+/// Appends the stored form of a write of one message.
+pub(crate) fn encode_message(record: &SpoolRecord, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend([OF_MESSAGE, 0, 0, 0, 0]);
     let (kind, replace, first) = match &record.action {
         SpoolAction::Put(message) => (1, message.replace, message.tried),
         SpoolAction::Cancel => (2, false, None),
@@ -95,25 +99,24 @@ pub(crate) fn encode_message(record: &SpoolRecord) -> Vec<u8> {
     out.extend(first.into_iter().flat_map(|first| first.get().to_be_bytes()));
     let group = record.target.group.as_ref().map_or("", Group::as_str);
     for name in [record.topic.as_str().as_bytes(), record.target.id.as_bytes(), group.as_bytes()] {
-        push_name(&mut out, name);
+        push_name(out, name);
     }
     match &record.action {
         SpoolAction::Cancel => {}
         SpoolAction::Put(message) => {
-            push_due(&mut out, message.due);
-            out.extend(message.envelope(Vec::new(), false).encode());
+            push_due(out, message.due);
+            message.envelope(Vec::new(), false).encode_to(out);
             out.extend(&message.payload);
         }
-        SpoolAction::Reschedule(change) => push_change(&mut out, *change),
+        SpoolAction::Reschedule(change) => push_change(out, *change),
     }
-    sealed(out)
+    seal(&mut out[start..]);
 }
 
-/// With its checksum.
-fn sealed(mut out: Vec<u8>) -> Vec<u8> {
-    let crc = crc32fast::hash(&out[5..]);
-    out[1..5].copy_from_slice(&crc.to_be_bytes());
-    out
+/// Sets the checksum of a record.
+fn seal(record: &mut [u8]) {
+    let crc = crc32fast::hash(&record[5..]);
+    record[1..5].copy_from_slice(&crc.to_be_bytes());
 }
 
 /// Reads the stored form.
@@ -226,7 +229,7 @@ impl<'a> Reader<'a> {
         let group = group.map_err(|_| RecordError::Malformed("group"))?;
         let target = Target { id, group };
         let action = match kind {
-            1 => SpoolAction::Put(self.message(&topic, &target, flags & REPLACE > 0, first)?),
+            1 => SpoolAction::Put(self.message(&topic, &target, flags & REPLACE > 0, first)?.into()),
             2 => SpoolAction::Cancel,
             3 => SpoolAction::Reschedule(self.change()?),
             _ => return Err(RecordError::Malformed("kind")),

@@ -44,20 +44,33 @@ pub(crate) const ISSUED: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'w
 
 /// What later versions of this format have added.
 ///
-/// Keys are spread like the hashes that they are. So an index of them alone would write nearly as many pages as there are
-/// records; one by chunks of numbers writes those of the last chunk, and is asked for each chunk (see `row`).
-///
-/// `waiting_group` finds the waiting records of a group; rows of a spool that was written before it have no group there.
+/// Keys have no index (see `keys`); `waiting_again` finds those of what waits again by an operator, also one with a program of
+/// an earlier version. `waiting_group` finds the waiting records of a group; rows of a spool that was written before it have no group there.
 /// `begun` has what is about to be resubmitted: in a row of `waiting` the time would split the page that the row fills. What no
 /// longer waits is deleted from all three together, by ranges of numbers, which is faster than by a trigger.
 const ADDED: &str = "
     DROP INDEX IF EXISTS waiting_key;
-    CREATE INDEX IF NOT EXISTS waiting_chunk_key ON waiting (seq >> 13, key);
+    CREATE TABLE IF NOT EXISTS waiting_again (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
+    CREATE INDEX IF NOT EXISTS waiting_again_key ON waiting_again (key);
+    CREATE TRIGGER IF NOT EXISTS waits_again AFTER DELETE ON rejected BEGIN
+        INSERT OR REPLACE INTO waiting_again SELECT seq, key FROM waiting WHERE seq = OLD.seq;
+    END;
     CREATE TABLE IF NOT EXISTS waiting_group (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
     CREATE INDEX IF NOT EXISTS waiting_group_key ON waiting_group (key);
     CREATE TABLE IF NOT EXISTS begun (seq INTEGER PRIMARY KEY, tried_ms INTEGER NOT NULL);
     DROP TRIGGER IF EXISTS no_longer_waiting;
 ";
+
+/// The index of keys that an earlier version made: kept while its compensator may run, which counts by it.
+const DROPPED: &str = "DROP INDEX IF EXISTS waiting_chunk_key";
+
+/// Drops what only earlier versions need, unless the disk is full: what waits has to get out of it all the same.
+pub(crate) fn drop_old(connection: &Connection, path: &Path) -> Result<(), SpoolError> {
+    match connection.execute_batch(DROPPED).map_err(|error| SpoolError::of(path, &error)) {
+        Err(SpoolError::DiskFull { .. }) => Ok(()),
+        result => result,
+    }
+}
 
 /// Opens the database of a folder, and creates both if they are missing.
 pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
@@ -158,7 +171,8 @@ pub(crate) fn sync_folder(dir: &Path) -> Result<(), SpoolError> {
 /// The spool's size: the pages in use, and the log.
 pub(crate) fn used_bytes(connection: &Connection, path: &Path) -> Result<u64, SpoolError> {
     let number = |pragma: &str| {
-        let read = connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, u64>(0));
+        let read = connection.prepare_cached(&format!("PRAGMA {pragma}"));
+        let read = read.and_then(|mut read| read.query_row([], |row| row.get::<_, u64>(0)));
         read.map_err(|error| SpoolError::of(path, &error))
     };
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);

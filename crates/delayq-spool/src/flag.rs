@@ -46,7 +46,8 @@ impl Flag {
 
     /// Sets it; to be called within a transaction that appends.
     pub(crate) fn set(&self) -> Result<(), SpoolError> {
-        self.write(*b"1")
+        // Nobody clears it meanwhile.
+        if self.is_set() { Ok(()) } else { self.write(*b"1") }
     }
 
     /// Sets or clears it by what waits. Writes nothing to the database. On a full disk it may stay set, which costs time only.

@@ -22,6 +22,7 @@ mod encoding;
 mod error;
 mod file;
 mod flag;
+mod keys;
 mod lost;
 mod reader;
 mod row;

@@ -121,6 +121,9 @@ impl SpoolReader {
         if let Some(why) = file::damage(&connection).map_err(|error| SpoolError::of(&path, &error))? {
             return Err(SpoolError::Damaged { path, why });
         }
+        if lease.is_some() {
+            file::drop_old(&connection, &path)?;
+        }
         lost::note(&mut connection, &flag, &path)?;
         flag.renew(&mut connection)?;
         Ok(Self { connection, dir: dir.to_owned(), path, seen: 0, flag, _shared: shared, _lease: lease })
@@ -181,7 +184,7 @@ impl SpoolReader {
     /// # Errors
     /// The file cannot be read.
     pub fn count_to(&self, seq: u64) -> Result<u64, SpoolError> {
-        let sql = "SELECT count(key) FROM waiting INDEXED BY waiting_chunk_key WHERE seq <= ?";
+        let sql = "SELECT count(*) FROM waiting WHERE seq <= ?";
         let count = || self.connection.prepare_cached(sql)?.query_row([seq], |row| row.get(0));
         count().map_err(self.of())
     }
@@ -314,7 +317,7 @@ impl SpoolReader {
     /// # Errors
     /// The file cannot be read.
     pub fn stats(&self) -> Result<SpoolStats, SpoolError> {
-        let sql = "SELECT spooled, replayed, rejected, discarded, (SELECT count(key) FROM waiting),
+        let sql = "SELECT spooled, replayed, rejected, discarded, (SELECT count(*) FROM waiting),
                    (SELECT spooled_ms FROM waiting ORDER BY seq LIMIT 1) FROM books";
         let read = self.connection.query_row(sql, [], |row| {
             let count = |column| row.get_ref(column).map(number);
@@ -379,6 +382,7 @@ fn no_longer_waits(change: &Transaction<'_>, first: u64, last: u64) -> rusqlite:
         change.prepare_cached(&sql)?.execute([first, last])
     };
     delete("waiting_group")?;
+    delete("waiting_again")?;
     delete("begun")?;
     delete("waiting")
 }

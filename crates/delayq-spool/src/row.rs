@@ -1,40 +1,62 @@
 //! A record as a row of the database, and what it waits behind.
 
-use crate::encoding;
 use crate::error::SpoolError;
+use crate::{encoding, keys};
 use delayq_core::id::{Group, MessageId, Topic};
-use delayq_core::spool::{AnyRecord, GroupRecord, SpoolRecord};
-use rusqlite::{Connection, Statement, Transaction, params};
+use delayq_core::spool::{AnyRecord, GroupRecord, SpoolAction, SpoolRecord};
+use rusqlite::{Connection, Transaction};
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::LazyLock;
 
 /// A row's overhead besides its body: its columns, its index entry, its share of the page.
 const ROW_BYTES: u64 = 64;
 
-/// Whether a record of a key waits: asked of each chunk of numbers, by which the index is divided. An old record that rests may
-/// be many empty chunks away from the next one.
-const WAITS: &str = "
-    WITH RECURSIVE chunks (chunk) AS (
-        SELECT min(seq) >> 13 FROM waiting
-        UNION ALL SELECT (SELECT min(seq) >> 13 FROM waiting WHERE seq >= (chunk + 1) << 13) FROM chunks
-        WHERE chunk IS NOT NULL)
-    SELECT 1 FROM chunks CROSS JOIN waiting ON seq >> 13 = chunk AND key = ?";
-
 /// Whether a waiting record has this note. A compensator of an earlier version leaves notes of what it has done.
 const NOTED: &str = "SELECT 1 FROM waiting_group AS noted JOIN waiting USING (seq) WHERE noted.key = ?";
 
-/// Appends a row.
-pub(crate) const INSERT: &str = "INSERT INTO waiting (key, spooled_ms, body) VALUES (?, ?, ?)";
+/// About how many bytes a record takes besides its payload.
+const HEAD_BYTES: usize = 128;
+
+/// How many rows a statement appends, the most that there are: each statement reads and writes the last number.
+const TOGETHER: [usize; 3] = [32, 8, 1];
 
 /// What `waiting_group` has of a record that may be of any group, where others have the key of their group.
 const ANY_GROUP: i64 = 0;
 /// What it has of a change of a group.
 const CHANGE: i64 = 1;
 
+/// Records that are to be appended together.
+#[derive(Default)]
+pub(crate) struct Rows {
+    rows: Vec<Row>,
+    /// The bytes of all, so that the thread that writes has few pieces of memory to free.
+    bytes: Vec<u8>,
+}
+
 /// A record that is to be appended.
 pub(crate) struct Row {
     keys: Keys,
-    /// Its bytes, or why it can have none.
-    body: Result<Vec<u8>, SpoolError>,
+    /// Where its bytes are, or why it can have none.
+    body: Result<Range<usize>, SpoolError>,
+}
+
+/// What waits, as far as [`Keys::read_on`](keys::Keys::read_on) has read.
+pub(crate) struct Known<'k> {
+    pub(crate) connection: &'k Connection,
+    pub(crate) keys: &'k keys::Keys,
+}
+
+/// What is appended in one transaction.
+#[derive(Default)]
+pub(crate) struct Chosen<'r> {
+    rows: Vec<(&'r Row, &'r [u8])>,
+    /// Whether it is asked what others have to wait behind.
+    is_asked: bool,
+    /// Then their keys, and those of `waiting_group`.
+    keys: HashSet<i64>,
+    noted: HashSet<i64>,
 }
 
 /// By what a record is found, and what it waits behind.
@@ -60,21 +82,58 @@ enum Of {
     Group,
 }
 
+// === impl Rows ===
+
+impl Rows {
+    pub(crate) fn of_messages(records: &[SpoolRecord]) -> Self {
+        let payload = |record: &SpoolRecord| match &record.action {
+            SpoolAction::Put(message) => message.payload.len(),
+            _ => 0,
+        };
+        let bytes = records.iter().map(|record| HEAD_BYTES + payload(record)).sum();
+        let mut rows = Self { rows: Vec::with_capacity(records.len()), bytes: Vec::with_capacity(bytes) };
+        for record in records {
+            let keys = Keys::of_message(record);
+            match encoding::check(record) {
+                Ok(()) => rows.push(keys, |bytes| encoding::encode_message(record, bytes)),
+                Err(error) => rows.rows.push(Row { keys, body: Err(error.into()) }),
+            }
+        }
+        rows
+    }
+
+    pub(crate) fn of_group(record: &GroupRecord) -> Self {
+        let mut rows = Self::default();
+        rows.push(Keys::of_group(record), |bytes| encoding::encode_group(record, bytes));
+        rows
+    }
+
+    fn push(&mut self, keys: Keys, encode: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        encode(&mut self.bytes);
+        self.rows.push(Row { keys, body: Ok(start..self.bytes.len()) });
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The bytes of one of them.
+    pub(crate) fn body(&self, row: &Row) -> Result<&[u8], SpoolError> {
+        row.body.as_ref().map(|place| &self.bytes[place.clone()]).map_err(Clone::clone)
+    }
+
+    /// The bytes that they write.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
 // === impl Row ===
-
-impl From<&SpoolRecord> for Row {
-    fn from(record: &SpoolRecord) -> Self {
-        let checked = encoding::check(record).map_err(SpoolError::from);
-        let body = checked.map(|()| encoding::encode_message(record));
-        Self { keys: Keys::of_message(record), body }
-    }
-}
-
-impl From<&GroupRecord> for Row {
-    fn from(record: &GroupRecord) -> Self {
-        Self { keys: Keys::of_group(record), body: Ok(encoding::encode_group(record)) }
-    }
-}
 
 impl Row {
     /// Finds the records of its message, or the changes of its group.
@@ -82,25 +141,17 @@ impl Row {
         self.keys.key
     }
 
-    pub(crate) fn body(&self) -> Result<&[u8], SpoolError> {
-        self.body.as_deref().map_err(Clone::clone)
-    }
-
-    /// The bytes that it writes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.body.as_ref().map_or(0, Vec::len)
-    }
-
     /// Its maximum size: once in the log and once in the database.
     pub(crate) fn cost(&self) -> u64 {
-        2 * (self.bytes() as u64 + ROW_BYTES)
+        2 * (self.body.as_ref().map_or(0, Range::len) as u64 + ROW_BYTES)
     }
 
-    /// Whether something waits that it must not overtake.
-    pub(crate) fn has_to_wait(&self, connection: &Connection) -> rusqlite::Result<bool> {
+    /// Whether something waits that it must not overtake, or is appended before it.
+    pub(crate) fn has_to_wait(&self, known: &Known<'_>, chosen: &Chosen<'_>) -> rusqlite::Result<bool> {
         let Keys { key, of } = self.keys;
-        let waits = |key| connection.prepare_cached(WAITS)?.exists([key]);
-        let noted = |key| connection.prepare_cached(NOTED)?.exists([key]);
+        let Known { connection, keys } = known;
+        let waits = |key| Ok(chosen.keys.contains(&key) || keys.waits(connection, key)?);
+        let noted = |key| Ok(chosen.noted.contains(&key) || connection.prepare_cached(NOTED)?.exists([key])?);
         if waits(key)? {
             return Ok(true);
         }
@@ -111,18 +162,61 @@ impl Row {
             Of::Group => Ok(noted(key)? || noted(ANY_GROUP)?),
         }
     }
+}
 
-    /// By [`INSERT`], prepared once for many rows.
-    pub(crate) fn insert(
-        &self,
-        transaction: &Transaction<'_>,
-        insert: &mut Statement<'_>,
-        now_ms: u64,
-        body: &[u8],
-    ) -> rusqlite::Result<()> {
-        let seq = insert.insert(params![self.keys.key, now_ms, body])?;
-        self.keys.note(transaction, seq)
+// === impl Chosen ===
+
+impl<'r> Chosen<'r> {
+    /// Of nothing; `is_asked`: whether it is asked what others have to wait behind.
+    pub(crate) fn new(is_asked: bool) -> Self {
+        Self { is_asked, ..Self::default() }
     }
+
+    pub(crate) fn push(&mut self, row: &'r Row, body: &'r [u8]) {
+        self.rows.push((row, body));
+        if self.is_asked {
+            self.keys.insert(row.keys.key);
+            self.noted.extend(row.keys.noted());
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Appends all of them, and returns the last number.
+    pub(crate) fn append(&self, transaction: &Transaction<'_>, now_ms: u64) -> rusqlite::Result<i64> {
+        let (mut left, mut last) = (&self.rows[..], 0);
+        while let Some(count) = TOGETHER.into_iter().find(|count| *count <= left.len()) {
+            let (some, rest) = left.split_at(count);
+            let mut insert = transaction.prepare_cached(insert_of(count))?;
+            insert.raw_bind_parameter(1, now_ms)?;
+            for (i, (row, body)) in some.iter().enumerate() {
+                insert.raw_bind_parameter(2 * i + 2, row.keys.key)?;
+                insert.raw_bind_parameter(2 * i + 3, *body)?;
+            }
+            insert.raw_execute()?;
+            last = transaction.last_insert_rowid();
+            for ((row, _), seq) in some.iter().zip(last + 1 - count as i64..) {
+                row.keys.note(transaction, seq)?;
+            }
+            left = rest;
+        }
+        Ok(last)
+    }
+}
+
+/// Appends so many rows. What fails is undone with the transaction, and not for itself.
+fn insert_of(count: usize) -> &'static str {
+    static INSERTS: LazyLock<[String; TOGETHER.len()]> = LazyLock::new(|| {
+        TOGETHER.map(|count| {
+            let rows: Vec<String> =
+                (1..=count).map(|i| format!("(?{}, ?1, ?{})", 2 * i, 2 * i + 1)).collect();
+            format!("INSERT OR FAIL INTO waiting (key, spooled_ms, body) VALUES {}", rows.join(", "))
+        })
+    });
+    let place = TOGETHER.iter().position(|other| *other == count);
+    &INSERTS[place.expect("a count of those")]
 }
 
 // === impl Keys ===
@@ -148,14 +242,19 @@ impl Keys {
         Self { key: key_of_group(&record.group), of: Of::Group }
     }
 
+    /// What `waiting_group` has of it.
+    fn noted(&self) -> Option<i64> {
+        match self.of {
+            Of::Message => None,
+            Of::MessageIn(group) => Some(group),
+            Of::MessageInAny => Some(ANY_GROUP),
+            Of::Group => Some(CHANGE),
+        }
+    }
+
     /// Notes of which group a waiting record is.
     fn note(&self, transaction: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
-        let noted = match self.of {
-            Of::Message => return Ok(()),
-            Of::MessageIn(group) => group,
-            Of::MessageInAny => ANY_GROUP,
-            Of::Group => CHANGE,
-        };
+        let Some(noted) = self.noted() else { return Ok(()) };
         let sql = "INSERT OR REPLACE INTO waiting_group (seq, key) VALUES (?, ?)";
         transaction.prepare_cached(sql)?.execute([seq, noted]).map(drop)
     }

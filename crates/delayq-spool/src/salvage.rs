@@ -31,7 +31,8 @@ pub struct Salvaged {
     pub rejected: u64,
     /// Records that cannot be read any more, by the books; if these cannot be read either, those of `lost_numbers`.
     pub lost: u64,
-    /// The numbers of lost waiting records, as far as an index still has them.
+    /// The numbers of lost waiting records, as far as they can be told: where no others are missing, or by the index that files
+    /// of earlier versions have.
     pub lost_numbers: Vec<u64>,
     /// What the damaged file is called now.
     pub aside: PathBuf,
@@ -134,10 +135,12 @@ impl Readable {
         let rejected = rows(&connection, REJECTED, issued).map_err(of)?;
         // A file of an earlier version has none.
         let begun = rows(&connection, BEGUN, issued).unwrap_or_default();
-        let lost_numbers = lost_numbers(&connection, &waiting);
         let kept = (waiting.len() + rejected.len()) as u64;
         let booked = number("SELECT spooled - replayed - discarded FROM books");
-        let lost = booked.map_or(lost_numbers.len() as u64, |booked| booked.saturating_sub(kept));
+        let lost = booked.map(|booked| booked.saturating_sub(kept));
+        let lost_numbers = indexed_and_lost(&connection, &waiting)
+            .unwrap_or_else(|| missing(&[&waiting[..], &rejected[..]].concat(), issued, lost));
+        let lost = lost.unwrap_or(lost_numbers.len() as u64);
         Ok(Self { waiting, begun, rejected, lost, lost_numbers, issued })
     }
 
@@ -183,17 +186,31 @@ fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> r
     Ok(rows)
 }
 
-/// The numbers that the index of keys has, and the table has no more; none where the index is damaged as well.
-fn lost_numbers(connection: &Connection, found: &[RawRow]) -> Vec<u64> {
-    let found: BTreeSet<u64> = found.iter().filter_map(|row| number(row.first()?)).collect();
-    // The second one is that of files of earlier versions.
+/// The numbers that the index of keys has, and the table has no more: in files of earlier versions, unless it is damaged as well.
+fn indexed_and_lost(connection: &Connection, found: &[RawRow]) -> Option<Vec<u64>> {
+    let found = numbers(found);
     let indexed = ["waiting_chunk_key", "waiting_key"].into_iter().find_map(|index| {
         let sql = format!("SELECT seq FROM waiting INDEXED BY {index}");
         let mut select = connection.prepare(&sql).ok()?;
         let rows = select.query_map([], |row| row.get::<_, u64>(0)).ok()?;
         rows.collect::<rusqlite::Result<BTreeSet<_>>>().ok()
     });
-    indexed.unwrap_or_default().difference(&found).copied().collect()
+    Some(indexed?.difference(&found).copied().collect())
+}
+
+/// The numbers from the first row's on that no row has, if so many are `lost` and none was resubmitted or discarded.
+fn missing(found: &[RawRow], issued: u64, lost: Option<u64>) -> Vec<u64> {
+    let found = numbers(found);
+    let Some(&first) = found.first() else { return Vec::new() };
+    let missing = (issued + 1).saturating_sub(first + found.len() as u64);
+    match missing <= MOST_UNREADABLE.into() && lost.is_none_or(|lost| lost == missing) {
+        true => (first..=issued).filter(|number| !found.contains(number)).collect(),
+        false => Vec::new(),
+    }
+}
+
+fn numbers(rows: &[RawRow]) -> BTreeSet<u64> {
+    rows.iter().filter_map(|row| number(row.first()?)).collect()
 }
 
 fn number(value: &Value) -> Option<u64> {

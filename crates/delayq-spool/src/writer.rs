@@ -3,7 +3,7 @@
 use crate::committer::{Answers, Append, Committer};
 use crate::error::SpoolError;
 use crate::flag::Flag;
-use crate::row::Row;
+use crate::row::Rows;
 use delayq_core::spool::{GroupRecord, Spool, SpoolRecord, Spooling, Taken};
 use std::fmt;
 use std::path::Path;
@@ -54,7 +54,7 @@ impl SpoolWriter {
     /// Appends records, and says of each, in order, whether it is on disk or why it is refused. A refused one refuses the
     /// later ones of its message. A dropped future may have appended some.
     pub async fn append_each(&self, records: &[SpoolRecord]) -> Vec<Result<(), SpoolError>> {
-        let answers = self.send(records.iter().map(Row::from).collect(), false).await;
+        let answers = self.send(Rows::of_messages(records), false).await;
         answers.into_iter().map(|answer| answer.map(drop)).collect()
     }
 
@@ -68,7 +68,7 @@ impl SpoolWriter {
 
     /// Appends the records that must not overtake one that waits, and says of each, in order, whether it did or why it is refused.
     pub async fn append_behind(&self, records: &[SpoolRecord]) -> Vec<Result<bool, SpoolError>> {
-        self.send(records.iter().map(Row::from).collect(), true).await
+        self.send(Rows::of_messages(records), true).await
     }
 
     /// Appends a change of a group: always, or only behind what it must not overtake. Returns whether it did.
@@ -76,10 +76,10 @@ impl SpoolWriter {
     /// # Errors
     /// Why it is refused.
     pub async fn append_group(&self, record: &GroupRecord, only_behind: bool) -> Result<bool, SpoolError> {
-        self.send(vec![record.into()], only_behind).await.remove(0)
+        self.send(Rows::of_group(record), only_behind).await.remove(0)
     }
 
-    async fn send(&self, rows: Vec<Row>, only_behind: bool) -> Answers {
+    async fn send(&self, rows: Rows, only_behind: bool) -> Answers {
         let count = rows.len();
         let (answer, answered) = oneshot::channel();
         let closed = || vec![Err(SpoolError::Closed); count];

@@ -9,6 +9,7 @@
 
 use crate::calls::Calls;
 use crate::error::Error;
+use crate::link::Nodes;
 use crate::server;
 use delayq_core::shard::ShardId;
 use std::collections::BTreeMap;
@@ -30,9 +31,17 @@ pub(crate) struct Circuit {
     state: Arc<State>,
 }
 
+/// Shared with the callers who look at it, and copied for a change, which is rare.
+type State = Mutex<Arc<Open>>;
 /// Why each node is open that is; no node for the one Redis.
-type State = Mutex<BTreeMap<Node, Error>>;
+type Open = BTreeMap<Node, Arc<Error>>;
 type Node = Option<String>;
+
+/// What is known to be silent at one time, so that all writes of a call follow the same.
+pub(crate) struct Outages<'c> {
+    nodes: &'c Nodes,
+    open: Arc<Open>,
+}
 
 /// Closes a circuit, also if the probes end with their runtime: the next write then finds out.
 struct Closing(Weak<State>, Node);
@@ -47,18 +56,12 @@ impl Circuit {
 
     /// Why nothing is sent to a shard now, while its node is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
-        let state = lock(&self.state);
-        if state.is_empty() { None } else { state.get(&self.calls.nodes().label(shard)).cloned() }
+        self.outages().of(shard).map(|outage| Error::clone(outage))
     }
 
-    /// Whether any node is known to be silent.
-    pub(crate) fn is_any_open(&self) -> bool {
-        !lock(&self.state).is_empty()
-    }
-
-    /// Whether a shard's node is known to be silent.
-    pub(crate) fn is_silent(&self, shard: ShardId) -> bool {
-        self.outage(shard).is_some()
+    /// What is known to be silent now.
+    pub(crate) fn outages(&self) -> Outages<'_> {
+        Outages { nodes: self.calls.nodes(), open: Arc::clone(&lock(&self.state)) }
     }
 
     /// Opens the circuit of a shard's node if a write to it ended without an answer.
@@ -80,7 +83,7 @@ impl Circuit {
         }
         let address = node.clone().unwrap_or_else(|| self.calls.nodes().address());
         let why = format!("{NOT_SENT}; before: {error}");
-        state.insert(node.clone(), Error::Unreachable { address, why });
+        Arc::make_mut(&mut state).insert(node.clone(), Arc::new(Error::Unreachable { address, why }));
         true
     }
 }
@@ -100,8 +103,22 @@ async fn probe(calls: Calls, shard: ShardId, closing: Closing) {
     }
 }
 
-fn lock(state: &State) -> MutexGuard<'_, BTreeMap<Node, Error>> {
+fn lock(state: &State) -> MutexGuard<'_, Arc<Open>> {
     state.lock().expect("nothing panics while it holds the state")
+}
+
+// === impl Outages ===
+
+impl Outages<'_> {
+    /// Why nothing is sent to a shard, if its node is silent.
+    pub(crate) fn of(&self, shard: ShardId) -> Option<&Arc<Error>> {
+        if self.is_none() { None } else { self.open.get(&self.nodes.label(shard)) }
+    }
+
+    /// Whether no node is.
+    pub(crate) fn is_none(&self) -> bool {
+        self.open.is_empty()
+    }
 }
 
 // === impl Closing ===
@@ -109,7 +126,7 @@ fn lock(state: &State) -> MutexGuard<'_, BTreeMap<Node, Error>> {
 impl Drop for Closing {
     fn drop(&mut self) {
         if let Some(state) = self.0.upgrade() {
-            lock(&state).remove(&self.1);
+            Arc::make_mut(&mut lock(&state)).remove(&self.1);
         }
     }
 }

@@ -98,7 +98,12 @@ impl Placing {
     /// The shard for messages with generated ids, at a node that is known and not known to be silent. Those that go together share
     /// one, so that they share a call.
     pub(crate) fn present_shard(&self) -> ShardId {
-        let avoid = |shard| !self.calls.nodes().has_node(shard) || self.circuit.is_silent(shard);
+        let nodes = self.calls.nodes();
+        if nodes.only().is_some() {
+            return self.spread.present(self.calls.shards(), |_| false);
+        }
+        let outages = self.circuit.outages();
+        let avoid = |shard| !nodes.has_node(shard) || outages.of(shard).is_some();
         self.spread.present(self.calls.shards(), avoid)
     }
 

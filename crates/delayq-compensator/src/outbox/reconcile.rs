@@ -10,6 +10,7 @@ use delayq::spool::SpoolAction;
 use delayq::{Admin, Due, Message, Producer, PutOutcome, Target, UnixMillis};
 use delayq_service::Fault;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So many messages are put together.
@@ -171,9 +172,10 @@ impl OutboxKeeper {
         let rows = self.rows_of(&keys).await?;
         let now = delayq_service::host_now();
         let message = |(place, row): (usize, Row)| {
-            let SpoolAction::Put(mut message) = row.record(now).ok()?.never_tried().action else {
+            let SpoolAction::Put(message) = row.record(now).ok()?.never_tried().action else {
                 return None;
             };
+            let mut message = Arc::unwrap_or_clone(message);
             (message.due, message.replace) = (later(some.get(place)?.1, begun.elapsed()), false);
             Some(message)
         };

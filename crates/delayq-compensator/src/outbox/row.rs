@@ -151,7 +151,7 @@ mod tests {
         let expected = Message::new(Topic::new("orders").unwrap(), [0, 255]).at(UnixMillis::new(6));
         let expected =
             expected.id("order-17").unwrap().group("user-5").unwrap().header("b", "1").header("a", "2");
-        assert_eq!(message, expected.expires(UnixMillis::new(9)).max_attempts(3).replace());
+        assert_eq!(*message, expected.expires(UnixMillis::new(9)).max_attempts(3).replace());
         let none = Row { headers: Some("null".to_owned()), ..row("put") };
         let SpoolAction::Put(message) = none.record(NOW).unwrap().action else { panic!("a put") };
         assert_eq!(message.headers, []);

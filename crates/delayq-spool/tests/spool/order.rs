@@ -35,6 +35,65 @@ async fn many_appends_at_once_are_all_there_and_in_order_for_each_caller() {
 }
 
 #[tokio::test]
+async fn nothing_overtakes_what_another_process_has_appended_or_let_wait_again() {
+    let folder = Folder::new("spool");
+    let (one, other) = (open(folder.path()).unwrap(), open(folder.path()).unwrap());
+    let mut reader = reader(folder.path());
+    // Each asks before, so that each has to learn of what comes.
+    for spool in [&one, &other] {
+        assert_eq!(spool.append_behind(&[put("a", 10)]).await, [Ok(false)]);
+    }
+    one.append(vec![put("a", 10)]).await.unwrap();
+    assert_eq!(other.append_behind(&[put("a", 10), put("b", 10)]).await, [Ok(true), Ok(false)]);
+    assert_eq!(one.append_behind(&[put("b", 10)]).await, [Ok(false)]);
+    reader.done(&[2]).unwrap();
+    assert_eq!(one.append_behind(&[put("b", 10), put("a", 10)]).await, [Ok(false), Ok(true)]);
+    reader.done(&[3]).unwrap();
+    reader.reject(1, "conflict").unwrap();
+    for spool in [&one, &other] {
+        assert_eq!(spool.append_behind(&[put("a", 10)]).await, [Ok(false)]);
+    }
+    assert!(reader.retry(1, false).unwrap());
+    for spool in [&one, &other] {
+        assert_eq!(spool.append_behind(&[put("a", 10), put("b", 10)]).await, [Ok(true), Ok(false)]);
+    }
+    reader.done(&[1, 4, 5]).unwrap();
+    for spool in [&one, &other] {
+        assert_eq!(spool.append_behind(&[put("a", 10)]).await, [Ok(false)]);
+    }
+}
+
+#[tokio::test]
+async fn of_records_that_are_appended_together_each_is_known_by_its_own_number() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    let group = |n: u64| format!("g{n}");
+    // Every second one is of a group.
+    let record = |n: u64| cancel(&format!("m{n}"), n.is_multiple_of(2).then(|| group(n)).as_deref());
+    spool.append((1..=75).map(record).collect()).await.unwrap();
+    let mut reader = reader(folder.path());
+    for n in [2, 32, 34, 64, 66, 72, 74] {
+        assert_eq!(spool.append_behind(&[record(n - 1)]).await, [Ok(true)], "{n}");
+        assert_eq!(spool.append_group(&cancel_group(&group(n)), true).await, Ok(true), "{n}");
+        let appended = reader.waiting(75, 9).unwrap();
+        reader.done(&appended.iter().map(|spooled| spooled.seq).collect::<Vec<_>>()).unwrap();
+        reader.done(&[n - 1, n]).unwrap();
+        assert_eq!(spool.append_behind(&[record(n - 1)]).await, [Ok(false)], "{n}");
+        assert_eq!(spool.append_group(&cancel_group(&group(n)), true).await, Ok(false), "{n}");
+    }
+}
+
+#[tokio::test]
+async fn what_goes_behind_another_record_is_not_overtaken_by_the_next_one_of_its_call() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    assert_eq!(spool.append_group(&cancel_group("g"), false).await, Ok(true));
+    // Only by the first one of the same message the second one has something to wait for.
+    let records = [cancel("a", Some("g")), cancel("a", None), cancel("b", None)];
+    assert_eq!(spool.append_behind(&records).await, [Ok(true), Ok(true), Ok(false)]);
+}
+
+#[tokio::test]
 async fn a_cancel_waits_only_behind_something_of_its_message() {
     let folder = Folder::new("spool");
     let spool = open(folder.path()).unwrap();

@@ -44,7 +44,8 @@ impl Producer {
             let unknown = |found: &CancelOutcome| *found == CancelOutcome::Unknown;
             self.where_known(&targets, request, cancel::read, unknown).await
         };
-        self.in_order(targets.len(), record, write, |_| CancelOutcome::Spooled).await
+        let names = targets.iter().map(|target| (&target.id, target.group.as_ref()));
+        self.in_order(names, record, write, |_| CancelOutcome::Spooled).await
     }
 
     /// Cancels every pending message of a group, in bounded steps.
@@ -104,7 +105,8 @@ impl Producer {
             let unknown = |found: &RescheduleOutcome| *found == RescheduleOutcome::Unknown;
             self.where_known(&targets, request, reschedule::read, unknown).await
         };
-        self.in_order(changes.len(), record, write, |_| RescheduleOutcome::Spooled).await
+        let names = changes.iter().map(|(target, _)| (&target.id, target.group.as_ref()));
+        self.in_order(names, record, write, |_| RescheduleOutcome::Spooled).await
     }
 
     /// Shifts the due times of a whole group by at least a millisecond, in bounded steps, each message once. Under the

@@ -28,10 +28,15 @@ impl Producer {
     /// Puts messages, in the order of the spool if there is one. One answer each, in order.
     pub(super) async fn put_retrying(&self, puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
         let tried = clock::now();
-        let record = |i: usize| SpoolRecord::put(&puts[i].message, Fate::NotApplied, tried);
+        let names = puts.iter().map(|put| {
+            let id = put.message.id.as_ref().expect("a message has its id once it is placed");
+            (id, put.message.group.as_ref())
+        });
+        let record =
+            |i: usize| SpoolRecord::shared_put(Arc::clone(&puts[i].message), Fate::NotApplied, tried);
         let write = |open: Vec<usize>| self.put_twice(open.into_iter().map(|i| puts[i].clone()).collect());
         let spooled = |i: usize| (puts[i].place.home(), PutOutcome::Spooled);
-        let answers = self.in_order(puts.len(), record, write, spooled).await;
+        let answers = self.in_order(names, record, write, spooled).await;
         let answer = |(put, answer): (&Placed, Result<_, Error>)| match answer {
             Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
             Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),

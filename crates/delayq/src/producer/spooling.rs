@@ -5,9 +5,12 @@ use super::{GroupTally, Producer};
 use crate::clock;
 use crate::error::Error;
 use delayq_core::fate::Fate;
-use delayq_core::id::Group;
-use delayq_core::shard::ShardId;
+use delayq_core::id::{Group, MessageId};
 use delayq_core::spool::{GroupChange, GroupRecord, Spool, SpoolRecord};
+use std::sync::Arc;
+
+/// By what a message is placed.
+pub(super) type Named<'m> = (&'m MessageId, Option<&'m Group>);
 
 // === impl Producer ===
 
@@ -15,78 +18,74 @@ impl Producer {
     /// Carries out writes in the order of the spool: those whose message has a record waiting there go behind it, the
     /// others to Redis by `write`, unless it is known to be silent, and what Redis cannot take to the spool. One answer
     /// each, in order; `spooled` is that of those in the spool.
-    pub(super) async fn in_order<T, W: Future<Output = Vec<Result<T, Error>>>>(
+    pub(super) async fn in_order<'m, T, W: Future<Output = Vec<Result<T, Error>>>>(
         &self,
-        count: usize,
+        names: impl ExactSizeIterator<Item = Named<'m>>,
         record: impl Fn(usize) -> SpoolRecord,
         write: impl FnOnce(Vec<usize>) -> W,
         spooled: impl Fn(usize) -> T,
     ) -> Vec<Result<T, Error>> {
-        let is_any_silent = self.circuit.is_any_open();
-        let outage = |i| if is_any_silent { self.outage(&record(i)) } else { None };
-        let mut answers: Vec<Option<Result<T, Error>>> = (0..count).map(|i| outage(i).map(Err)).collect();
+        let count = names.len();
+        let mut answers = self.outages(names);
         // What an outage keeps from Redis goes to the spool whatever waits there.
         let mut open: Vec<usize> = (0..count).filter(|&i| answers[i].is_none()).collect();
-        if let Some(spool) = self.spool_that_may_hold() {
+        if !open.is_empty()
+            && let Some(spool) = self.spool_that_may_hold()
+        {
             let behind = spool.append_behind(open.iter().map(|&i| record(i)).collect()).await;
             for (&i, behind) in open.iter().zip(behind) {
                 answers[i] = match behind {
                     Ok(false) => None,
                     Ok(true) => Some(Ok(spooled(i))),
                     // What cannot go behind an older write must not overtake it either.
-                    Err(refusal) => Some(Err(Error::Spool { refusal, outage: None })),
+                    Err(refusal) => Some(Err(Arc::new(Error::Spool { refusal, outage: None }))),
                 };
             }
             open.retain(|&i| answers[i].is_none());
         }
         let written = if open.is_empty() { Vec::new() } else { write(open.clone()).await };
-        open.into_iter().zip(written).for_each(|(i, answer)| answers[i] = Some(answer));
+        open.into_iter().zip(written).for_each(|(i, answer)| answers[i] = Some(answer.map_err(Arc::new)));
         let answered = |answer: Option<_>| answer.expect("what is not refused is written");
-        let mut answers: Vec<Result<T, Error>> = answers.into_iter().map(answered).collect();
+        let mut answers: Vec<Result<T, Arc<Error>>> = answers.into_iter().map(answered).collect();
         self.spool_outages(&mut answers, record, &spooled).await;
-        answers
+        answers.into_iter().map(|answer| answer.map_err(Arc::unwrap_or_clone)).collect()
     }
 
-    /// Why a write is not sent now, while the node of its shard is known to be silent.
-    fn outage(&self, record: &SpoolRecord) -> Option<Error> {
-        self.shards_of(record).into_iter().find_map(|shard| self.circuit.outage(shard))
-    }
-
-    fn shards_of(&self, record: &SpoolRecord) -> Vec<ShardId> {
-        self.client.calls.shared_layout().shards_of(&record.target)
+    /// Why writes are not sent now, those whose node is known to be silent.
+    fn outages<'m, T>(&self, names: impl Iterator<Item = Named<'m>>) -> Vec<Option<Result<T, Arc<Error>>>> {
+        let outages = self.circuit.outages();
+        let layout = self.client.calls.known().layout;
+        let outage = |(id, group)| {
+            layout.placement_of(id, group).newest_first().find_map(|shard| outages.of(shard)).cloned()
+        };
+        names.map(|name| if outages.is_none() { None } else { outage(name).map(Err) }).collect()
     }
 
     /// Hands what an outage kept from Redis to the spool, if there is one.
     async fn spool_outages<T>(
         &self,
-        answers: &mut [Result<T, Error>],
+        answers: &mut [Result<T, Arc<Error>>],
         record: impl Fn(usize) -> SpoolRecord,
         spooled: impl Fn(usize) -> T,
     ) {
         let Some(spool) = &self.spool else { return };
-        let outages: Vec<(usize, &mut Result<T, Error>, Error)> = answers
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(i, answer)| {
-                let outage = answer.as_ref().err().filter(|error| error.is_outage())?.clone();
-                Some((i, answer, outage))
-            })
-            .collect();
+        let outage = |(i, answer): (usize, &Result<T, Arc<Error>>)| {
+            let outage = answer.as_ref().err().filter(|error| error.is_outage())?;
+            Some(((i, Arc::clone(outage)), SpoolRecord { fate: outage.fate(), ..record(i) }))
+        };
+        let (outages, records): (Vec<_>, Vec<_>) = answers.iter().enumerate().filter_map(outage).unzip();
         if outages.is_empty() {
             return;
         }
-        let record = |(i, _, outage): &(usize, _, Error)| SpoolRecord { fate: outage.fate(), ..record(*i) };
-        let records: Vec<SpoolRecord> = outages.iter().map(record).collect();
         let taken = spool.append(records).await;
         if let Some(refusal) = taken.iter().find_map(|taken| taken.as_ref().err()) {
             let refused = taken.iter().filter(|taken| taken.is_err()).count();
             tracing::error!(%refusal, refused, "the spool does not take what Redis cannot");
         }
-        for ((i, answer, outage), taken) in outages.into_iter().zip(taken) {
-            *answer = match taken {
-                Ok(()) => Ok(spooled(i)),
-                Err(refusal) => Err(Error::Spool { refusal, outage: Some(Box::new(outage)) }),
-            };
+        for ((i, outage), taken) in outages.into_iter().zip(taken) {
+            let refused =
+                |refusal| Error::Spool { refusal, outage: Some(Box::new(Arc::unwrap_or_clone(outage))) };
+            answers[i] = taken.map(|()| spooled(i)).map_err(|refusal| Arc::new(refused(refusal)));
         }
     }
 

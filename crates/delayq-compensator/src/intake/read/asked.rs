@@ -88,7 +88,7 @@ impl Asked {
         let group = self.group.as_deref().map(Group::new).transpose().map_err(text)?;
         let target = Target { id, group };
         let action = match self.verb.as_deref() {
-            None | Some("put") => SpoolAction::Put(self.put(&topic, &target, record.at, carried)?),
+            None | Some("put") => SpoolAction::Put(self.put(&topic, &target, record.at, carried)?.into()),
             Some("cancel") => {
                 self.none_of(&["due", "delay", "expected", "by"], "cancel")?;
                 self.no_options("cancel")?;

@@ -19,7 +19,7 @@ fn reading(headers: &[(&str, &str)], body: &str) -> Result<SpoolRecord, String> 
 
 fn message(read: SpoolRecord) -> Message {
     let SpoolAction::Put(message) = read.action else { panic!("{read:?} is no put") };
-    message
+    Message::clone(&message)
 }
 
 fn seconds(seconds: u64) -> Due {

@@ -1,0 +1,107 @@
+//! The keys of what waits, in the memory of a process that asks what it must not overtake.
+//!
+//! An index in the database would cost each record a change of some page: keys are spread like the hashes that they are. But
+//! nobody asks while Redis is away, and records get rising numbers. So a process reads the keys of what was appended since it
+//! asked last, and what it finds is looked up in the database, where it may wait no longer. That takes 8 bytes a record, until
+//! it asks when nothing near it waits any more.
+
+use rusqlite::Connection;
+use std::collections::BTreeMap;
+
+/// The lower bits of an entry say which record of its part it is, the others are its key's.
+const PART: u32 = 16;
+const LOW: i64 = (1 << PART) - 1;
+
+/// What was let wait again has an old number; a compensator of an earlier version leaves what it has done.
+const AGAIN: &str = "SELECT 1 FROM waiting_again AS again JOIN waiting USING (seq) WHERE again.key = ?";
+
+/// The keys of what waits, and of some that waits no longer.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    /// Sorted entries, by the upper bits of the numbers of their records.
+    parts: BTreeMap<i64, Vec<i64>>,
+    /// The last number that was read.
+    read: i64,
+    /// The part that was looked at last.
+    looked: i64,
+}
+
+// === impl Keys ===
+
+impl Keys {
+    /// Reads what was appended since the last call.
+    pub(crate) fn read_on(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut select =
+            connection.prepare_cached("SELECT seq, key FROM waiting WHERE seq > ? ORDER BY seq")?;
+        let mut rows = select.query([self.read])?;
+        let first = self.read >> PART;
+        while let Some(row) = rows.next()? {
+            let seq: i64 = row.get(0)?;
+            // Another program may have written anything.
+            let key = row.get_ref(1)?.as_i64().unwrap_or_default();
+            self.parts.entry(seq >> PART).or_default().push(key & !LOW | seq & LOW);
+            self.read = seq;
+        }
+        self.parts.range_mut(first..).for_each(|(_, entries)| entries.sort());
+        self.forget(connection)
+    }
+
+    /// Forgets the parts of which nothing waits, from the next one to one that stays.
+    fn forget(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut any = connection.prepare_cached("SELECT 1 FROM waiting WHERE seq BETWEEN ? AND ? LIMIT 1")?;
+        while let Some((&part, _)) = self.parts.range(self.looked + 1..).chain(&self.parts).next() {
+            self.looked = part;
+            if any.exists([part << PART, part << PART | LOW])? {
+                break;
+            }
+            self.parts.remove(&part);
+        }
+        Ok(())
+    }
+
+    /// Whether a record of a key waits, of those that were appended before the last [`Self::read_on`].
+    pub(crate) fn waits(&self, connection: &Connection, key: i64) -> rusqlite::Result<bool> {
+        let mut waits = connection.prepare_cached("SELECT 1 FROM waiting WHERE seq = ? AND key = ?")?;
+        for (part, entries) in &self.parts {
+            let from = entries.partition_point(|&entry| entry < key & !LOW);
+            for entry in entries[from..].iter().take_while(|&entry| entry & !LOW == key & !LOW) {
+                if waits.exists([part << PART | entry & LOW, key])? {
+                    return Ok(true);
+                }
+            }
+        }
+        connection.prepare_cached(AGAIN)?.exists([key])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file;
+    use delayq_tests::folder::Folder;
+
+    #[test]
+    fn what_no_longer_waits_is_forgotten_part_by_part() {
+        let folder = Folder::new("spool");
+        let spool = file::open(folder.path()).unwrap();
+        let mut keys = Keys::default();
+        let last_of_second = 2 << PART | LOW;
+        for (seq, key) in [(1, 7), (2, -1), (2 << PART, 7), (last_of_second, i64::MIN), (3 << PART, 8)] {
+            let sql = "INSERT INTO waiting (seq, key, spooled_ms, body) VALUES (?, ?, 0, x'')";
+            spool.execute(sql, [seq, key]).unwrap();
+            keys.read_on(&spool).unwrap();
+        }
+        let waits = |keys: &Keys| [7, -1, i64::MIN, 8, 9].map(|key| keys.waits(&spool, key).unwrap());
+        assert_eq!(waits(&keys), [true, true, true, true, false]);
+        let forget = |keys: &mut Keys| (0..3).for_each(|_| keys.read_on(&spool).unwrap());
+        spool.execute("DELETE FROM waiting WHERE seq < 3", []).unwrap();
+        forget(&mut keys);
+        assert_eq!((waits(&keys), keys.parts.len()), ([true, false, true, true, false], 2));
+        spool.execute("DELETE FROM waiting WHERE seq = 2 << 16", []).unwrap();
+        forget(&mut keys);
+        assert_eq!((waits(&keys), keys.parts.len()), ([false, false, true, true, false], 2));
+        spool.execute("DELETE FROM waiting", []).unwrap();
+        forget(&mut keys);
+        assert_eq!((waits(&keys), keys.parts.len()), ([false; 5], 0));
+    }
+}
