@@ -1,7 +1,7 @@
 //! What a test run reads from its environment: servers that are already running or installed, and how strictly times are
 //! judged.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The Redis to use in place of a private one, from `DELAYQ_TEST_REDIS_URL`.
 ///
@@ -12,8 +12,21 @@ pub fn given_redis_url() -> Option<String> {
     std::env::var("DELAYQ_TEST_REDIS_URL").ok().filter(|url| !url.is_empty())
 }
 
-/// A server with WAITAOF (Valkey, or Redis 7.2 and newer): the path in `DELAYQ_TEST_VALKEY`, or else the `valkey-server` on the
-/// PATH.
+/// The program that every private Redis and every sentinel is started by, from `DELAYQ_TEST_REDIS_SERVER`: a
+/// `valkey-server`, for example, or another version.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
+pub fn redis_server() -> PathBuf {
+    let given = std::env::var_os("DELAYQ_TEST_REDIS_SERVER").filter(|path| !path.is_empty());
+    given.map_or_else(|| "redis-server".into(), Into::into)
+}
+
+/// Why a test that needs a Valkey is skipped.
+pub const NO_VALKEY: &str =
+    "no valkey-server on the PATH, no DELAYQ_TEST_VALKEY, and scripts/valkey.sh has brought none";
+
+/// A server with WAITAOF (Valkey, or Redis 7.2 and newer): the path in `DELAYQ_TEST_VALKEY`, the `valkey-server` on the
+/// PATH, or the one that `scripts/valkey.sh` has brought.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn valkey_server() -> Option<PathBuf> {
@@ -21,7 +34,9 @@ pub fn valkey_server() -> Option<PathBuf> {
         return Some(path.into());
     }
     let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join("valkey-server")).find(|path| path.is_file())
+    let on_the_path = std::env::split_paths(&folders).map(|folder| folder.join("valkey-server"));
+    let brought = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/valkey/valkey-server");
+    on_the_path.chain([brought]).find(|path| path.is_file())
 }
 
 /// The etcd endpoints to use in place of a private etcd, from `DELAYQ_TEST_ETCD_ENDPOINTS`, separated by commas.

@@ -5,10 +5,11 @@ use self::shared::try_connect;
 use crate::certs::{Authority, Certificate};
 use crate::clock_shim::ClockShim;
 use crate::deadline::{LONG, SHORT, wait_for, wait_until};
-use crate::environment::given_redis_url;
+use crate::environment::{NO_VALKEY, given_redis_url, redis_server, valkey_server};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
+use crate::remark::skipped;
 use std::borrow::Borrow;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -123,6 +124,18 @@ impl RedisOptions {
     fn is_cluster(&self) -> bool {
         self.settings.iter().any(|(name, value)| name == "cluster-enabled" && value == "yes")
     }
+}
+
+/// Both kinds of servers, for what they answer differently: the usual one, Redis 7.0 on Debian, and a Valkey, which knows
+/// WAITAOF, as Redis does since 7.2, and whose WAIT counts from writes alone. Without a Valkey the test says so.
+#[must_use]
+pub fn old_and_new() -> Vec<RedisOptions> {
+    let valkey = valkey_server();
+    if valkey.is_none() {
+        skipped(NO_VALKEY);
+    }
+    let newer = valkey.map(|path| RedisOptions::default().program(path));
+    [RedisOptions::default()].into_iter().chain(newer).collect()
 }
 
 // === impl RedisServer ===
@@ -333,8 +346,7 @@ impl RedisServer {
     }
 
     fn launch(&self) -> Command {
-        let program = self.options.program.as_deref().unwrap_or(Path::new("redis-server"));
-        let mut command = Command::new(program);
+        let mut command = Command::new(self.options.program.clone().unwrap_or_else(redis_server));
         command.args(["--bind", "127.0.0.1", "--port", &self.port().to_string()]);
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.folder.path());
         command.args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]);

@@ -1,6 +1,7 @@
 //! A master with two replicas and the three sentinels that watch them, each of which a test can break.
 
 use crate::deadline::{LONG, wait_for, wait_until};
+use crate::environment::redis_server;
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
@@ -166,7 +167,7 @@ impl Sentinel {
 
     /// Starts it again after [`Self::kill`].
     pub fn resume(&mut self) {
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(redis_server());
         command.arg(self.folder.join("sentinel.conf")).arg("--sentinel");
         self.process = Some(Process::spawn("sentinel", command));
     }

@@ -16,13 +16,21 @@ local denied = {}
 local wanted = {}
 for i = 2, #ARGV do wanted[ARGV[i]] = true end
 
+-- How a script is told so: by Redis 7.0, and by Redis 7.2 and Valkey.
+local denials = { 'NOPERM', 'user executing the script', 'ACL failure in script' }
+
+local function is_denial(said)
+  for _, denial in ipairs(denials) do
+    if string.find(said, denial, 1, true) then return true end
+  end
+  return false
+end
+
 local function try(command, ...)
   if not wanted[command] then return end
   local ok, fault = pcall(redis.call, command, ...)
   local said = type(fault) == 'table' and fault.err or tostring(fault)
-  if not ok and (string.find(said, 'NOPERM') or string.find(said, 'user executing the script')) then
-    denied[#denied + 1] = command
-  end
+  if not ok and is_denial(said) then denied[#denied + 1] = command end
 end
 
 try('TIME')

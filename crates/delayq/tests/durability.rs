@@ -9,9 +9,9 @@ use delayq::{
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{confirming, created, settings};
-use delayq_tests::environment::valkey_server;
+use delayq_tests::environment::{NO_VALKEY, valkey_server};
 use delayq_tests::redis_cluster::RedisCluster;
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, old_and_new};
 use delayq_tests::remark::skipped;
 
 /// Far enough away that no message becomes due.
@@ -81,20 +81,9 @@ fn unconfirmed<T: std::fmt::Debug>(answer: Result<T, Error>, why: &str) {
     assert!(error.to_string().contains(why), "{error}");
 }
 
-/// Both servers that there are to try: one without WAITAOF, whose WAIT counts from any command, and one with it, whose WAIT
-/// counts from writes alone.
-fn servers() -> Vec<RedisOptions> {
-    let valkey = valkey_server();
-    if valkey.is_none() {
-        skipped("no valkey-server on the PATH and no DELAYQ_TEST_VALKEY");
-    }
-    let newer = valkey.map(|path| RedisOptions::default().program(path));
-    [RedisOptions::default()].into_iter().chain(newer).collect()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_no_replica_confirms_is_unknown_and_says_how_many_did() {
-    for options in servers() {
+    for options in old_and_new() {
         let Stand { pair, producer, .. } = Stand::start(options, |link| link).await;
         for id in ["one", "two"] {
             assert_eq!(put(&producer, "orders", id).await.unwrap(), PutOutcome::Stored(FAR));
@@ -111,7 +100,7 @@ async fn what_no_replica_confirms_is_unknown_and_says_how_many_did() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeat_that_changes_nothing_is_confirmed_too() {
-    for options in servers() {
+    for options in old_and_new() {
         let Stand { pair, producer, .. } = Stand::start(options, |link| link).await;
         let (orders, one, two) = (topic("orders"), target("one"), target("two"));
         let to = Reschedule::To(Due::At(UnixMillis::new(FAR.get() + 1)));
@@ -205,7 +194,7 @@ async fn a_disk_that_cannot_confirm_is_named() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_confirms_once_it_is_synced() {
     let Some(valkey) = valkey_server() else {
-        return skipped("no valkey-server on the PATH and no DELAYQ_TEST_VALKEY");
+        return skipped(NO_VALKEY);
     };
     for (options, why) in [
         (RedisOptions::default().append_only("everysec"), None),

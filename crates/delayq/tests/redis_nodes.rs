@@ -11,9 +11,8 @@ use delayq::{
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, lives, settings as one_redis};
-use delayq_tests::environment::valkey_server;
 use delayq_tests::redis_nodes::{NAMES, RedisNodes, settings};
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, old_and_new};
 use delayq_tests::sentinel_group::SentinelGroup;
 use std::time::Duration;
 
@@ -278,8 +277,7 @@ async fn ask(admin: &Admin, topic: &Topic, durability: Durability) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_topic_on_disk_is_put_each_node_confirms_for_its_shards_if_it_can() {
-    let valkey = valkey_server().map(|path| RedisOptions::default().program(path));
-    for options in [RedisOptions::default()].into_iter().chain(valkey) {
+    for options in old_and_new() {
         let nodes = RedisNodes::start_with(2, options).await;
         let (_, admin, producer) = created(patient(nodes.settings())).await;
         ask(&admin, &topic(), Durability::Disk).await;

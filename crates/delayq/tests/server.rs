@@ -10,7 +10,7 @@ use delayq::{
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::proxy::Proxy;
-use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis, old_and_new};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -72,17 +72,22 @@ async fn the_documented_permissions_are_enough() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_denies_a_command_of_the_role_is_refused_by_name() {
-    let server = RedisServer::private().await;
+    for options in old_and_new() {
+        refuses_what_denies_a_command(&RedisServer::start_with(options).await).await;
+    }
+}
+
+async fn refuses_what_denies_a_command(server: &RedisServer) {
     for role in Role::ALL {
-        let client = set_user_of(&server, role, &allowed(role)).await;
+        let client = set_user_of(server, role, &allowed(role)).await;
         Admin::new(client).check_server().await.unwrap_or_else(|error| panic!("{role}: {error}"));
         // Those of a connection are not checked.
         let all = allowed(role);
         assert!(all.len() > 20, "{role}: {all:?}");
         for denied in all.iter().filter(|denied| !OF_A_CONNECTION.contains(&denied.as_str())) {
             let commands: Vec<_> = all.iter().filter(|command| *command != denied).cloned().collect();
-            let client = set_user_of(&server, role, &commands).await;
-            let error = Admin::new(client).check_server().await.unwrap_err();
+            let client = set_user_of(server, role, &commands).await;
+            let error = Admin::new(client).check_server().await.expect_err(denied);
             let named = |why: &str| why.to_lowercase().contains(&denied[1..]);
             assert!(matches!(&error, Error::Unfit(why) if named(why)), "{role}, {denied}: {error}");
         }
