@@ -27,6 +27,10 @@ pub struct Up {
     /// Run without etcd: a single timer owns every shard
     #[arg(long)]
     no_etcd: bool,
+    /// Keep the messages in a Redis Cluster of so many masters, 3 to 9, to try one; for a new folder. Its nodes reach each other
+    /// over ports of this machine that ask for no password
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=9))]
+    redis_cluster: Option<u8>,
     /// Forward a topic, or a pattern such as 'notices.*', to file[:NAME] in the folder or to stream[:NAME] of the private
     /// Redis; may be repeated
     #[arg(long = "forward", value_name = "TOPIC=DESTINATION")]
@@ -88,6 +92,9 @@ impl Up {
         if global.redis.is_some() {
             return Err(usage("up runs a Redis of its own: leave --redis out"));
         }
+        if self.redis_cluster.is_some() && self.forwards.iter().any(Forward::is_stream) {
+            return Err(usage("a stream is in one Redis: with --redis-cluster, forward into a file"));
+        }
         let given = match global.file() {
             Some(path) => Given::read(&path, &self.data.join("delayq.toml"))?,
             None => None,
@@ -96,6 +103,7 @@ impl Up {
             no_etcd: self.no_etcd,
             namespace: global.namespace.clone(),
             shards: global.shards,
+            redis_cluster: self.redis_cluster,
             forwards: self.forwards.clone(),
             given,
         })

@@ -15,11 +15,11 @@ const SOCKET_PATH_BYTES: usize = 100;
 /// What the configuration is made of.
 pub(super) struct Parts<'p> {
     pub(super) folder: &'p DataFolder,
-    pub(super) ports: Ports,
+    pub(super) ports: &'p Ports,
     pub(super) etcd: bool,
     pub(super) namespace: &'p Namespace,
     pub(super) shards: ShardCount,
-    /// Where Redis listens; `None`: on its port, with a password.
+    /// Where Redis listens; `None`: on its port, or those of its cluster, with a password.
     pub(super) socket: Option<String>,
     /// What is forwarded, in addition to the routes of `given`.
     pub(super) forwards: &'p [Forward],
@@ -38,14 +38,15 @@ delayq_service::configuration! {
 
 impl Parts<'_> {
     fn redis(&self) -> String {
-        match &self.socket {
-            Some(path) => format!("url = {}", quoted(&format!("unix://{path}"))),
-            None => format!(
-                "url = \"redis://127.0.0.1:{}\"\npassword = {{ file = {} }}",
-                self.ports.redis,
-                quoted(&password_file(self.folder).display().to_string())
-            ),
-        }
+        let nodes: Vec<String> =
+            self.ports.cluster.iter().map(|node| format!("127.0.0.1:{}", node.client)).collect();
+        let url = match &self.socket {
+            Some(path) => return format!("url = {}", quoted(&format!("unix://{path}"))),
+            None if nodes.is_empty() => format!("redis://127.0.0.1:{}", self.ports.redis),
+            None => format!("redis+cluster://{}", nodes.join(",")),
+        };
+        let password = password_file(self.folder).display().to_string();
+        format!("url = {}\npassword = {{ file = {} }}", quoted(&url), quoted(&password))
     }
 
     fn etcd(&self) -> String {
@@ -136,6 +137,7 @@ pub(super) fn earlier(folder: &DataFolder) -> Result<Option<DeploymentConfig>, F
 mod tests {
     use super::*;
     use crate::deployment::CliConfig;
+    use crate::up::ports::NodePorts;
     use crate::whole::WholeConfig;
 
     #[test]
@@ -145,9 +147,15 @@ mod tests {
         assert_eq!(earlier(&folder).unwrap(), None);
         crate::up::credentials::password(&folder).unwrap();
         Certificates::make(&folder).unwrap();
-        let ports = Ports { redis: 1, etcd: 2, admin: 4 };
-        for (etcd, socket) in [(false, Some("/s".to_owned())), (true, None)] {
-            let url = if socket.is_some() { "unix:///s" } else { "redis://127.0.0.1:1" };
+        let node = |client| NodePorts { client, bus: client + 100 };
+        let one = Ports { redis: 1, cluster: Vec::new(), etcd: 2, admin: 4 };
+        let three = Ports { cluster: vec![node(5), node(6), node(7)], ..one.clone() };
+        let cluster = "redis+cluster://127.0.0.1:5,127.0.0.1:6,127.0.0.1:7";
+        for (etcd, socket, ports, url) in [
+            (false, Some("/s".to_owned()), &one, "unix:///s"),
+            (true, None, &one, "redis://127.0.0.1:1"),
+            (true, None, &three, cluster),
+        ] {
             let (namespace, shards) = ("try".parse().unwrap(), ShardCount::new(7).unwrap());
             let forwards = ["a=file".parse().unwrap(), "b=stream:out".parse().unwrap()];
             let (namespace, folder) = (&namespace, &folder);

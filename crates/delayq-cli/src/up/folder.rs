@@ -8,7 +8,7 @@
 //! redis.sock        where Redis listens; redis.conf has what may not stand on its command line
 //! redis.password    Redis's password, where the path of redis.sock would be too long and it listens on a port
 //! etcd*.pem         the certificate that etcd and its clients show each other
-//! redis/  etcd/     their data
+//! redis/  etcd/     their data; of a Redis Cluster, redis/1, redis/2 and so on
 //! spool/            puts that could not reach Redis
 //! delivered.ndjson  what was forwarded into a file
 //! logs/             redis.log, etcd.log, delayq.log

@@ -30,6 +30,11 @@ enum Destination {
 // === impl Forward ===
 
 impl Forward {
+    /// Whether its messages go to a stream of the private Redis.
+    pub fn is_stream(&self) -> bool {
+        self.to == Destination::Stream
+    }
+
     /// The sinks and routes of all of them, as a configuration has them; files are made in `folder`.
     pub(super) fn sections(forwards: &[Self], folder: &Path) -> String {
         let mut text = String::new();

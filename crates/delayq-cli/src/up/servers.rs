@@ -1,28 +1,20 @@
-//! The private redis-server and etcd: started, waited for, watched, ended.
+//! The private Redis, or its cluster, and etcd: started, waited for, watched, ended.
 
 use super::child::{Child, Record};
 use super::configuration::{Parts, earlier, socket};
-use super::credentials::{Certificates, password};
 use super::folder::DataFolder;
 use super::forward::Forward;
 use super::given::Given;
+use super::patience::Patience;
 use super::ports::Ports;
+use super::{cluster, programs};
 use crate::deployment::CliConfig;
-use crate::failure::{UNREACHABLE, file, of_core};
+use crate::failure::{UNREACHABLE, of_core};
 use crate::fleet::observer;
 use delayq::{Admin, Client, Namespace, ShardCount};
 use delayq_service::config::{Environment, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, Shutdown, Tasks};
-use std::fs::File;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-use tokio::time::{Instant, sleep};
-
-/// How long a server may take to answer: Redis reads its append-only file first.
-const READY_WITHIN: Duration = Duration::from_secs(120);
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What to start.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +25,8 @@ pub struct Options {
     pub namespace: Option<Namespace>,
     /// The number of shards; `None`: the folder's, or the default.
     pub shards: Option<ShardCount>,
+    /// How many masters of a Redis Cluster keep the messages; `None`: as the folder, or one Redis.
+    pub redis_cluster: Option<u8>,
     /// What is forwarded into the folder, or into a stream.
     pub forwards: Vec<Forward>,
     /// The user's own configuration.
@@ -63,14 +57,14 @@ impl Servers {
     /// A program is missing or does not answer, or the folder belongs to a deployment with other numbers.
     pub async fn start(folder: &DataFolder, options: &Options) -> Result<Self, Fault> {
         end_strays(folder).await?;
-        let ports = Ports::choose(folder)?;
+        let ports = Ports::choose(folder, options.redis_cluster)?;
         let earlier = earlier(folder)?.unwrap_or_default();
-        let socket = socket(folder);
+        let socket = socket(folder).filter(|_| ports.cluster.is_empty());
         let given = options.given.as_ref();
         let given_namespace = given.and_then(Given::namespace);
         let parts = Parts {
             folder,
-            ports,
+            ports: &ports,
             etcd: !options.no_etcd,
             namespace: options.namespace.as_ref().or(given_namespace.as_ref()).unwrap_or(&earlier.namespace),
             shards: options.shards.or(given.and_then(Given::shards)).unwrap_or(earlier.shards),
@@ -80,19 +74,24 @@ impl Servers {
         };
         let text = parts.text();
 
-        let redis = redis(folder, ports, socket.as_deref())?;
-        let mut children = vec![Child::start("redis-server", "redis-server", redis)?];
-        record(folder, &children)?;
+        let mut children = Vec::new();
+        for redis in programs::redis(folder, &ports, socket.as_deref())? {
+            children.push(Child::start("redis-server", "redis-server", redis)?);
+            record(folder, &children)?;
+        }
+        let redises = children.len();
         if !options.no_etcd {
-            children.push(Child::start("etcd", "etcd-server", etcd(folder, ports)?)?);
+            children.push(Child::start("etcd", "etcd-server", programs::etcd(folder, &ports)?)?);
             record(folder, &children)?;
         }
         let config =
             load::<CliConfig>(&Source::text("delayq.toml", text.as_str()), &Environment::empty())?.config;
         let client = client(&config.deployment, &config.redis)?;
-        redis_ready(&children[0], &client, folder).await?;
-        if let Some(etcd) = children.get(1) {
-            etcd_ready(etcd, &config, folder).await?;
+        let mut patience = Patience::new(&children[..redises], folder.join("logs/redis.log"));
+        cluster::form(&ports.cluster, &config.redis, &mut patience).await?;
+        redis_ready(&client, &mut patience).await?;
+        if !options.no_etcd {
+            etcd_ready(&config, Patience::new(&children[redises..], folder.join("logs/etcd.log"))).await?;
         }
         let created = Admin::new(client.clone()).init().await.map_err(of_core)?;
         // Only what was found to fit is written: a refused start leaves the folder as it was.
@@ -139,53 +138,9 @@ fn record(folder: &DataFolder, children: &[Child]) -> Result<(), Fault> {
     folder.replace("children.json", &serde_json::to_string(&records).expect("records are plain values"))
 }
 
-fn redis(folder: &DataFolder, ports: Ports, socket: Option<&str>) -> Result<Command, Fault> {
-    // What stands on a command line is everybody's to read.
-    let secret = match socket {
-        Some(_) => String::new(),
-        None => format!("requirepass {}\n", password(folder)?),
-    };
-    folder.replace("redis.conf", &secret)?;
-    let mut command = Command::new("redis-server");
-    command.arg(folder.join("redis.conf")).arg("--dir").arg(folder.join("redis"));
-    command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]);
-    command.args(["--maxmemory-policy", "noeviction", "--daemonize", "no"]);
-    match socket {
-        Some(path) => command.args(["--port", "0", "--unixsocket", path, "--unixsocketperm", "700"]),
-        None => command.args(["--port", &ports.redis.to_string(), "--bind", "127.0.0.1"]),
-    };
-    logged(folder, "redis.log", command)
-}
-
-fn etcd(folder: &DataFolder, ports: Ports) -> Result<Command, Fault> {
-    // It has no peers. A socket named like this one lies in the folder that etcd runs in.
-    const PEER: &str = "unix://localhost:2380";
-    let client = format!("https://127.0.0.1:{}", ports.etcd);
-    let Certificates { authority, certificate, key } = Certificates::make(folder)?;
-    let mut command = Command::new("etcd");
-    command.current_dir(folder.join("etcd"));
-    command.args(["--name", "delayq", "--data-dir"]).arg(folder.join("etcd"));
-    command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-    command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(authority);
-    command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
-    command.args(["--listen-peer-urls", PEER, "--initial-advertise-peer-urls", PEER]);
-    command.args(["--initial-cluster", &format!("delayq={PEER}"), "--logger", "zap", "--log-level", "warn"]);
-    logged(folder, "etcd.log", command)
-}
-
-fn logged(folder: &DataFolder, name: &str, mut command: Command) -> Result<Command, Fault> {
-    let path = folder.join("logs").join(name);
-    let out = File::options().create(true).append(true).open(&path);
-    let out = out.map_err(|error| file(&path, "write", error))?;
-    let err = out.try_clone().map_err(|error| file(&path, "write", error))?;
-    command.stdout(Stdio::from(out)).stderr(Stdio::from(err));
-    Ok(command)
-}
-
 /// Asks Redis until it has loaded what it has.
-async fn redis_ready(child: &Child, client: &Client, folder: &DataFolder) -> Result<(), Fault> {
+async fn redis_ready(client: &Client, patience: &mut Patience<'_>) -> Result<(), Fault> {
     let admin = Admin::new(client.clone());
-    let mut patience = Patience::new(child, folder.join("logs/redis.log"));
     loop {
         match admin.check_server().await {
             Ok(_) => return Ok(()),
@@ -196,8 +151,7 @@ async fn redis_ready(child: &Child, client: &Client, folder: &DataFolder) -> Res
 }
 
 /// Asks etcd until it has chosen itself.
-async fn etcd_ready(child: &Child, config: &CliConfig, folder: &DataFolder) -> Result<(), Fault> {
-    let mut patience = Patience::new(child, folder.join("logs/etcd.log"));
+async fn etcd_ready(config: &CliConfig, mut patience: Patience<'_>) -> Result<(), Fault> {
     let observer = observer(config)?;
     loop {
         let health = observer.health().await;
@@ -206,36 +160,5 @@ async fn etcd_ready(child: &Child, config: &CliConfig, folder: &DataFolder) -> R
         }
         let faults: Vec<String> = health.into_iter().filter_map(|health| health.error).collect();
         patience.wait(&faults.join("; ")).await?;
-    }
-}
-
-/// How long a server that starts is waited for.
-struct Patience<'c> {
-    child: &'c Child,
-    log: PathBuf,
-    deadline: Instant,
-}
-
-// === impl Patience ===
-
-impl<'c> Patience<'c> {
-    fn new(child: &'c Child, log: PathBuf) -> Self {
-        Self { child, log, deadline: Instant::now() + READY_WITHIN }
-    }
-
-    /// Waits a moment.
-    ///
-    /// # Errors
-    /// The server has ended, or took too long.
-    async fn wait(&mut self, fault: &str) -> Result<(), Fault> {
-        let (name, log) = (&self.child.record.name, self.log.display());
-        if let Some(status) = self.child.ended() {
-            return Err(Fault::new(&UNREACHABLE, format!("{name} ended at its start ({status}); see {log}")));
-        }
-        if Instant::now() > self.deadline {
-            return Err(Fault::new(&UNREACHABLE, format!("{name} does not answer ({fault}); see {log}")));
-        }
-        sleep(POLL_INTERVAL).await;
-        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! `delayq up`, with a command-line worker alongside.
 
+mod cluster;
 mod doctor;
 mod forwarding;
 mod intake;

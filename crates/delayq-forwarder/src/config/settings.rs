@@ -43,19 +43,22 @@ impl Settings {
             self.contradictions_of_route(at, i, route);
         }
         self.contradictions_of_classes(at);
-        if !redis.nodes.is_empty() {
-            self.contradictions_of_nodes(at);
+        let several = match redis.nodes.is_empty() {
+            false => Some("[[redis.nodes]] are several Redises"),
+            true => redis.url.is_cluster().then_some("[redis] is a Redis Cluster"),
+        };
+        if let Some(several) = several {
+            self.contradictions_of_sinks(several, at);
         }
     }
 
-    /// Refuses sinks that deliver into the Redis of the deployment where there are several.
-    fn contradictions_of_nodes(&self, at: &mut Faults) {
+    /// Refuses sinks that deliver into the Redis of the deployment, where that is several.
+    fn contradictions_of_sinks(&self, several: &str, at: &mut Faults) {
         for (name, sink) in &self.sinks {
             let stream = sink.redis_stream.as_ref().filter(|stream| stream.redis.is_none());
             let list = sink.redis_list.as_ref().filter(|list| list.redis.is_none());
             for kind in stream.map(|_| "redis-stream").into_iter().chain(list.map(|_| "redis-list")) {
-                let message =
-                    "[[redis.nodes]] are several Redises; say with `redis` which one it delivers into";
+                let message = format!("{several}; say with `redis` which Redis it delivers into");
                 at.refuse(&format!("sinks.{name}.{kind}"), message);
             }
         }

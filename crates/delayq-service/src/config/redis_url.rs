@@ -47,6 +47,12 @@ impl RedisUrl {
         SentinelUrl::is_meant_by(&self.0)
     }
 
+    /// Whether it names nodes of a Redis Cluster.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        ClusterUrl::is_meant_by(&self.0)
+    }
+
     /// Whether a password is written in it.
     #[must_use]
     pub fn has_password(&self) -> bool {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisListConfig {
-    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages, unless those are several.
+    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages, unless that is a cluster or several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisConfig>,
     /// The end to push to: `right` for consumers that LPOP, `left` for those that RPOP; default right.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisStreamConfig {
-    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages, unless those are several.
+    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages, unless that is a cluster or several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisConfig>,
     /// The field that holds the payload; default `payload`.

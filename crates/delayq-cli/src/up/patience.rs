@@ -1,0 +1,50 @@
+//! How long servers that start are waited for.
+
+use super::child::Child;
+use crate::failure::UNREACHABLE;
+use delayq_service::Fault;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long a server may take to answer: Redis reads its append-only file first.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Waits for servers that start, unless one of them ends or the time is over.
+pub(super) struct Patience<'c> {
+    children: &'c [Child],
+    log: PathBuf,
+    deadline: Instant,
+}
+
+// === impl Patience ===
+
+impl<'c> Patience<'c> {
+    /// For children that write this log.
+    pub(super) fn new(children: &'c [Child], log: PathBuf) -> Self {
+        Self { children, log, deadline: Instant::now() + READY_WITHIN }
+    }
+
+    /// Waits a moment.
+    ///
+    /// # Errors
+    /// A server has ended, or took too long.
+    pub(super) async fn wait(&mut self, fault: &str) -> Result<(), Fault> {
+        let log = self.log.display();
+        for child in self.children {
+            let name = &child.record.name;
+            if let Some(status) = child.ended() {
+                return Err(Fault::new(
+                    &UNREACHABLE,
+                    format!("{name} ended at its start ({status}); see {log}"),
+                ));
+            }
+            if Instant::now() > self.deadline {
+                return Err(Fault::new(&UNREACHABLE, format!("{name} does not answer ({fault}); see {log}")));
+            }
+        }
+        sleep(POLL_INTERVAL).await;
+        Ok(())
+    }
+}
