@@ -49,6 +49,9 @@ if not known then
   return 'created'
 end
 had = had or tostring(shards)
+if string.find(known, '>', 1, true) then
+  return redis.error_reply('DQLAYOUT ' .. known .. ' ' .. had .. ' is the layout of ' .. KEYS[1] .. ', not ' .. layout)
+end
 local same = own == shard and node_of(known) == node_of(layout)
 
 -- Whether `longer` goes on where `shorter` ends.

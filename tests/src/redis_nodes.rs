@@ -1,7 +1,7 @@
 //! Three independent Redises that keep one deployment together.
 
 use crate::redis_server::{RedisOptions, RedisServer};
-use delayq::protocol::{NodeMap, NodeSettings};
+use delayq::protocol::{NodeMap, NodeSettings, ShardRanges};
 use delayq::{Settings, ShardCount};
 
 /// What the nodes are called.
@@ -75,7 +75,7 @@ impl RedisNodes {
     }
 }
 
-/// The settings of a deployment of so many shards on nodes of these names, URLs and shards.
+/// The settings of a deployment of so many shards on nodes of these names, URLs and shards; empty: none.
 ///
 /// # Panics
 /// If they are no map.
@@ -83,7 +83,7 @@ impl RedisNodes {
 pub fn settings(rows: &[[String; 3]], shards: u16) -> Settings {
     let node = |[name, url, shards]: &[String; 3]| NodeSettings {
         name: name.parse().expect("a name"),
-        shards: shards.parse().expect("shards"),
+        shards: if shards.is_empty() { ShardRanges::default() } else { shards.parse().expect("shards") },
         link: url.as_str().into(),
     };
     let map = NodeMap::new(rows.iter().map(node).collect()).expect("a map");
@@ -94,7 +94,8 @@ pub fn settings(rows: &[[String; 3]], shards: u16) -> Settings {
 #[must_use]
 pub fn section(rows: &[[String; 3]]) -> String {
     let node = |[name, url, shards]: &[String; 3]| {
-        format!("[[redis.nodes]]\nname = '{name}'\nurl = '{url}'\nshards = '{shards}'\n")
+        let shards = if shards.is_empty() { String::new() } else { format!("shards = '{shards}'\n") };
+        format!("[[redis.nodes]]\nname = '{name}'\nurl = '{url}'\n{shards}")
     };
     rows.iter().map(node).collect()
 }

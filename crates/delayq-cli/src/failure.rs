@@ -319,6 +319,7 @@ pub fn file(path: &std::path::Path, doing: &str, error: std::io::Error) -> Fault
 pub fn of_core(error: Error) -> Fault {
     let code = match &error {
         Error::Message(_) | Error::Name(_) | Error::Growth(_) => &USAGE,
+        Error::Move(_) => &REFUSED,
         Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
         Error::Protocol { .. } => &BUG,
         Error::Walk(_) => &BACKUP_UNUSABLE,

@@ -17,14 +17,26 @@ pub const NOT_ASKED: u32 = 0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout(Arc<[ShardCount]>);
 
-/// What a shard says of its layout, and a call of its caller's: the number, and behind an `@` the node that keeps the
-/// shard, where several Redises keep the deployment. So a call that reaches another node than the recorded one is refused.
+/// What a shard says of its layout, and a call of its caller's: the number, and where several Redises keep the deployment
+/// the node. So a call that reaches another node than the recorded one is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutWord {
     /// The layout.
     pub number: u32,
-    /// The node; `None`: one Redis, or a Redis Cluster, keeps the deployment.
-    pub node: Option<NodeName>,
+    /// The node.
+    pub place: RecordedPlace,
+}
+
+/// What a shard records of its node, behind the number of its layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordedPlace {
+    /// Nothing: one Redis, or a Redis Cluster, keeps the deployment.
+    Unnamed,
+    /// `@a`: this node keeps it.
+    Here(NodeName),
+    /// `>b:7`: it has moved to this node, and what is here was left behind. The number is that of the move; none: it was
+    /// copied with others that moved.
+    Moved(NodeName, Option<u64>),
 }
 
 /// A text that is not a list of rising shard counts.
@@ -149,10 +161,16 @@ impl FromStr for Layout {
 
 // === impl LayoutWord ===
 
+impl LayoutWord {
+    /// What a call carries that is meant for this node, if there are several.
+    pub fn meant_for(number: u32, node: Option<&NodeName>) -> Self {
+        Self { number, place: node.map_or(RecordedPlace::Unnamed, |node| RecordedPlace::Here(node.clone())) }
+    }
+}
+
 impl fmt::Display for LayoutWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.number.fmt(f)?;
-        self.node.iter().try_for_each(|node| write!(f, "@{node}"))
+        write!(f, "{}{}", self.number, self.place)
     }
 }
 
@@ -160,10 +178,47 @@ impl FromStr for LayoutWord {
     type Err = LayoutError;
 
     fn from_str(text: &str) -> Result<Self, LayoutError> {
-        let (number, node) = text.split_once('@').map_or((text, None), |(number, node)| (number, Some(node)));
         let odd = || LayoutError(text.chars().take(80).collect());
-        let node = node.map(NodeName::new).transpose().map_err(|_| odd())?;
-        Ok(Self { number: number.parse().map_err(|_| odd())?, node })
+        let (number, place) = text.split_at(text.find(['@', '>']).unwrap_or(text.len()));
+        let place = RecordedPlace::parse(place).ok_or_else(odd)?;
+        Ok(Self { number: number.parse().map_err(|_| odd())?, place })
+    }
+}
+
+// === impl RecordedPlace ===
+
+impl RecordedPlace {
+    /// The node that has the shard by this record; `None`: it names none.
+    pub const fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Unnamed => None,
+            Self::Here(node) | Self::Moved(node, _) => Some(node),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self::Unnamed);
+        }
+        if let Some(node) = text.strip_prefix('@') {
+            return NodeName::new(node).ok().map(Self::Here);
+        }
+        let (node, number) = match text.strip_prefix('>')?.split_once(':') {
+            None => (&text[1..], None),
+            Some((node, number)) => (node, Some(number.parse().ok()?)),
+        };
+        Some(Self::Moved(NodeName::new(node).ok()?, number))
+    }
+}
+
+impl fmt::Display for RecordedPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unnamed => Ok(()),
+            Self::Here(node) => write!(f, "@{node}"),
+            Self::Moved(node, None) => write!(f, ">{node}"),
+            Self::Moved(node, Some(number)) => write!(f, ">{node}:{number}"),
+        }
     }
 }
 
@@ -225,10 +280,10 @@ mod tests {
 
     #[test]
     fn a_word_names_the_node_behind_the_layout() {
-        for text in ["0", "1", "2@a", "12@redis-2"] {
+        for text in ["0", "1", "2@a", "12@redis-2", "2>b", "2>b:17"] {
             assert_eq!(text.parse::<LayoutWord>().unwrap().to_string(), text);
         }
-        for text in ["", "@a", "1@", "x", "1@a@b", "1 a"] {
+        for text in ["", "@a", "1@", "x", "1@a@b", "1 a", "1>", "1>b:", "1>b:x", "1@a:7", "1@a>b"] {
             assert!(text.parse::<LayoutWord>().is_err(), "{text}");
         }
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Some shards, written as ranges with both ends included: `0-7,16-19`, or `3` for one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Some shards, written as ranges with both ends included: `0-7,16-19`, or `3` for one. The default is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ShardRanges(Vec<(u16, u16)>);
 
@@ -18,6 +18,11 @@ pub struct ShardRangesError(String);
 // === impl ShardRanges ===
 
 impl ShardRanges {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Every shard in it, in the order in which they are written.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> {
         self.0.iter().flat_map(|&(first, last)| first..=last).map(ShardId::new)

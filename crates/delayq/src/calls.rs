@@ -148,9 +148,13 @@ impl Calls {
     async fn look_for(&self, shards: &[ShardId]) -> (Vec<Result<Option<ShardLayout>, Error>>, Option<Error>) {
         let word = self.known().word();
         let calls: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(word)).collect();
-        let replies = self.scripts.send_all(&calls).await;
-        let mut found: Vec<Result<Option<ShardLayout>, Error>> =
-            shards.iter().zip(replies).map(|(&shard, reply)| self.shard_layout(shard, reply?)).collect();
+        let mut found: Vec<Result<Option<ShardLayout>, Error>> = self
+            .asked(&calls)
+            .await
+            .into_iter()
+            .zip(shards)
+            .map(|(asked, &shard)| self.shard_layout(shard, asked?))
+            .collect();
         let mut unsure = None;
         if self.nodes().map().is_some() && found.iter().any(|found| matches!(found, Ok(None))) {
             unsure = self.find_elsewhere(&calls, &mut found).await;
@@ -158,12 +162,42 @@ impl Calls {
         (found, unsure)
     }
 
-    fn shard_layout(&self, shard: ShardId, reply: Value) -> Result<Option<ShardLayout>, Error> {
-        let found = shard_layout(shard, reply)?;
-        if let Some(found) = &found {
-            wrong_node::check(shard, self.nodes().name(shard), found.node.as_ref())?;
+    /// The answers of shards to these calls for their layouts, each by the node that it names.
+    async fn asked(&self, calls: &[Call]) -> Vec<Result<Asked, Error>> {
+        let read =
+            |(call, reply): (&Call, Result<Value, Error>)| Ok(deployment::read_asked(reply?, call.shard)?);
+        let mut answers: Vec<Result<Asked, Error>> =
+            calls.iter().zip(self.scripts.send_all(calls).await).map(read).collect();
+        for _ in 0..MOST_ROUNDS {
+            let is_elsewhere = |&i: &usize| {
+                let node = answers[i].as_ref().ok().and_then(Asked::node);
+                let shard = calls[i].shard;
+                node.is_some_and(|node| {
+                    self.nodes().name(shard) != Some(node) && self.nodes().learn(shard, node)
+                })
+            };
+            let again: Vec<usize> = (0..calls.len()).filter(is_elsewhere).collect();
+            if again.is_empty() {
+                break;
+            }
+            let repeated: Vec<Call> = again.iter().map(|&i| calls[i].clone()).collect();
+            let replies = self.scripts.send_all(&repeated).await;
+            for ((i, call), reply) in again.into_iter().zip(&repeated).zip(replies) {
+                answers[i] = read((call, reply));
+            }
         }
-        Ok(found)
+        answers
+    }
+
+    fn shard_layout(&self, shard: ShardId, asked: Asked) -> Result<Option<ShardLayout>, Error> {
+        let (at, recorded) = (self.nodes().name(shard), asked.node());
+        if matches!(asked, Asked::Moved(_)) && at == recorded {
+            return Err(wrong_node::moving(shard));
+        }
+        if recorded.is_some() {
+            wrong_node::check(shard, at, recorded)?;
+        }
+        shard_layout(shard, asked)
     }
 
     /// Of shards that their nodes do not have, says which are at another node. `calls` ask for the layouts. Returns why a
@@ -179,9 +213,9 @@ impl Calls {
         for (node, replies) in self.scripts.ask_everywhere(&asked).await {
             for (&i, reply) in missing.iter().zip(replies) {
                 let shard = calls[i].shard;
-                match reply.map(|reply| shard_layout(shard, reply)) {
+                match reply.and_then(|reply| Ok(deployment::read_asked(reply, shard)?)) {
                     Err(error) => unsure = unsure.or(Some(error)),
-                    Ok(Ok(None)) => {}
+                    Ok(Asked::Missing | Asked::Moved(_)) => {}
                     Ok(_) => found[i] = Err(wrong_node::elsewhere(shard, self.nodes().name(shard), &node)),
                 }
             }
@@ -352,7 +386,7 @@ impl Calls {
         let (Ok(counts), Ok(word)) = (counts.parse::<Layout>(), found.parse::<LayoutWord>()) else {
             return Step::Leave;
         };
-        let wrong = wrong_node::check(call.shard, self.nodes().name(call.shard), word.node.as_ref());
+        let wrong = wrong_node::check(call.shard, self.nodes().name(call.shard), word.place.node());
         if let Err(error) = wrong {
             return Step::Fail(error);
         }
@@ -454,10 +488,13 @@ fn never_so(known: &CallerLayout, found: &Layout) -> Error {
     ))
 }
 
-fn shard_layout(shard: ShardId, reply: Value) -> Result<Option<ShardLayout>, Error> {
-    match deployment::read_asked(reply, shard)? {
+fn shard_layout(shard: ShardId, asked: Asked) -> Result<Option<ShardLayout>, Error> {
+    match asked {
         Asked::Missing => Ok(None),
         Asked::Here(found) => Ok(Some(found)),
+        Asked::Moved(place) => {
+            Err(Error::Deployment(format!("shard {shard} has moved to another node: it records {place}")))
+        }
         Asked::Foreign { layout, number, counts } => Err(Error::Deployment(format!(
             "shard {shard} has layout {layout} as number {number} with shard counts {counts}"
         ))),

@@ -81,6 +81,9 @@ pub enum Error {
     /// The deployment cannot grow so.
     #[error("the deployment does not grow: {0}")]
     Growth(String),
+    /// Shards cannot move so.
+    #[error("the shards do not move: {0}")]
+    Move(String),
     /// A walk over all messages cannot continue: begin it again.
     #[error("the walk over all messages cannot continue: {0}")]
     Walk(String),

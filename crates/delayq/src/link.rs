@@ -19,6 +19,7 @@ mod cluster;
 mod cluster_links;
 mod cluster_url;
 mod grouped;
+mod homes;
 mod hosts;
 mod identity;
 mod master;
@@ -31,10 +32,9 @@ mod settings;
 mod slot_map;
 mod term;
 
-pub(crate) use board::View;
 pub(crate) use grouped::Grouped;
 pub(crate) use master::{Connected, Master};
-pub(crate) use nodes::Nodes;
+pub(crate) use nodes::{Nodes, PlacesVersion};
 
 pub use address::mask_query;
 pub use cluster_url::ClusterUrl;

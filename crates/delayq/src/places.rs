@@ -1,12 +1,11 @@
 //! Which Redis has which shard, as far as is known.
 
 use crate::calls::Calls;
-use crate::link::View;
+use crate::link::PlacesVersion;
 use delayq_core::shard::ShardId;
 use std::collections::BTreeMap;
-use tokio::sync::watch;
 
-/// Which Redis has which shard: the one that there is, one of several by a fixed map, or a node of a cluster. Each has a
+/// Which Redis has which shard: the one that there is, one of several, or a node of a cluster. Each has a
 /// clock of its own. Made by [`Owner::places`](crate::owner::Owner::places) and
 /// [`Holder::places`](crate::holder::Holder::places).
 #[derive(Clone)]
@@ -15,14 +14,14 @@ pub struct Places {
     /// The version that was told last.
     told: u64,
     /// `None`: no shard ever moves.
-    views: Option<watch::Receiver<View>>,
+    version: Option<PlacesVersion>,
 }
 
 // === impl Places ===
 
 impl Places {
     pub(crate) fn of(calls: &Calls) -> Self {
-        Self { calls: calls.clone(), told: 0, views: calls.nodes().views() }
+        Self { calls: calls.clone(), told: 0, version: calls.nodes().places_version() }
     }
 
     /// The node that has a shard: its name among several Redises, its address in a cluster; where none is known to have
@@ -52,17 +51,16 @@ impl Places {
 
     /// Rises whenever a shard may have moved.
     pub fn version(&self) -> u64 {
-        self.views.as_ref().map_or(0, |views| views.borrow().version)
+        self.version.as_ref().map_or(0, PlacesVersion::get)
     }
 
     /// Waits until a shard may have moved. Cancel safe.
     pub async fn changed(&mut self) {
-        let told = self.told;
-        let changed = async {
-            let views = self.views.as_mut()?;
-            Some(views.wait_for(|view| view.version != told).await.ok()?.version)
+        let changed = match &mut self.version {
+            Some(version) => version.other_than(self.told).await,
+            None => None,
         };
-        match changed.await {
+        match changed {
             Some(version) => self.told = version,
             // No shard moves, or the client is gone.
             None => std::future::pending().await,

@@ -68,8 +68,8 @@ const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
 /// Of who sweeps, outside of scripts: walking over all keys, and a first look at messages.
 const OF_A_SWEEPER: [&str; 2] = ["scan", "getrange"];
 
-/// Of an admin, outside of scripts: asking who listens.
-const OF_AN_ADMIN: [&str; 1] = ["pubsub|shardnumsub"];
+/// Of an admin, outside of scripts: asking who listens, and promoting the node that shards move to.
+const OF_AN_ADMIN: [&str; 3] = ["config|rewrite", "pubsub|shardnumsub", "replicaof"];
 
 /// What the scripts that are flagged `no-writes` may run; they include functions that name others.
 const READS: [&str; 17] = [
@@ -218,7 +218,9 @@ mod tests {
         assert!(!Role::Producer.commands().contains("ssubscribe"));
         for role in Role::ALL {
             let is_admin = role == Role::Admin;
-            assert_eq!(role.commands().contains("pubsub|shardnumsub"), is_admin, "{role}");
+            for command in OF_AN_ADMIN {
+                assert_eq!(role.commands().contains(command), is_admin, "{role}: {command}");
+            }
             for command in OF_A_SWEEPER {
                 assert_eq!(
                     role.commands().contains(command),

@@ -2,6 +2,8 @@
 //!
 //! A call to one of several Redises carries its name with the layout, so that a shard of another one refuses it.
 //!
+//! So does one that has moved to another of them, by its record; it is sent to that one then (see [`following`]).
+//!
 //! A node that answers MOVED did not run the script, so it is sent to the node that has the shard now. One that answers
 //! ASK or TRYAGAIN is giving the shard's slot away: each script declares a key that never exists, so neither node runs any
 //! until the last key has moved, and asking the other one first is of no use. The caller tries again.
@@ -10,6 +12,7 @@
 //! calls on, and no call is answered by another master than the one that is waited for.
 
 mod confirming;
+mod following;
 mod value;
 
 use crate::clock;
@@ -24,9 +27,11 @@ use delayq_core::layout::{LayoutWord, NOT_ASKED};
 use delayq_core::reply;
 use delayq_core::script::{Scripts, Verb};
 use delayq_core::shard::ShardId;
+use delayq_core::verbs::deployment;
+use following::Following;
 use futures_util::future::join_all;
 use redis::{Cmd, Pipeline, RedisResult, Value};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -119,6 +124,7 @@ impl ScriptLink {
         let began = clock::instant();
         let mut answers: Vec<Option<Result<reply::Value, Error>>> = vec![None; calls.len()];
         let mut left: Vec<usize> = (0..calls.len()).collect();
+        let mut following = Following::default();
         for _ in 0..SENDINGS {
             let shards: Vec<ShardId> = left.iter().map(|&i| calls[i].shard).collect();
             let rest = || deadline.saturating_sub(began.elapsed());
@@ -138,6 +144,12 @@ impl ScriptLink {
             let mut moved = Vec::new();
             for (link, which, some) in sent {
                 for (i, answer) in which.into_iter().zip(some) {
+                    let shard = calls[i].shard;
+                    if following.follow(&self.nodes, &link, shard, &answer) {
+                        left.push(i);
+                    } else if following.is_to_be_asked(&link, shard, &answer) {
+                        following.ask(&link, i);
+                    }
                     if let Some(to) = redirection(&answer).and_then(|to| Nodes::redirected(&link, to)) {
                         moved.push((self.keys().slot(calls[i].shard), to));
                         left.push(i);
@@ -146,11 +158,45 @@ impl ScriptLink {
                 }
             }
             self.nodes.moved(&moved);
+            for (link, which) in following.asked() {
+                let elsewhere =
+                    self.recorded_elsewhere(&link, calls, &which, deadline.saturating_sub(began.elapsed()));
+                left.extend(elsewhere.await);
+            }
             if left.is_empty() || began.elapsed() >= deadline {
                 break;
             }
         }
-        answers.into_iter().map(|answer| answer.expect("each call was sent or refused")).collect()
+        let answered = answers.into_iter().map(|answer| answer.expect("each call was sent or refused"));
+        answered.zip(calls).map(|(answer, call)| following.settle(&self.nodes, call.shard, answer)).collect()
+    }
+
+    /// Of calls that a replica refused, those of shards that record another node: processes are told of it before it is
+    /// promoted, and a move may be taken back.
+    async fn recorded_elsewhere(
+        &self,
+        link: &Link,
+        calls: &[&Call],
+        which: &[usize],
+        deadline: Duration,
+    ) -> Vec<usize> {
+        let shards: BTreeSet<ShardId> = which.iter().map(|&i| calls[i].shard).collect();
+        let asking: Vec<Call> =
+            shards.into_iter().map(|shard| deployment::ask(shard).under(NOT_ASKED)).collect();
+        let replies = self.send_to(link, &asking.iter().collect::<Vec<_>>(), deadline).await;
+        let is_elsewhere = |(call, reply): (Call, Result<reply::Value, Error>)| {
+            let asked = deployment::read_asked(reply.ok()?, call.shard).ok()?;
+            let node = asked.node().filter(|node| link.name() != Some(*node))?;
+            self.nodes.learn(call.shard, node).then_some(call.shard)
+        };
+        let elsewhere: BTreeSet<ShardId> = asking.into_iter().zip(replies).filter_map(is_elsewhere).collect();
+        which.iter().copied().filter(|&i| elsewhere.contains(&calls[i].shard)).collect()
+    }
+
+    /// Sends calls to this one of several Redises, whichever has their shards.
+    pub(crate) async fn send_at(&self, link: &Link, calls: &[Call]) -> Vec<Result<reply::Value, Error>> {
+        let every: Vec<&Call> = calls.iter().collect();
+        Box::pin(self.send_to(link, &every, self.nodes.settings().deadline)).await
     }
 
     /// Sends calls to one node, in one pipeline.
@@ -232,7 +278,7 @@ impl ScriptLink {
 
     fn command(&self, call: &Call, node: Option<&NodeName>) -> Cmd {
         let (keys, number) = (self.keys(), call.layout.unwrap_or(NOT_ASKED));
-        let word = LayoutWord { number, node: node.cloned() };
+        let word = LayoutWord::meant_for(number, node);
         let mut command = Cmd::with_capacity(call.arguments().count() + 6, call.bytes() + 160);
         command.arg("EVALSHA").arg(&self.scripts.get(call.verb).sha).arg(2);
         command.arg(keys.meta(call.shard)).arg(keys.never(call.shard));

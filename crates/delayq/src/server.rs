@@ -148,8 +148,18 @@ async fn check_node(
 ) -> Result<NodeFacts, Error> {
     let facts = facts(link).await.map_err(denied_by_name)?;
     let in_cluster = calls.nodes().is_cluster();
-    if in_cluster && facts.role != MASTER {
-        // It was the master a moment ago.
+    let several = calls.nodes().map().is_some();
+    if several && shards.is_empty() && facts.role != MASTER {
+        // Shards are to move to it.
+        return Ok(NodeFacts {
+            name: link.name().cloned(),
+            address: link.address().to_owned(),
+            shards,
+            facts,
+        });
+    }
+    if (in_cluster || several) && facts.role != MASTER {
+        // It was the master a moment ago, or is promoted soon.
         link.master().doubt();
         let why = "it is a replica now".to_owned();
         return Err(Error::Unreachable { address: link.address().to_owned(), why });

@@ -4,12 +4,13 @@ use crate::error::Error;
 use delayq_core::id::NodeName;
 use delayq_core::shard::ShardId;
 
-/// Checks the node that a shard records against the one at which it was found.
+/// Checks the node that a shard records against the one at which it was found. Before a deployment of one Redis is named,
+/// its shards record none.
 ///
 /// # Errors
 /// They differ.
 pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&NodeName>) -> Result<(), Error> {
-    if at == recorded {
+    if at == recorded || (at.is_some() && recorded.is_none()) {
         return Ok(());
     }
     let keeper = |node: Option<&NodeName>| match node {
@@ -29,4 +30,12 @@ pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeN
     Error::Deployment(format!(
         "shard {shard} is not in the Redis of node {wanted}, but in that of node {found}: correct [[redis.nodes]]"
     ))
+}
+
+/// A shard has left its node and is not served by the other one yet.
+pub(crate) fn moving(shard: ShardId) -> Error {
+    Error::Redis {
+        code: "TRYAGAIN".to_owned(),
+        detail: format!("shard {shard} is on its way to another node"),
+    }
 }

@@ -10,13 +10,17 @@ end
 local waits = ''
 if layout ~= ARGV[1] then
   local known, words = string.match(tostring(ARGV[1]), '^(%S+) (.+)$')
-  if known ~= layout then
+  known = known or tostring(ARGV[1])
+  -- A shard that records no node yet takes calls for any: processes learn the names before the shards do.
+  if known ~= layout and string.match(known, '^(%d+)@') ~= layout then
     -- With the shard counts, so that the caller needs no second call to follow.
     local counts, shards = unpack(redis.call('HMGET', KEYS[1], 'counts', 'shards'))
     return redis.error_reply('DQLAYOUT ' .. layout .. ' ' .. (counts or shards or '?') .. ' is the layout of '
-      .. KEYS[1] .. ', not ' .. tostring(known or ARGV[1]))
+      .. KEYS[1] .. ', not ' .. known)
   end
-  waits = words
-  -- WAIT counts from the connection's last write: what changes nothing, such as a repeat, is waited for as well.
-  redis.call('HSET', KEYS[1], 'layout', layout)
+  if words then
+    waits = words
+    -- WAIT counts from the connection's last write: what changes nothing, such as a repeat, is waited for as well.
+    redis.call('HSET', KEYS[1], 'layout', layout)
+  end
 end

@@ -1,5 +1,7 @@
 //! `delayq shards`.
 
+mod moving;
+
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
@@ -10,10 +12,11 @@ use delayq::admin::{GrowthStep, Overview, ShardLayout};
 use delayq::protocol::{NodeName, ShardId};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
+use moving::Move;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Show the shards: contents, owner, epoch and when each is pumped next; or add some
+/// Show the shards: contents, owner, epoch and when each is pumped next; add some, or move them
 #[derive(Debug, Args)]
 pub struct Shards {
     /// What to do; without it, show them
@@ -25,6 +28,12 @@ pub struct Shards {
 enum What {
     /// Add shards online
     Grow(Grow),
+    /// Move shards of [[redis.nodes]] to another node online
+    Move(Move),
+    /// Have every shard record the name of its node, once all processes have [[redis.nodes]]
+    Name,
+    /// Delete what shards that moved have left behind
+    Clean,
 }
 
 /// Add shards online
@@ -55,14 +64,17 @@ struct Line {
 // === impl Shards ===
 
 impl Shards {
-    /// Prints them, or grows them.
+    /// Prints, grows or moves them.
     ///
     /// # Errors
-    /// Redis cannot be used, the deployment is not there, or cannot grow so.
+    /// Redis cannot be used, the deployment is not there, or cannot be changed so.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
             None => show(context).await,
             Some(What::Grow(grow)) => grow.run(context).await,
+            Some(What::Move(moving)) => moving.run(context).await,
+            Some(What::Name) => moving::name(context).await,
+            Some(What::Clean) => moving::clean(context).await,
         }
     }
 }

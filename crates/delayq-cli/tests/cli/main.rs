@@ -20,6 +20,7 @@ mod drain;
 mod flow;
 mod generated;
 mod growth;
+mod moving;
 mod ndjson;
 mod nodes;
 #[cfg(feature = "postgres")]

@@ -1,8 +1,9 @@
-//! `layout`, `init`, `grow`: what shards know of their deployment, and how they are created and raised.
+//! `layout`, `init`, `grow`, `move`, `discard`: what shards know of their deployment, how they are created and raised, and
+//! how they get to another node.
 
 use crate::call::Call;
 use crate::id::NodeName;
-use crate::layout::{Layout, LayoutWord};
+use crate::layout::{Layout, LayoutWord, RecordedPlace};
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
@@ -21,6 +22,26 @@ pub struct ShardLayout {
     pub node: Option<NodeName>,
 }
 
+/// The outcome of changing what a shard records of its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It was changed.
+    Moved,
+    /// It said so already.
+    Exists,
+    /// It says something else: this is its layout.
+    Differs(String),
+}
+
+/// The outcome of deleting what was left behind of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discarded {
+    /// So many keys were there.
+    Keys(u64),
+    /// None: the shard has not moved from there. This is its layout.
+    Kept(String),
+}
+
 /// A shard's answer about its layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
@@ -28,6 +49,8 @@ pub enum Asked {
     Missing,
     /// It belongs to a deployment.
     Here(ShardLayout),
+    /// It has moved to another node.
+    Moved(RecordedPlace),
     /// Its answer contradicts itself: it says that it is this shard, with these counts.
     Foreign {
         /// Its layout.
@@ -65,6 +88,19 @@ pub enum Grown {
     Differs(String),
 }
 
+// === impl Asked ===
+
+impl Asked {
+    /// The node that has the shard by its answer; `None`: it names none.
+    pub const fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Here(found) => found.node.as_ref(),
+            Self::Moved(place) => place.node(),
+            Self::Missing | Self::Foreign { .. } => None,
+        }
+    }
+}
+
 /// Asks a shard what it knows, under any layout.
 pub fn ask(shard: ShardId) -> Call {
     Call::new(Verb::Layout, shard)
@@ -85,7 +121,9 @@ pub fn read_asked(reply: Value, shard: ShardId) -> Result<Asked, ReplyError> {
         found.number() == word.number && number == u64::from(shard.get())
     };
     match found.filter(fits) {
-        Some((layout, LayoutWord { node, .. })) => {
+        Some((_, LayoutWord { place: place @ RecordedPlace::Moved(..), .. })) => Ok(Asked::Moved(place)),
+        Some((layout, LayoutWord { place, .. })) => {
+            let node = place.node().cloned();
             Ok(Asked::Here(ShardLayout { layout, messages: reply.number()?, node }))
         }
         None => Ok(Asked::Foreign { layout, number, counts }),
@@ -134,6 +172,45 @@ pub fn read_grown(reply: Value) -> Result<Grown, ReplyError> {
         "ahead" => Ok(Grown::Ahead(words.rest().split(' ').nth(1).and_then(|counts| counts.parse().ok()))),
         "differs" => Ok(Grown::Differs(words.rest().to_owned())),
         _ => Err(ReplyError::new(Verb::Grow, &text)),
+    }
+}
+
+/// Changes what a shard records of its node, if it records the first of these places.
+pub fn record(shard: ShardId, from: &RecordedPlace, to: &RecordedPlace) -> Call {
+    Call::new(Verb::Move, shard).arg(from.to_string()).arg(to.to_string())
+}
+
+/// The outcome.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read_recorded(reply: Value) -> Result<Recorded, ReplyError> {
+    let text = Reply::text_of(Verb::Move, reply)?;
+    let mut words = Words::new(&text);
+    match words.word() {
+        "moved" => Ok(Recorded::Moved),
+        "exists" => Ok(Recorded::Exists),
+        "differs" => Ok(Recorded::Differs(words.rest().to_owned())),
+        _ => Err(ReplyError::new(Verb::Move, &text)),
+    }
+}
+
+/// Deletes keys that were left behind of a shard that has moved: what follows its base in each.
+pub fn discard<'a>(shard: ShardId, keys: impl IntoIterator<Item = &'a [u8]>) -> Call {
+    keys.into_iter().fold(Call::new(Verb::Discard, shard), Call::arg)
+}
+
+/// The outcome.
+///
+/// # Errors
+/// The script does not give such an answer.
+pub fn read_discarded(reply: Value) -> Result<Discarded, ReplyError> {
+    let text = Reply::text_of(Verb::Discard, reply)?;
+    let mut words = Words::new(&text);
+    match (words.word(), words.number()) {
+        ("discarded", Some(keys)) => Ok(Discarded::Keys(keys)),
+        ("kept", _) => Ok(Discarded::Kept(text["kept ".len()..].to_owned())),
+        _ => Err(ReplyError::new(Verb::Discard, &text)),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Walking over the keys of a Redis, of a cluster node after node.
 
 use crate::error::Error;
-use crate::link::Nodes;
+use crate::link::{Link, Nodes};
+use delayq_core::id::NodeName;
+use std::sync::Arc;
 
 /// A walk over all keys of a pattern, step by step, in no order. Keys of a shard that moves to another node meanwhile may
 /// be passed over, or come twice.
@@ -38,6 +40,30 @@ impl KeyScan {
     /// Redis cannot be used, or [`Error::Walk`]: a node has gone, and nobody knows where its keys are.
     pub(super) async fn next(&mut self, nodes: &Nodes) -> Result<Vec<Vec<u8>>, Error> {
         let links = nodes.all().await?;
+        let node = self.node(&links).cloned();
+        let mut found = self.next_of(&links).await?;
+        if let Some(node) = node {
+            // What was left behind of a shard that has moved, or a replica has, is at another node.
+            let home = |key: &[u8]| nodes.keys().parse(key).and_then(|(shard, _)| nodes.name(shard));
+            found.retain(|key| home(key).is_none_or(|home| *home == node));
+        }
+        Ok(found)
+    }
+
+    /// The name of the node that the next keys come from.
+    fn node<'l>(&self, links: &'l [Arc<Link>]) -> Option<&'l NodeName> {
+        let link = match &self.at {
+            At::Beginning => links.last(),
+            At::Within(left, _) => {
+                links.iter().find(|link| Some(link.address()) == left.last().map(String::as_str))
+            }
+            At::End => None,
+        };
+        link?.name()
+    }
+
+    /// The next keys of these nodes alone, wherever their shards are.
+    pub(super) async fn next_of(&mut self, links: &[Arc<Link>]) -> Result<Vec<Vec<u8>>, Error> {
         if matches!(self.at, At::Beginning) {
             self.at = At::Within(links.iter().map(|link| link.address().to_owned()).collect(), 0);
         }

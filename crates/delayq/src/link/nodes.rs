@@ -1,5 +1,6 @@
 //! The connections of one client to all nodes of its deployment, and which of them has which shard: the one Redis all of
-//! them, each of several Redises those that a fixed map says, each master of a cluster those whose slots it has.
+//! them, each of several Redises those that a map says until they say otherwise, each master of a cluster those whose slots
+//! it has.
 
 use super::Link;
 use super::board::View;
@@ -7,6 +8,7 @@ use super::cluster::Cluster;
 use super::cluster_links::ClusterLinks;
 use super::cluster_url::ClusterUrl;
 use super::grouped::Grouped;
+use super::homes::{Homes, Told};
 use super::node::Node;
 use super::node_map::NodeMap;
 use super::sentinels::SentinelReport;
@@ -26,11 +28,20 @@ pub(crate) struct Nodes {
     place: Place,
 }
 
+/// Tells when a shard may have moved to another node.
+#[derive(Clone)]
+pub(crate) enum PlacesVersion {
+    /// Of several Redises.
+    Several(watch::Receiver<Told>),
+    /// Of a cluster.
+    Cluster(watch::Receiver<View>),
+}
+
 enum Place {
     /// One Redis, wherever it is.
     One(Arc<Link>),
     /// Several, in the order of the map.
-    Several(NodeMap, Vec<Arc<Link>>),
+    Several(Homes, Vec<Arc<Link>>),
     Cluster(ClusterLinks),
 }
 
@@ -54,8 +65,8 @@ impl Nodes {
     pub(crate) fn another(&self) -> Self {
         let place = match &self.place {
             Place::One(link) => Place::One(Arc::new(link.another())),
-            Place::Several(map, links) => {
-                Place::Several(map.clone(), links.iter().map(|link| Arc::new(link.another())).collect())
+            Place::Several(homes, links) => {
+                Place::Several(homes.clone(), links.iter().map(|link| Arc::new(link.another())).collect())
             }
             Place::Cluster(links) => Place::Cluster(links.another()),
         };
@@ -101,19 +112,41 @@ impl Nodes {
     /// The map of several Redises; `None`: there is one, or a cluster.
     pub(crate) fn map(&self) -> Option<&NodeMap> {
         match &self.place {
-            Place::Several(map, _) => Some(map),
+            Place::Several(homes, _) => Some(homes.map()),
             Place::One(_) | Place::Cluster(_) => None,
         }
     }
 
-    /// Whether a node may have a shard: a fixed map may be from before a growth.
+    /// Whether a node may have a shard: the map may be from before a growth.
     pub(crate) fn has_node(&self, shard: ShardId) -> bool {
-        self.map().is_none_or(|map| map.home(shard).is_some())
+        match &self.place {
+            Place::Several(homes, _) => homes.home(shard).is_some(),
+            Place::One(_) | Place::Cluster(_) => true,
+        }
     }
 
     /// The name of the node that has a shard, among several Redises; `None`: there are none, or none of them has it.
     pub(crate) fn name(&self, shard: ShardId) -> Option<&NodeName> {
-        self.map()?.node(shard).map(|node| &node.name)
+        match &self.place {
+            Place::Several(homes, _) => homes.home(shard).map(|node| &homes.map().nodes()[node].name),
+            Place::One(_) | Place::Cluster(_) => None,
+        }
+    }
+
+    /// A shard records that this one of several Redises has it. Whether there is such a node.
+    pub(crate) fn learn(&self, shard: ShardId, node: &NodeName) -> bool {
+        match &self.place {
+            Place::Several(homes, _) => homes.learn(shard, node),
+            Place::One(_) | Place::Cluster(_) => false,
+        }
+    }
+
+    /// The connection to one of several Redises.
+    pub(crate) fn named(&self, node: &NodeName) -> Option<&Arc<Link>> {
+        match &self.place {
+            Place::Several(_, links) => links.iter().find(|link| link.name() == Some(node)),
+            Place::One(_) | Place::Cluster(_) => None,
+        }
     }
 
     /// What tells the node that has a shard from the others, as far as is known: its name, or its address. `None`: there is
@@ -149,7 +182,7 @@ impl Nodes {
                 let all = (0..shards.len()).collect();
                 Grouped { nodes: vec![(Arc::clone(link), all)], nowhere: Vec::new() }
             }
-            Place::Several(map, links) => by_map(map, links, shards),
+            Place::Several(homes, links) => by_home(homes, links, shards),
             Place::Cluster(links) => {
                 let slots: Vec<u16> = shards.iter().map(|&shard| self.keys.slot(shard)).collect();
                 links.group(&slots, within).await
@@ -182,11 +215,12 @@ impl Nodes {
         }
     }
 
-    /// Follows who has which slot; `None`: it is no cluster.
-    pub(crate) fn views(&self) -> Option<watch::Receiver<View>> {
+    /// Follows which node has which shard; `None`: there is one.
+    pub(crate) fn places_version(&self) -> Option<PlacesVersion> {
         match &self.place {
-            Place::Cluster(links) => Some(links.board().views()),
-            Place::One(_) | Place::Several(..) => None,
+            Place::One(_) => None,
+            Place::Several(homes, _) => Some(PlacesVersion::Several(homes.told())),
+            Place::Cluster(links) => Some(PlacesVersion::Cluster(links.board().views())),
         }
     }
 
@@ -196,16 +230,16 @@ impl Nodes {
     }
 }
 
-fn by_map(map: &NodeMap, links: &[Arc<Link>], shards: &[ShardId]) -> Grouped {
+fn by_home(homes: &Homes, links: &[Arc<Link>], shards: &[ShardId]) -> Grouped {
     let (mut nodes, mut nowhere) = (BTreeMap::<usize, Vec<usize>>::new(), Vec::new());
     for (i, &shard) in shards.iter().enumerate() {
-        match map.home(shard) {
+        match homes.home(shard) {
             Some(node) => nodes.entry(node).or_default().push(i),
             None => {
                 let why = format!(
                     "shard {shard} has no node, and those that are configured have {} shards: add its node to \
                      [[redis.nodes]]",
-                    map.shards()
+                    homes.map().shards()
                 );
                 nowhere.push((i, Error::Deployment(why)));
             }
@@ -220,6 +254,26 @@ fn by_map(map: &NodeMap, links: &[Arc<Link>], shards: &[ShardId]) -> Grouped {
 impl Place {
     fn several(map: NodeMap) -> Self {
         let links = map.nodes().iter().map(|node| Arc::new(Link::named(node))).collect();
-        Self::Several(map, links)
+        Self::Several(Homes::new(map), links)
+    }
+}
+
+// === impl PlacesVersion ===
+
+impl PlacesVersion {
+    /// Rises whenever a shard may have moved.
+    pub(crate) fn get(&self) -> u64 {
+        match self {
+            Self::Several(told) => told.borrow().version,
+            Self::Cluster(views) => views.borrow().version,
+        }
+    }
+
+    /// Waits until it is another one than that; `None`: the client is gone. Cancel safe.
+    pub(crate) async fn other_than(&mut self, version: u64) -> Option<u64> {
+        Some(match self {
+            Self::Several(told) => told.wait_for(|told| told.version != version).await.ok()?.version,
+            Self::Cluster(views) => views.wait_for(|view| view.version != version).await.ok()?.version,
+        })
     }
 }

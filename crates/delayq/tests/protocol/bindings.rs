@@ -221,7 +221,9 @@ async fn the_bindings_send_the_keys_and_arguments_that_the_headers_name() {
             assert!(words.split(" | ").any(|known| known == word), "{name}: {word} is none of {words}");
         }
     }
-    let missing: Vec<_> =
-        Verb::ALL.iter().map(|verb| verb.name()).filter(|name| !called.contains_key(name)).collect();
+    // One Redis has no other node that shards could move to: `redis_nodes_moved` calls these.
+    let apart = [Verb::Discard, Verb::Move];
+    let called_here = Verb::ALL.iter().filter(|verb| !apart.contains(verb)).map(|verb| verb.name());
+    let missing: Vec<_> = called_here.filter(|name| !called.contains_key(name)).collect();
     assert!(missing.is_empty(), "never called: {missing:?}");
 }

@@ -11,7 +11,7 @@ macro_rules! binding {
 }
 
 /// The words of each script that answers words, and the binding that reads them.
-const WORDS: [(Verb, &[&str], &str); 18] = [
+const WORDS: [(Verb, &[&str], &str); 20] = [
     (
         Verb::Put,
         &["stored", "ready", "exists", "conflict", "leased", "stale", "moved", "refused"],
@@ -43,6 +43,8 @@ const WORDS: [(Verb, &[&str], &str); 18] = [
     (Verb::Recount, &["counted", "more", "changed", "crowded"], binding!("recount")),
     (Verb::Init, &["created", "exists", "differs"], binding!("deployment")),
     (Verb::Grow, &["created", "raised", "exists", "ahead", "differs"], binding!("deployment")),
+    (Verb::Move, &["moved", "exists", "differs"], binding!("deployment")),
+    (Verb::Discard, &["discarded", "kept"], binding!("deployment")),
 ];
 
 /// The scripts that answer numbers, names and envelopes; no word distinguishes their answers.

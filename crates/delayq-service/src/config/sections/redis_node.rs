@@ -16,7 +16,8 @@ pub struct RedisNodeConfig {
     /// Where it is, as `redis.url` says it; by Sentinel, too. Not a Redis Cluster.
     pub url: RedisUrl,
     /// Its shards, as ranges with both ends: `0-7,16-19`. All nodes together have every shard from 0 on, once. Shards of a growth
-    /// that is to come may be among them.
+    /// that is to come may be among them. Unset: none yet; what a shard records says more.
+    #[serde(default, skip_serializing_if = "ShardRanges::is_empty")]
     pub shards: ShardRanges,
 }
 

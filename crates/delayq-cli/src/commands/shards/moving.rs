@@ -1,0 +1,93 @@
+//! `delayq shards move`, `name` and `clean`: from one Redis to several, and from several to more.
+
+use crate::confirm::confirm;
+use crate::deployment::Context;
+use crate::failure::of_core;
+use clap::Args;
+use delayq::protocol::{NodeName, ShardId, ShardRanges};
+use delayq_service::Fault;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// Move shards to another node online
+///
+/// The node is a replica of the one that has them until then, and is in the configuration of every process. Repeated, it
+/// finishes an interrupted move.
+#[derive(Debug, Args)]
+pub(super) struct Move {
+    /// Which shards, as ranges with both ends: 8-15
+    ranges: ShardRanges,
+    /// The node of [[redis.nodes]] that they move to
+    #[arg(long, value_name = "NAME")]
+    to: NodeName,
+    /// Give those of an interrupted move back to the node that they come from, unless the new one serves them
+    #[arg(long)]
+    back: bool,
+    /// Do not ask: the node is promoted, and is no replica any more
+    #[arg(long)]
+    yes: bool,
+}
+
+// === impl Move ===
+
+impl Move {
+    pub(super) async fn run(self, context: &Context) -> Result<(), Fault> {
+        let Self { ranges: shards, to, back, yes } = self;
+        let all: BTreeSet<ShardId> = shards.shards().collect();
+        if back {
+            let back = context.admin().take_back(&all, &to).await.map_err(of_core)?;
+            return context
+                .output
+                .print(&json!({ "taken_back": back }), || format!("{back} shards are taken back"));
+        }
+        let namespace = &context.config.deployment.namespace;
+        let asked = format!(
+            "this moves shards {shards} of {namespace} to node {to}, and ends its being a replica: it cannot become one \
+             again without losing them"
+        );
+        confirm(&asked, yes)?;
+        let report = context.admin().move_shards(&all, &to, |_| {}).await.map_err(of_core)?;
+        let from = report.from.as_ref();
+        let value = json!({
+            "from": from, "to": to, "moved": report.moved, "away_ms": report.away.as_millis() as u64,
+            "not_written": report.not_written,
+        });
+        context.output.print(&value, || {
+            let Some(from) = from else { return format!("node {to} serves shards {shards} already") };
+            let mut text = format!(
+                "node {to} serves shards {shards} now: {} moved from {from}, served by nobody for {} ms\n\
+                 running processes follow by themselves; bring [[redis.nodes]] up to date when it suits, then delete what is \
+                 left behind: delayq shards clean",
+                report.moved,
+                report.away.as_millis(),
+            );
+            if let Some(why) = &report.not_written {
+                text += &format!(
+                    "\nNOTE: node {to} could not write its configuration ({why}): see to it that nothing makes it a replica \
+                     again when it starts, which would empty it"
+                );
+            }
+            text
+        })
+    }
+}
+
+pub(super) async fn name(context: &Context) -> Result<(), Fault> {
+    let named = context.admin().name_shards().await.map_err(of_core)?;
+    context.output.print(&json!({ "named": named }), || match named {
+        0 => "every shard records its node already".to_owned(),
+        some => format!("{some} shards record their node now: a process without [[redis.nodes]] is refused"),
+    })
+}
+
+pub(super) async fn clean(context: &Context) -> Result<(), Fault> {
+    let deleted = context.admin().discard_moved(|_| {}).await.map_err(of_core)?;
+    context.output.print(&json!({ "deleted": deleted }), || match deleted.is_empty() {
+        true => "nothing is left behind".to_owned(),
+        false => {
+            let lines: Vec<String> =
+                deleted.iter().map(|(node, keys)| format!("{keys} keys deleted at node {node}")).collect();
+            lines.join("\n")
+        }
+    })
+}

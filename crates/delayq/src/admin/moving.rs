@@ -1,0 +1,321 @@
+//! Moving shards from one of several Redises to a new one, which is its replica until then.
+//!
+//! ```text
+//! fence at the old node ─► the replica has the fences ─► it is promoted ─► what else it has is marked ─► opened there
+//! ```
+//! A fence is what the shard records from then on: where it moves to, and the number of the move. It refuses every call. What
+//! was done before it reaches the replica before the fence does, so a replica that has it has all. There the shard is
+//! opened only by the number of its present fence: an older copy never is. What the new node has of other shards is marked as
+//! left behind first: no call for the old node is taken by a copy.
+//!
+//! Every step may be repeated, so a move that was interrupted anywhere is finished by starting it again; before it is
+//! opened, it can be taken back.
+
+mod plan;
+mod replication;
+
+use super::Admin;
+use super::scanning::KeyScan;
+use crate::clock;
+use crate::error::Error;
+use crate::link::{Link, NodeMap};
+use delayq_core::call::Call;
+use delayq_core::id::NodeName;
+use delayq_core::layout::RecordedPlace;
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::deployment::{self, Asked, Discarded, Recorded, ShardLayout};
+use plan::{Planned, Records, plan};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the replica may take to get the fences; then they are taken back.
+const CATCH_UP: Duration = Duration::from_secs(10);
+/// How soon it is asked again.
+const AGAIN: Duration = Duration::from_millis(5);
+/// Keys that are walked over in one step of deleting what was left behind.
+const KEYS_A_STEP: usize = 500;
+
+/// How far a move has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveStep {
+    /// The old node refuses every call for the shards.
+    Fenced,
+    /// The new one has everything that the old one did.
+    Copied,
+    /// It takes writes.
+    Promoted,
+    /// It serves the shards.
+    Opened,
+}
+
+/// What a move did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MoveReport {
+    /// Where the shards were; `None`: all had moved before.
+    pub from: Option<NodeName>,
+    /// How many moved now.
+    pub moved: usize,
+    /// For how long nobody served them, as far as this call saw it.
+    pub away: Duration,
+    /// Why the new node could not write into its configuration file that it is no replica.
+    pub not_written: Option<String>,
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Has every shard of a deployment that was one Redis record the node that the map has for it. From then on processes
+    /// without the map are refused. Returns how many recorded none before. Safe to repeat.
+    ///
+    /// # Errors
+    /// There is no map, or it has a shard elsewhere; a Redis that cannot be used.
+    pub async fn name_shards(&self) -> Result<usize, Error> {
+        let calls = &self.client.calls;
+        if calls.nodes().map().is_none() {
+            return Err(Error::Move(
+                "one Redis keeps the deployment: write it as [[redis.nodes]] first".to_owned(),
+            ));
+        }
+        let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
+        let mut unnamed = Vec::new();
+        for (&shard, found) in all.iter().zip(calls.shard_layouts(&all).await) {
+            if let ShardLayout { node: None, .. } = found?.ok_or(Error::Uninitialised(shard))? {
+                let node = calls.nodes().name(shard).ok_or(Error::Uninitialised(shard))?.clone();
+                unnamed.push(deployment::record(shard, &RecordedPlace::Unnamed, &RecordedPlace::Here(node)));
+            }
+        }
+        let replies = calls.scripts().send_all(&unnamed).await;
+        unnamed.iter().zip(replies).try_for_each(|(call, reply)| is_recorded(call.shard, reply))?;
+        Ok(unnamed.len())
+    }
+
+    /// Moves shards to another node, which is a replica of the one that has them, while everything goes on: see the
+    /// documentation of operations. `progress` hears of each step.
+    ///
+    /// # Errors
+    /// [`Error::Move`]: it is refused, and nothing was changed unless the text says so. After an error of a connection the
+    /// shards may be fenced: repeat it, or [take it back](Self::take_back).
+    pub async fn move_shards(
+        &self,
+        shards: &BTreeSet<ShardId>,
+        to: &NodeName,
+        mut progress: impl FnMut(MoveStep),
+    ) -> Result<MoveReport, Error> {
+        let records = self.records().await?;
+        let Planned { from, left, to_fence } = plan(&records, shards, to).map_err(Error::Move)?;
+        let mut report = MoveReport { from, moved: left.len(), away: Duration::ZERO, not_written: None };
+        let Some(from) = report.from.clone() else { return Ok(report) };
+        let (old, new) = (self.node(&from)?, self.node(to)?);
+        let is_replica = replication::check(&old, &new, &from, to, !to_fence.is_empty()).await?;
+        let began = clock::instant();
+        self.fence(&old, &to_fence, &from, to).await?;
+        progress(MoveStep::Fenced);
+        let fences = match self.wait_for_fences(&old, &new, &left).await {
+            Ok(fences) => fences,
+            Err(error) if is_replica && !to_fence.is_empty() => {
+                self.take_back(&left, to).await?;
+                return Err(Error::Move(format!("taken back, because node {to} does not follow: {error}")));
+            }
+            Err(error) => return Err(error),
+        };
+        progress(MoveStep::Copied);
+        report.not_written = replication::promote(&new).await?;
+        progress(MoveStep::Promoted);
+        self.open(&new, &fences, to).await?;
+        report.away = began.elapsed();
+        progress(MoveStep::Opened);
+        Ok(report)
+    }
+
+    /// Gives shards that are fenced, and not served by the node that they move to yet, back to the node that they come
+    /// from: how many. Not while a move is under way.
+    ///
+    /// # Errors
+    /// [`Error::Move`] if one of them is served by the new node, which has to answer; a Redis that cannot be used.
+    pub async fn take_back(&self, shards: &BTreeSet<ShardId>, from: &NodeName) -> Result<usize, Error> {
+        let records = self.records().await?;
+        let mut back = 0;
+        for (node, of_node) in &records {
+            let fenced = of_node.iter().filter(|(shard, place)| {
+                let is_fence = matches!(place, RecordedPlace::Moved(to, Some(_)) if to == from);
+                is_fence && shards.contains(shard) && records.keepers(**shard).is_empty()
+            });
+            let calls: Vec<Call> = fenced
+                .map(|(&shard, place)| deployment::record(shard, place, &RecordedPlace::Here(node.clone())))
+                .filter(|_| node != from)
+                .collect();
+            let replies = self.client.calls.scripts().send_at(&*self.node(node)?, &calls).await;
+            for (call, reply) in calls.iter().zip(replies) {
+                is_recorded(call.shard, reply)?;
+                self.client.calls.nodes().learn(call.shard, node);
+                back += 1;
+            }
+        }
+        match shards.iter().find(|shard| records.keepers(**shard).contains(&from)) {
+            Some(shard) => {
+                Err(Error::Move(format!("node {from} serves shard {shard} already: it cannot be taken back")))
+            }
+            None => Ok(back),
+        }
+    }
+
+    /// Deletes what was left behind of shards that other nodes serve: how many keys of each node. `progress` hears how many
+    /// so far. Safe to repeat.
+    ///
+    /// # Errors
+    /// A Redis that cannot be used.
+    pub async fn discard_moved(
+        &self,
+        mut progress: impl FnMut(u64),
+    ) -> Result<BTreeMap<NodeName, u64>, Error> {
+        let (records, calls) = (self.records().await?, &self.client.calls);
+        let (mut deleted, mut total) = (BTreeMap::new(), 0);
+        for (node, of_node) in &records {
+            let is_left = |(shard, place): &(&ShardId, &RecordedPlace)| matches!(place, RecordedPlace::Moved(to, _) if records.keepers(**shard) == [to]);
+            let left: BTreeSet<ShardId> = of_node.iter().filter(is_left).map(|(&shard, _)| shard).collect();
+            let link = self.node(node)?;
+            let mut scan = KeyScan::new(format!("{{{}:*", self.client.namespace()), KEYS_A_STEP);
+            while !left.is_empty() && !scan.is_over() {
+                let mut keys = BTreeMap::<ShardId, Vec<&[u8]>>::new();
+                let found = scan.next_of(std::slice::from_ref(&link)).await?;
+                for (shard, rest) in found.iter().filter_map(|key| calls.keys().parse(key)) {
+                    if left.contains(&shard) {
+                        keys.entry(shard).or_default().push(rest);
+                    }
+                }
+                let pieces = keys.iter().flat_map(|(&shard, keys)| {
+                    keys.chunks(MAX_IDS_A_CALL)
+                        .map(move |some| deployment::discard(shard, some.iter().copied()))
+                });
+                let pieces: Vec<Call> = pieces.collect();
+                for reply in calls.scripts().send_at(&link, &pieces).await {
+                    if let Discarded::Keys(keys @ 1..) = deployment::read_discarded(reply?)? {
+                        total += keys;
+                        *deleted.entry(node.clone()).or_default() += keys;
+                    }
+                }
+                progress(total);
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn node(&self, name: &NodeName) -> Result<Arc<Link>, Error> {
+        let link = self.client.calls.nodes().named(name);
+        link.map(Arc::clone).ok_or_else(|| Error::Move(format!("[[redis.nodes]] names no node {name}")))
+    }
+
+    /// What every shard records, at each node.
+    async fn records(&self) -> Result<Records, Error> {
+        let calls = &self.client.calls;
+        if calls.nodes().map().is_none() {
+            return Err(Error::Move("they do between nodes of [[redis.nodes]] alone".to_owned()));
+        }
+        let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
+        let mut records = Records::default();
+        for node in calls.nodes().map().into_iter().flat_map(NodeMap::nodes) {
+            records.add(node.name.clone(), self.records_of(&*self.node(&node.name)?, &all).await?);
+        }
+        Ok(records)
+    }
+
+    async fn records_of(
+        &self,
+        link: &Link,
+        shards: &[ShardId],
+    ) -> Result<BTreeMap<ShardId, RecordedPlace>, Error> {
+        let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard)).collect();
+        let mut records = BTreeMap::new();
+        for (&shard, reply) in shards.iter().zip(self.client.calls.scripts().send_at(link, &asking).await) {
+            match deployment::read_asked(reply?, shard)? {
+                Asked::Missing => None,
+                Asked::Moved(place) => records.insert(shard, place),
+                Asked::Here(found) => {
+                    records.insert(shard, found.node.map_or(RecordedPlace::Unnamed, RecordedPlace::Here))
+                }
+                Asked::Foreign { layout, .. } => {
+                    return Err(Error::Deployment(format!("shard {shard} has layout {layout}")));
+                }
+            };
+        }
+        Ok(records)
+    }
+
+    async fn fence(
+        &self,
+        old: &Link,
+        shards: &BTreeSet<ShardId>,
+        from: &NodeName,
+        to: &NodeName,
+    ) -> Result<(), Error> {
+        let here = RecordedPlace::Here(from.clone());
+        let fence = RecordedPlace::Moved(to.clone(), Some(clock::now().get()));
+        let fencing: Vec<Call> =
+            shards.iter().map(|&shard| deployment::record(shard, &here, &fence)).collect();
+        let replies = self.client.calls.scripts().send_at(old, &fencing).await;
+        shards.iter().zip(replies).try_for_each(|(&shard, reply)| is_recorded(shard, reply))
+    }
+
+    /// The fences of shards, once the new node has each as the old one has it.
+    async fn wait_for_fences(
+        &self,
+        old: &Link,
+        new: &Link,
+        shards: &BTreeSet<ShardId>,
+    ) -> Result<BTreeMap<ShardId, RecordedPlace>, Error> {
+        let shards: Vec<ShardId> = shards.iter().copied().collect();
+        let fences = self.records_of(old, &shards).await?;
+        let began = clock::instant();
+        loop {
+            let copies = self.records_of(new, &shards).await;
+            match copies {
+                Ok(copies) if copies == fences => return Ok(fences),
+                _ if began.elapsed() < CATCH_UP => tokio::time::sleep(AGAIN).await,
+                Ok(_) => {
+                    let why = format!("it does not have the newest copy of the shards within {CATCH_UP:?}");
+                    return Err(Error::Move(why));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Marks what the new node has of other shards, and has it serve these.
+    async fn open(
+        &self,
+        new: &Link,
+        fences: &BTreeMap<ShardId, RecordedPlace>,
+        to: &NodeName,
+    ) -> Result<(), Error> {
+        let calls = &self.client.calls;
+        let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
+        let mut recording = Vec::new();
+        for (&shard, place) in &self.records_of(new, &all).await? {
+            if let RecordedPlace::Here(node) = place
+                && node != to
+            {
+                recording.push(deployment::record(shard, place, &RecordedPlace::Moved(node.clone(), None)));
+            }
+        }
+        let here = RecordedPlace::Here(to.clone());
+        recording.extend(fences.iter().map(|(&shard, fence)| deployment::record(shard, fence, &here)));
+        let replies = calls.scripts().send_at(new, &recording).await;
+        recording.iter().zip(replies).try_for_each(|(call, reply)| is_recorded(call.shard, reply))?;
+        for &shard in fences.keys() {
+            calls.nodes().learn(shard, to);
+        }
+        Ok(())
+    }
+}
+
+fn is_recorded(shard: ShardId, reply: Result<delayq_core::reply::Value, Error>) -> Result<(), Error> {
+    match deployment::read_recorded(reply?)? {
+        Recorded::Moved | Recorded::Exists => Ok(()),
+        Recorded::Differs(layout) => Err(Error::Move(format!(
+            "shard {shard} has layout {layout} by now: somebody else moves it; repeat it"
+        ))),
+    }
+}

@@ -1,0 +1,142 @@
+//! What is to be done for a move, by what the shards record at each node. Pure.
+
+use delayq_core::id::NodeName;
+use delayq_core::layout::RecordedPlace;
+use delayq_core::shard::ShardId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What shards record, at each node that has them or a copy of them.
+#[derive(Debug, Default)]
+pub(super) struct Records(BTreeMap<NodeName, BTreeMap<ShardId, RecordedPlace>>);
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Planned {
+    /// The node that they come from; `None`: all are there.
+    pub(super) from: Option<NodeName>,
+    /// Those that are not served by the new node.
+    pub(super) left: BTreeSet<ShardId>,
+    /// Of those, the ones that are to be fenced.
+    pub(super) to_fence: BTreeSet<ShardId>,
+}
+
+// === impl Records ===
+
+impl Records {
+    pub(super) fn add(&mut self, node: NodeName, records: BTreeMap<ShardId, RecordedPlace>) {
+        self.0.insert(node, records);
+    }
+
+    /// The nodes at which a shard says that it is there.
+    pub(super) fn keepers(&self, shard: ShardId) -> Vec<&NodeName> {
+        let keeps =
+            |node: &NodeName, place: &RecordedPlace| matches!(place, RecordedPlace::Here(at) if at == node);
+        let nodes = self
+            .0
+            .iter()
+            .filter(|(node, records)| records.get(&shard).is_some_and(|place| keeps(node, place)));
+        nodes.map(|(node, _)| node).collect()
+    }
+
+    /// The other node that has a fence of a move of the shard to this one.
+    fn fenced(&self, shard: ShardId, to: &NodeName) -> Option<&NodeName> {
+        let is_fence = |place: &RecordedPlace| matches!(place, RecordedPlace::Moved(at, Some(_)) if at == to);
+        let mut nodes =
+            self.0.iter().filter(|(node, records)| *node != to && records.get(&shard).is_some_and(is_fence));
+        nodes.next().map(|(node, _)| node)
+    }
+
+    fn is_unnamed(&self, shard: ShardId) -> bool {
+        self.0.values().any(|records| records.get(&shard) == Some(&RecordedPlace::Unnamed))
+    }
+}
+
+impl<'r> IntoIterator for &'r Records {
+    type Item = (&'r NodeName, &'r BTreeMap<ShardId, RecordedPlace>);
+    type IntoIter = std::collections::btree_map::Iter<'r, NodeName, BTreeMap<ShardId, RecordedPlace>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// What is to be done to move shards to a node, or why they cannot be.
+pub(super) fn plan(records: &Records, shards: &BTreeSet<ShardId>, to: &NodeName) -> Result<Planned, String> {
+    let mut planned = Planned { from: None, left: BTreeSet::new(), to_fence: BTreeSet::new() };
+    for &shard in shards {
+        if records.is_unnamed(shard) {
+            return Err(format!("shard {shard} records no node yet: first delayq shards name"));
+        }
+        let from = match (&records.keepers(shard)[..], records.fenced(shard, to)) {
+            ([at], _) if *at == to => continue,
+            ([at], _) => {
+                planned.to_fence.insert(shard);
+                *at
+            }
+            ([], Some(at)) => at,
+            ([], None) => return Err(format!("no node of [[redis.nodes]] has shard {shard}")),
+            ([one, other, ..], _) => {
+                return Err(format!(
+                    "shard {shard} is recorded as kept by node {one} and by node {other}: one of them lost its last \
+                     writes; see what each has, and stop the other one"
+                ));
+            }
+        };
+        planned.left.insert(shard);
+        match &planned.from {
+            Some(other) if other != from => {
+                return Err(format!(
+                    "they are at the nodes {other} and {from}: move those of one node at a time"
+                ));
+            }
+            _ => planned.from = Some(from.clone()),
+        }
+    }
+    Ok(planned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(nodes: &[(&str, &[&str])]) -> Records {
+        let mut records = Records::default();
+        for (node, words) in nodes {
+            let place =
+                |word: &str| format!("1{word}").parse::<delayq_core::layout::LayoutWord>().unwrap().place;
+            let is_there = |(_, word): &(u16, &&str)| **word != "-";
+            let shards =
+                (0..).zip(*words).filter(is_there).map(|(shard, word)| (ShardId::new(shard), place(word)));
+            records.add(node.parse().unwrap(), shards.collect());
+        }
+        records
+    }
+
+    #[test]
+    fn a_move_begins_or_is_finished_or_is_refused_with_the_reason() {
+        let shards: BTreeSet<ShardId> = [0, 1].map(ShardId::new).into();
+        for (nodes, expected) in [
+            (&[("a", &["@a", "@a"][..]), ("b", &["@a", "@a"])][..], Ok((Some("a"), vec![0, 1], vec![0, 1]))),
+            (&[("a", &["@a", "@a"]), ("b", &["-", "-"])], Ok((Some("a"), vec![0, 1], vec![0, 1]))),
+            (&[("a", &[">b:1", "@a"]), ("b", &["@a", "@a"])], Ok((Some("a"), vec![0, 1], vec![1]))),
+            (&[("a", &[">b:1", ">b:1"]), ("b", &[">b:1", ">b:1"])], Ok((Some("a"), vec![0, 1], vec![]))),
+            (&[("a", &[">b:1", ">b:1"]), ("b", &["@b", ">b:1"])], Ok((Some("a"), vec![1], vec![]))),
+            (&[("a", &[">b:1", ">b:1"]), ("b", &["@b", "@b"])], Ok((None, vec![], vec![]))),
+            (&[("a", &["@a", "@a"]), ("b", &["@b", "@b"])], Err("kept by node a and by node b")),
+            (&[("a", &["@a", ">c"]), ("c", &["-", "@c"]), ("b", &["-", "-"])], Err("the nodes a and c")),
+            (&[("a", &["", ""]), ("b", &["", ""])], Err("first delayq shards name")),
+            (&[("a", &["-", "-"]), ("b", &["-", "-"])], Err("has shard 0")),
+        ] {
+            let planned = plan(&of(nodes), &shards, &"b".parse().unwrap());
+            match (planned, expected) {
+                (Ok(Planned { from, left, to_fence }), Ok(expected)) => {
+                    let numbers = |shards: BTreeSet<ShardId>| shards.into_iter().map(ShardId::get).collect();
+                    let from = from.as_ref().map(NodeName::as_str);
+                    assert_eq!((from, numbers(left), numbers(to_fence)), expected, "{nodes:?}");
+                }
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+                (planned, expected) => panic!("{nodes:?}: {planned:?}, not {expected:?}"),
+            }
+        }
+    }
+}

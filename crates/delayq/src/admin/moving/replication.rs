@@ -1,0 +1,82 @@
+//! Whether a node is a replica of another one, and its promotion.
+
+use crate::error::Error;
+use crate::link::Link;
+use delayq_core::id::NodeName;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a Redis says of its replication and persistence.
+pub(super) struct Replication(HashMap<String, String>);
+
+// === impl Replication ===
+
+impl Replication {
+    async fn of(link: &Link) -> Result<Self, Error> {
+        let text: String = link.query("INFO", &redis::cmd("INFO")).await?;
+        let fields = text.lines().filter_map(|line| line.trim().split_once(':'));
+        Ok(Self(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+    }
+
+    fn says(&self, name: &str, value: &str) -> bool {
+        self.0.get(name).is_some_and(|said| said == value)
+    }
+
+    fn is_replica(&self) -> bool {
+        self.says("role", "slave")
+    }
+
+    /// Why this one cannot take shards over from the other, whose replica it is to be.
+    fn objection(&self, old: &Self) -> Option<&'static str> {
+        let same = |name| self.0.get(name) == old.0.get(name);
+        Some(match () {
+            () if old.is_replica() => "the node that has them is a replica itself",
+            () if !self.is_replica() => "is no replica of it (REPLICAOF; that empties it)",
+            () if !same("master_replid") => "is a replica of another Redis",
+            () if !self.says("slave_read_only", "1") => "takes writes as a replica (replica-read-only)",
+            () if !self.says("master_link_status", "up") => {
+                "has lost the connection to it, or is not through copying"
+            }
+            () if !same("aof_enabled") => "differs in appendonly",
+            () if !self.says("maxmemory_policy", "noeviction") => {
+                "has another maxmemory-policy than noeviction"
+            }
+            () => return None,
+        })
+    }
+}
+
+/// Checks that the new node can take shards over from the old one. Whether it still is its replica. `begins`: whether any
+/// shard is yet to be fenced, for which it has to be.
+pub(super) async fn check(
+    old: &Arc<Link>,
+    new: &Arc<Link>,
+    from: &NodeName,
+    to: &NodeName,
+    begins: bool,
+) -> Result<bool, Error> {
+    for (link, name) in [(old, from), (new, to)] {
+        if link.sentinels().await.is_some() {
+            return Err(Error::Move(format!(
+                "node {name} is named by sentinels, which would make node {to} a replica again: write its own address \
+                 while shards move, and have no sentinel watch it (SENTINEL REMOVE)"
+            )));
+        }
+    }
+    let (of_old, of_new) = (Replication::of(old).await?, Replication::of(new).await?);
+    match of_new.objection(&of_old) {
+        Some(why) if begins || of_new.is_replica() => {
+            Err(Error::Move(format!("node {to}, seen from node {from}: it {why}")))
+        }
+        _ => Ok(of_new.is_replica()),
+    }
+}
+
+/// Makes a replica a master, if it is one. Returns why it could not write that into its configuration file, which would
+/// make it a replica again at its next start.
+pub(super) async fn promote(new: &Arc<Link>) -> Result<Option<String>, Error> {
+    if Replication::of(new).await?.is_replica() {
+        new.run(redis::cmd("REPLICAOF").arg("NO").arg("ONE")).await?;
+    }
+    Ok(new.run(redis::cmd("CONFIG").arg("REWRITE")).await.err().map(|error| error.to_string()))
+}

@@ -1,0 +1,26 @@
+#!lua flags=allow-oom
+-- discard: deletes what was left behind of a shard that has moved to another node. Of `meta` the way to that node stays.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout (any), then 1 a key (1 to 500): what follows {ns:shard}:
+-- RETURNS  discarded <keys that were there, but for meta> | kept <layout> (the shard has not moved from here: nothing is deleted)
+-- COST     O(keys); Redis frees large ones beside its other work
+--# include limits, arguments
+
+arguments('discard', 1, 1)
+local layout, shard, shards, counts = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards', 'counts'))
+if not layout then
+  return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
+end
+if not string.find(layout, '>', 1, true) then return 'kept ' .. layout end
+local base, deleted = string.sub(KEYS[1], 1, -5), 0
+for i = 2, #ARGV do
+  if ARGV[i] == 'meta' then
+    redis.call('UNLINK', KEYS[1])
+    redis.call('HSET', KEYS[1], 'layout', layout, 'format', 1, 'shard', shard, 'shards', shards, 'counts', counts or shards)
+  else
+    deleted = deleted + redis.call('UNLINK', base .. ARGV[i])
+  end
+end
+return 'discarded ' .. deleted
