@@ -15,6 +15,8 @@ mod record;
 mod source;
 #[cfg(feature = "intake-nats")]
 mod turn;
+#[cfg(feature = "intake-nats")]
+mod unreadable;
 
 pub use config::NatsIntakeConfig;
 #[cfg(feature = "intake-nats")]

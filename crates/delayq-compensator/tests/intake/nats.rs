@@ -7,11 +7,16 @@ use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, HeaderMap, HeaderName};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use delayq_compensator::{IntakeFault, IntakeLook};
 use delayq_tests::deadline::{LONG, wait_for};
 use delayq_tests::folder::Folder;
 use delayq_tests::nats_server::NatsServer;
 use futures_util::future::try_join_all;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 
 struct Nats {
     server: NatsServer,
@@ -221,4 +226,53 @@ async fn records_as_large_as_the_server_takes_are_taken_in_bounded_by_their_byte
     compensator.shows("settled_total{intake=\"orders\",outcome=\"rejected\"}", 100.0).await;
     stage.is_settled().await;
     compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_whose_headers_the_client_cannot_read_are_buried_and_the_others_go_on() {
+    let stage = Stage::<Nats>::start().await;
+    let of = stage.broker.context().await.get_stream("in").await.unwrap();
+    // So that the server hands out again sooner what a connection did not ack.
+    let name = Some("delayq".to_owned());
+    let patient =
+        pull::Config { durable_name: name, ack_wait: Duration::from_secs(2), ..pull::Config::default() };
+    of.create_consumer(patient).await.unwrap();
+    stage.broker.publish(vec![Sent::put("before", &[])]).await;
+    let damaged: [&[u8]; 4] = [
+        b"NATS/1.0\r\nx: \xff\r\n\r\n",
+        b"NATS/1.0\r\nno colon\r\n\r\n",
+        b"NATS/1.0\r\nx: a\rb\r\n\r\n",
+        b"NATS/1.0 503\r\n\r\n",
+    ];
+    for headers in damaged {
+        publish_raw(&stage.broker.server, headers).await;
+    }
+    stage.broker.publish(vec![Sent::put("after", &[])]).await;
+    let compensator = stage.compensator("").await;
+    stage.has_delayed(2).await;
+    let dead = stage.broker.dead(damaged.len()).await;
+    assert_eq!(dead.len(), damaged.len(), "{dead:?}");
+    for (n, (dead, headers)) in dead.iter().zip(damaged).enumerate() {
+        assert_eq!(dead.header("delayq-headers"), STANDARD.encode(headers));
+        assert_eq!(dead.header("delayq-origin"), format!("nats in sequence {}", n + 2));
+        assert!(dead.header("delayq-reason").contains("header"), "{dead:?}");
+        assert_eq!(dead.body, b"raw");
+    }
+    stage.is_settled().await;
+    compensator.stop().await;
+}
+
+/// Publishes a record whose headers no client library would write.
+async fn publish_raw(server: &NatsServer, headers: &[u8]) {
+    const BODY: &[u8] = b"raw";
+    let mut socket = BufReader::new(TcpStream::connect(server.address()).await.unwrap());
+    let connect = b"CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB acks 1\r\n";
+    let publish = format!("HPUB in.orders acks {} {}\r\n", headers.len(), headers.len() + BODY.len());
+    socket.write_all(&[&connect[..], publish.as_bytes(), headers, BODY, b"\r\n"].concat()).await.unwrap();
+    let mut line = String::new();
+    while !line.contains("\"seq\"") {
+        line.clear();
+        assert!(socket.read_line(&mut line).await.unwrap() > 0, "the server hung up");
+        assert!(!line.starts_with("-ERR"), "{line}");
+    }
 }

@@ -6,6 +6,7 @@
 use super::config::NatsIntakeConfig;
 use super::outstanding::{Known, Outstanding};
 use super::turn::{OVER, Turn};
+use super::unreadable::{self, Progress};
 use super::{PATIENCE, consumer, dead, record};
 use crate::intake::source::{Arrived, Buried, Dead, Source};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
@@ -16,9 +17,10 @@ use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, mem};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -40,6 +42,7 @@ const MOST_BYTES: usize = 16 << 20;
 const MOST_AHEAD_BYTES: usize = 64 << 20;
 
 const BROKEN: &str = "the connection broke";
+const UNOPENED: &str = "it is not connected";
 
 /// A stream, and the subject of its dead records.
 pub(crate) struct NatsSource {
@@ -48,6 +51,7 @@ pub(crate) struct NatsSource {
     /// Maximum number of records that are not acked.
     in_flight: u16,
     connections: u64,
+    progress: Progress,
     open: Option<Open>,
 }
 
@@ -63,6 +67,9 @@ struct Open {
     cramped_at: Option<usize>,
     outstanding: Outstanding,
     in_flight: usize,
+    /// Where records may be that cannot be read, and those that were found.
+    suspect: Range<u64>,
+    unreadable: Vec<Arrived<NatsTicket>>,
     /// What arrived and is not handed out yet.
     early: VecDeque<Arrived<NatsTicket>>,
     /// Whether everything that is not acked is here.
@@ -97,7 +104,14 @@ pub(crate) struct NatsTicket {
 impl NatsSource {
     /// Connects nothing yet.
     pub(crate) fn new(config: NatsIntakeConfig, dead: &str, in_flight: u16) -> Self {
-        Self { config, dead: dead.to_owned(), in_flight, connections: 0, open: None }
+        Self {
+            config,
+            dead: dead.to_owned(),
+            in_flight,
+            connections: 0,
+            progress: Progress::default(),
+            open: None,
+        }
     }
 
     async fn connect(&self) -> Result<(Client, watch::Receiver<bool>), String> {
@@ -136,7 +150,7 @@ impl NatsSource {
     }
 
     fn opened(&mut self) -> Result<&mut Open, String> {
-        self.open.as_mut().ok_or_else(|| "it is not connected".to_owned())
+        self.open.as_mut().ok_or_else(|| UNOPENED.to_owned())
     }
 }
 
@@ -153,6 +167,37 @@ impl Open {
 
     fn check(&self) -> Result<(), String> {
         self.lost().map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+
+    /// Waits for the turn, and looks for records that cannot be read: whether any was found. They are acked before anything is
+    /// asked for, or the server would hand one out. Cancel safe.
+    async fn look_for_unreadable(
+        &mut self,
+        config: &NatsIntakeConfig,
+        progress: &mut Progress,
+        most: usize,
+    ) -> Result<bool, String> {
+        while !self.suspect.is_empty() && self.unreadable.len() < most {
+            self.turn.held().await?;
+            self.check()?;
+            let Some(found) = unreadable::next(&self.context, config, &mut self.suspect).await? else {
+                continue;
+            };
+            let sequence = found.sequence;
+            if progress.found(sequence) {
+                continue;
+            }
+            let known = self.outstanding.add(sequence, found.reply.into(), found.record.bytes());
+            if known == Known::New {
+                let ticket = self.ticket(sequence);
+                self.unreadable.push(Arrived { record: found.record, ticket });
+            }
+        }
+        Ok(!self.unreadable.is_empty())
+    }
+
+    fn ticket(&self, sequence: u64) -> NatsTicket {
+        NatsTicket { stream: Arc::clone(&self.stream), sequence, connection: self.number }
     }
 
     /// Waits for the turn and until everything that is not acked is here. Cancel safe.
@@ -270,8 +315,7 @@ impl Open {
         self.cramped_at = None;
         match self.outstanding.add(sequence, reply.clone(), record.bytes()) {
             Known::New => {
-                let ticket =
-                    NatsTicket { stream: Arc::clone(&self.stream), sequence, connection: self.number };
+                let ticket = self.ticket(sequence);
                 self.early.push_back(Arrived { record, ticket });
             }
             Known::Here => {}
@@ -296,6 +340,7 @@ impl Source for NatsSource {
         let consumer = self.consumer(&context).await?;
         let turn = Turn::ask(&client, &self.config.stream, &self.config.consumer).await?;
         let info = consumer.cached_info();
+        let suspect = self.progress.connected(info);
         self.connections += 1;
         self.open = Some(Open {
             outstanding: Outstanding::start(&client, info.config.ack_wait),
@@ -307,6 +352,8 @@ impl Source for NatsSource {
             turn,
             request: None,
             cramped_at: None,
+            suspect,
+            unreadable: Vec::new(),
             in_flight: self.in_flight.into(),
             early: VecDeque::new(),
             is_gathered: false,
@@ -319,8 +366,12 @@ impl Source for NatsSource {
     }
 
     async fn next(&mut self, most: usize) -> Result<Vec<Arrived<NatsTicket>>, String> {
-        let open = self.opened()?;
+        let Self { config, progress, open, .. } = self;
+        let open = open.as_mut().ok_or(UNOPENED)?;
         open.check()?;
+        if open.look_for_unreadable(config, progress, most).await? {
+            return Ok(mem::take(&mut open.unreadable));
+        }
         open.gather().await?;
         while open.early.is_empty() {
             open.take().await?;
@@ -355,9 +406,13 @@ impl Source for NatsSource {
     }
 
     async fn settle(&mut self, tickets: &[&NatsTicket]) -> Result<(), String> {
-        let open = self.opened()?;
-        for reply in tickets.iter().filter_map(|ticket| open.outstanding.take(ticket.sequence)) {
-            open.ack(reply).await?;
+        let Self { progress, open, .. } = self;
+        let open = open.as_mut().ok_or(UNOPENED)?;
+        for ticket in tickets {
+            if let Some(reply) = open.outstanding.take(ticket.sequence) {
+                open.ack(reply).await?;
+                progress.acked(ticket.sequence);
+            }
         }
         Ok(())
     }
