@@ -1,6 +1,6 @@
 /** Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are. */
 
-import { connectionFor, connectionsOf, ownConnection, ownPlace, shardOf, type Place } from "./connections.js";
+import { connectionFor, connectionsOf, ownConnection, ownPlace, relearn, shardOf, type Place } from "./connections.js";
 import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
 import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
@@ -52,7 +52,8 @@ export class Calls {
     name("namespace", namespace);
     this.redis = ownPlace(given);
     const of = (node: string) => given instanceof Several ? given.nodes.find(({ name }) => name === node)!.redis : given;
-    this.waiting = new Waiting((node) => ownConnection(of(node)), timeoutMs, confirmTimeoutMs);
+    const moved = (): void => void relearn(this.redis);
+    this.waiting = new Waiting((node) => ownConnection(of(node)), timeoutMs, confirmTimeoutMs, moved);
     for (const verb of SCRIPTS) {
       const definition = { numberOfKeys: 2, lua: script(verb) };
       for (const redis of connectionsOf(this.redis)) redis.defineCommand(`delayq_${verb}`, definition);

@@ -46,7 +46,7 @@ function ofOne(redis: Redis): Redis {
     sentinelRetryStrategy: reconnectMs,
     // A former master is left as soon as a sentinel names another one, or it says itself that it takes no writes.
     failoverDetector: true,
-    reconnectOnError: (fault) => fault.message.startsWith("READONLY"),
+    reconnectOnError: (fault: Error) => fault.message.startsWith("READONLY"),
   });
 }
 

@@ -14,11 +14,14 @@ type Ear = { connection: Redis; shards: number[]; pings: NodeJS.Timeout };
 export class Listener {
   /** How often a connection is pinged; the answer may take a third of that. */
   static pingMs = 15_000;
+  /** How often it is checked whether a cluster's nodes still have the shards that they are listened to for: none may say so. */
+  static checkMs = 1_000;
 
   private readonly ears = new Map<Redis, Ear>();
   private isClosed = false;
   private failures = 0;
   private planned?: NodeJS.Timeout;
+  private readonly checks?: NodeJS.Timeout;
 
   /** `redis` is the connection for calls: its nodes are listened to. */
   constructor(
@@ -28,6 +31,7 @@ export class Listener {
     private readonly notify: Notify,
   ) {
     this.spread();
+    if (redis.isCluster) this.checks = setInterval(() => this.spread(), Listener.checkMs);
   }
 
   /** Listens to the shards that a growth has added, too. */
@@ -40,6 +44,7 @@ export class Listener {
   close(): void {
     this.isClosed = true;
     clearTimeout(this.planned);
+    clearInterval(this.checks);
     for (const node of [...this.ears.keys()]) this.drop(node);
   }
 
@@ -72,6 +77,7 @@ export class Listener {
     };
     connection.on("error", lost);
     connection.on("end", lost);
+    connection.on("moved", lost); // what ioredis 6 says of a slot that is gone
     connection.on("smessage", (channel: string, topic: string) => this.notify(shardOf(channel), topic));
     connection.once("ready", () => this.subscribe(ear).catch(lost));
   }

@@ -29,6 +29,8 @@ export class Waiting {
     private readonly make: (node: string) => Connection,
     private readonly timeoutMs: number,
     private readonly confirmTimeoutMs: number,
+    /** Called when a slot of a cluster is at another node than before. */
+    private readonly moved: () => void,
   ) {}
 
   /** What is answered to calls, those for each node in one pipeline, once what they wait for has confirmed it. */
@@ -82,7 +84,10 @@ export class Waiting {
         const answer = answers[i]!;
         return answer.status === "rejected" && String(answer.reason?.message).startsWith(code);
       };
-      if (left.some((i) => refused(i, "MOVED"))) await deadline.within(relearn(connection));
+      if (left.some((i) => refused(i, "MOVED"))) {
+        this.moved();
+        await deadline.within(relearn(connection));
+      }
       left = left.filter((i) => {
         const isUnknown = refused(i, "NOSCRIPT") && !unknown.has(i);
         if (isUnknown) unknown.add(i);

@@ -85,7 +85,8 @@ class Run {
 
   async stop(): Promise<void> {
     await this.worker?.close();
-    this.redis.disconnect(); // and with it the client's own connections
+    this.client.close();
+    this.redis.disconnect();
   }
 }
 
