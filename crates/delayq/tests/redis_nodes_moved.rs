@@ -228,6 +228,25 @@ async fn a_move_is_taken_back_where_the_new_node_does_not_follow_and_its_old_cop
 }
 
 #[tokio::test]
+async fn the_old_node_serves_the_shards_again_where_the_new_one_dies_after_the_fence() {
+    let pair = Pair::start().await;
+    pair.replicate().await;
+    let die = |step| {
+        if step == MoveStep::Fenced {
+            pair.b.freeze();
+        }
+    };
+    let error = pair.admin.move_shards(&last_four(), &b(), die).await.unwrap_err();
+    assert!(error.to_string().contains("taken back, because node b does not follow"), "{error}");
+    let client = Client::new(pair.settings());
+    let producer = Producer::start(client, ProducerOptions::default());
+    producer.put(far(&id_in(4..8, "back"))).await.unwrap();
+    pair.b.thaw();
+    pair.admin.move_shards(&last_four(), &b(), |_| {}).await.unwrap();
+    assert_eq!(pair.count().await, 1);
+}
+
+#[tokio::test]
 async fn a_move_to_what_is_no_sound_replica_is_refused_before_anything_is_changed() {
     let pair = Pair::start().await;
     let refused = async |why: &str| {

@@ -115,8 +115,9 @@ impl Admin {
         progress(MoveStep::Fenced);
         let fences = match self.wait_for_fences(&old, &new, &left).await {
             Ok(fences) => fences,
-            Err(error) if is_replica && !to_fence.is_empty() => {
-                self.take_back(&left, to).await?;
+            // It was a replica after the fences were set: it serves none of them, whether it answers or not.
+            Err(error) if is_replica => {
+                self.give_back(&from, &self.records_of(&old, &all_of(&left)).await?).await?;
                 return Err(Error::Move(format!("taken back, because node {to} does not follow: {error}")));
             }
             Err(error) => return Err(error),
@@ -143,15 +144,9 @@ impl Admin {
                 let is_fence = matches!(place, RecordedPlace::Moved(to, Some(_)) if to == from);
                 is_fence && shards.contains(shard) && records.keepers(**shard).is_empty()
             });
-            let calls: Vec<Call> = fenced
-                .map(|(&shard, place)| deployment::record(shard, place, &RecordedPlace::Here(node.clone())))
-                .filter(|_| node != from)
-                .collect();
-            let replies = self.client.calls.scripts().send_at(&*self.node(node)?, &calls).await;
-            for (call, reply) in calls.iter().zip(replies) {
-                is_recorded(call.shard, reply)?;
-                self.client.calls.nodes().learn(call.shard, node);
-                back += 1;
+            if node != from {
+                let fenced = fenced.map(|(&shard, place)| (shard, place.clone())).collect();
+                back += self.give_back(node, &fenced).await?;
             }
         }
         match shards.iter().find(|shard| records.keepers(**shard).contains(&from)) {
@@ -160,6 +155,24 @@ impl Admin {
             }
             None => Ok(back),
         }
+    }
+
+    /// Has a node serve these shards again, which record these fences there: how many.
+    async fn give_back(
+        &self,
+        node: &NodeName,
+        fences: &BTreeMap<ShardId, RecordedPlace>,
+    ) -> Result<usize, Error> {
+        let (calls, here) = (&self.client.calls, RecordedPlace::Here(node.clone()));
+        let recording: Vec<Call> =
+            fences.iter().map(|(&shard, fence)| deployment::record(shard, fence, &here)).collect();
+        for (call, reply) in
+            recording.iter().zip(calls.scripts().send_at(&*self.node(node)?, &recording).await)
+        {
+            is_recorded(call.shard, reply)?;
+            calls.nodes().learn(call.shard, node);
+        }
+        Ok(recording.len())
     }
 
     /// Deletes what was left behind of shards that other nodes serve: how many keys of each node. `progress` hears how many
@@ -266,7 +279,7 @@ impl Admin {
         new: &Link,
         shards: &BTreeSet<ShardId>,
     ) -> Result<BTreeMap<ShardId, RecordedPlace>, Error> {
-        let shards: Vec<ShardId> = shards.iter().copied().collect();
+        let shards = all_of(shards);
         let fences = self.records_of(old, &shards).await?;
         let began = clock::instant();
         loop {
@@ -309,6 +322,10 @@ impl Admin {
         }
         Ok(())
     }
+}
+
+fn all_of(shards: &BTreeSet<ShardId>) -> Vec<ShardId> {
+    shards.iter().copied().collect()
 }
 
 fn is_recorded(shard: ShardId, reply: Result<delayq_core::reply::Value, Error>) -> Result<(), Error> {
