@@ -157,7 +157,9 @@ mod tests {
             (true, None, &three, cluster),
         ] {
             let (namespace, shards) = ("try".parse().unwrap(), ShardCount::new(7).unwrap());
-            let forwards = ["a=file".parse().unwrap(), "b=stream:out".parse().unwrap()];
+            // A stream is in one Redis.
+            let other = if ports.cluster.is_empty() { "b=stream:out" } else { "b=file:out" };
+            let forwards = ["a=file".parse().unwrap(), other.parse().unwrap()];
             let (namespace, folder) = (&namespace, &folder);
             let parts =
                 Parts { folder, ports, etcd, namespace, shards, socket, forwards: &forwards, given: None };
