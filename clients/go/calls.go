@@ -386,6 +386,10 @@ func (c *Client) follow(ctx context.Context, shard int, fault error) error {
 		return ScriptError{code, detail}
 	}
 	words, known := strings.Fields(detail+" ? ?"), c.layout.Load()
+	if _, to, hasMoved := strings.Cut(words[0], ">"); hasMoved {
+		to, _, _ = strings.Cut(to, ":")
+		return c.followMove(shard, to)
+	}
 	if err := c.checkNode(shard, words[0]); err != nil {
 		return err
 	}

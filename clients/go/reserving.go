@@ -175,6 +175,17 @@ func (c *Client) listen(shards int) error {
 	return nil
 }
 
+// listenAgain has the next waiting call listen from scratch: a shard is at another node.
+func (w *waiters) listenAgain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.end != nil {
+		w.end()
+		w.end = nil
+	}
+	w.shards = 0
+}
+
 // enter gives a call the watch of its topics. A new one takes the place of those that nobody has waited by for long.
 func (w *waiters) enter(topics []string, shards int, pollInterval time.Duration) *watch {
 	w.mu.Lock()

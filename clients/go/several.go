@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -30,6 +31,8 @@ var errNoNode = errors.New("it has no node among those that were given: add the 
 type several struct {
 	*redis.Client
 	nodes []Node
+
+	mu sync.RWMutex
 	// homes has the node of each shard.
 	homes []int
 }
@@ -41,7 +44,7 @@ func NewOfNodes(nodes []Node, namespace string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(&several{nodes[0].Redis, nodes, homes}, namespace)
+	return New(&several{Client: nodes[0].Redis, nodes: nodes, homes: homes}, namespace)
 }
 
 // homesOf has the node of each shard.
@@ -103,14 +106,31 @@ func shardsOf(ranges string) (shards []int, err error) {
 
 // node is that of a shard; nil where it has none.
 func (s *several) node(shard int) *Node {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if shard >= len(s.homes) {
 		return nil
 	}
 	return &s.nodes[s.homes[shard]]
 }
 
+// move notes that a shard has moved to another node; false where that is not known.
+func (s *several) move(shard int, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, node := range s.nodes {
+		if node.Name == name && shard < len(s.homes) {
+			s.homes[shard] = n
+			return true
+		}
+	}
+	return false
+}
+
 // firstShards has a shard of each node.
 func (s *several) firstShards() (shards []int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	seen := map[int]bool{}
 	for shard, home := range s.homes {
 		if !seen[home] {
@@ -133,7 +153,7 @@ func (c *Client) layoutWord(layout, shard int, waits string) string {
 // checkNode refuses the map of the nodes where a shard records another one, in its layout, than it was found at.
 func (c *Client) checkNode(shard int, layout string) error {
 	_, recorded, _ := strings.Cut(layout, "@")
-	if at := c.nodeName(shard); at != recorded {
+	if at := c.nodeName(shard); recorded != "" && at != recorded {
 		keeper := func(node string) string {
 			if node == "" {
 				return "one Redis without a node's name"
@@ -143,6 +163,22 @@ func (c *Client) checkNode(shard int, layout string) error {
 		return ScriptError{"DQLAYOUT", fmt.Sprintf("shard %d is recorded as kept by %s, and this client has it at %s: correct its nodes",
 			shard, keeper(recorded), keeper(at))}
 	}
+	return nil
+}
+
+// errMoving says that a shard is not served yet by the node that it moves to.
+var errMoving = errors.New("does not serve it yet")
+
+// followMove has a shard that has moved to another node called and listened to there.
+func (c *Client) followMove(shard int, to string) error {
+	if c.nodeName(shard) == to {
+		return fmt.Errorf("shard %d is moving to node %s, which %w", shard, to, errMoving)
+	}
+	several, is := c.redis.(*several)
+	if !is || !several.move(shard, to) {
+		return ScriptError{"DQLAYOUT", fmt.Sprintf("shard %d has moved to node %s, which is not among those given: add it", shard, to)}
+	}
+	c.waiters.listenAgain()
 	return nil
 }
 

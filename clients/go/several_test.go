@@ -132,3 +132,31 @@ func TestANodeMayBeTheMasterThatSentinelsName(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestAShardThatHasMovedIsCalledAndListenedToAtItsNewNode(t *testing.T) {
+	ctx, nodes := context.Background(), twoNodes(t)
+	client := deployment(t, must(NewOfNodes(nodes, "dq")).redis, "dq", 2)
+	worker := work(t, client, "orders", nothing)
+	handed := has(t, worker, nil, putAll(t, client, "before", 10))
+	must(nodes[0].Redis.HSet(ctx, client.key(0, "meta"), "layout", "1>b:7").Result())
+	must(must(assemble(packed, "init")).Eval(ctx, nodes[1].Redis, client.keys(0), "1@b", 0, 2).Result())
+	handed = has(t, worker, handed, putAll(t, client, "after", 10))
+	for listening := int64(0); listening == 0; { // it does at the new node
+		for _, listening = range must(nodes[1].Redis.PubSubShardNumSub(ctx, client.key(0, "ready")).Result()) {
+		}
+	}
+	has(t, worker, handed, putAll(t, client, "then", 10))
+	if err := worker.close(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAShardThatHasMovedToANodeThatIsNotGivenIsRefusedByName(t *testing.T) {
+	ctx, nodes := context.Background(), twoNodes(t)
+	client := deployment(t, must(NewOfNodes(nodes, "dq")).redis, "dq", 2)
+	must(nodes[0].Redis.HSet(ctx, client.key(0, "meta"), "layout", "1>c").Result())
+	_, err := client.Topic("orders").Count(ctx)
+	if _, refused := err.(ScriptError); !refused || !strings.Contains(err.Error(), "shard 0 has moved to node c, which is not among those given") {
+		t.Fatal(err)
+	}
+}

@@ -289,7 +289,13 @@ export class Calls {
     const [, word = "", text = ""] = refusal.message.split(" ");
     const [layout, recorded = ""] = word.split("@");
     const at = this.nodeName(shard);
-    if (refusal.code === "DQLAYOUT" && recorded !== at) {
+    const to = /^\d+>([\w-]+)/.exec(word)?.[1];
+    if (refusal.code === "DQLAYOUT" && to !== undefined) {
+      if (to === at) throw new Error(`shard ${shard} is moving to node ${to}, which does not serve it yet`);
+      if (this.redis instanceof Several && this.redis.move(shard, to)) return;
+      throw new ScriptError(`DQLAYOUT shard ${shard} has moved to node ${to}, which is not among those given: add it`);
+    }
+    if (refusal.code === "DQLAYOUT" && recorded !== "" && recorded !== at) {
       const kept = `is recorded as kept by ${keeper(recorded)}, and this client has it at ${keeper(at)}: correct its nodes`;
       throw new ScriptError(`DQLAYOUT shard ${shard} ${kept}`);
     }

@@ -14,7 +14,7 @@ type Ear = { connection: Redis; shards: number[]; pings: NodeJS.Timeout };
 export class Listener {
   /** How often a connection is pinged; the answer may take a third of that. */
   static pingMs = 15_000;
-  /** How often it is checked whether a cluster's nodes still have the shards that they are listened to for: none may say so. */
+  /** How often it is checked whether the nodes still have the shards that they are listened to for: none may say so. */
   static checkMs = 1_000;
 
   private readonly ears = new Map<Redis, Ear>();
@@ -31,7 +31,7 @@ export class Listener {
     private readonly notify: Notify,
   ) {
     this.spread();
-    if (redis.isCluster) this.checks = setInterval(() => this.spread(), Listener.checkMs);
+    if (redis.isCluster || redis instanceof Several) this.checks = setInterval(() => this.spread(), Listener.checkMs);
   }
 
   /** Listens to the shards that a growth has added, too. */

@@ -21,7 +21,7 @@ const MAX_SHARDS = 4096;
 export class Several {
   readonly isCluster = false;
 
-  private constructor(readonly nodes: readonly Node[], private readonly homes: readonly number[]) {}
+  private constructor(readonly nodes: readonly Node[], private readonly homes: number[]) {}
 
   static of(nodes: readonly RedisNode[]): Several {
     const homes: number[] = [];
@@ -51,9 +51,17 @@ export class Several {
     return this.nodes[this.homes[shard] ?? -1];
   }
 
+  /** Notes that a shard has moved to another node; false where that is not known. */
+  move(shard: number, name: string): boolean {
+    const home = this.nodes.findIndex((node) => node.name === name);
+    if (home < 0 || shard >= this.homes.length) return false;
+    this.homes[shard] = home;
+    return true;
+  }
+
   /** A shard of each node. */
   firstShards(): number[] {
-    return this.nodes.map((_, n) => this.homes.indexOf(n));
+    return this.nodes.map((_, n) => this.homes.indexOf(n)).filter((shard) => shard >= 0);
   }
 
   /** Why a shard cannot be called that has no node. */

@@ -122,6 +122,34 @@ describe("of two Redises", { timeout: 120_000 }, () => {
     client.close();
   });
 
+  test("a shard that has moved is called and listened to at its new node", async () => {
+    await create(nodes, "moved", 2);
+    const client = new Client(nodes, { namespace: "moved" });
+    const { worker, has } = work(client);
+    const putAll = async (name: string): Promise<string[]> => {
+      const all = Array.from({ length: 10 }, (_, n) => `${name}-${n}`);
+      for (const id of all) await client.put({ topic: "orders", id, payload: "x" });
+      return all;
+    };
+    await has(await putAll("before"));
+    await nodes[0]!.redis.hset("{moved:0}:meta", "layout", "1>b:7");
+    await call(nodes[1]!.redis, "moved", "init", 0, "1@b", [0, 2]);
+    await has(await putAll("after"));
+    while (((await nodes[1]!.redis.call("PUBSUB", "SHARDNUMSUB", "{moved:0}:ready")) as number[])[1] === 0);
+    await has(await putAll("then"));
+    await worker.close();
+    client.close();
+  });
+
+  test("a shard that has moved to a node that is not given is refused by name", async () => {
+    await create(nodes, "gone", 2);
+    await nodes[0]!.redis.hset("{gone:0}:meta", "layout", "1>c");
+    const client = new Client(nodes, { namespace: "gone" });
+    const why = "shard 0 has moved to node c, which is not among those given";
+    await assert.rejects(client.topic("orders").count(), (fault) => fault instanceof ScriptError && fault.message.includes(why));
+    client.close();
+  });
+
   test("a node may be the master that sentinels name", async () => {
     const group = await RedisGroup.start("sentinel");
     const byName = connect(group.url) as Redis;

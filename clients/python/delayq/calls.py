@@ -1,5 +1,6 @@
 """Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from operator import ne
@@ -7,6 +8,7 @@ from random import getrandbits
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
+from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import NoScriptError, ResponseError
 
 from .durability import EVERY_TOPIC, Durabilities, Waits
@@ -168,11 +170,13 @@ class Calls:
         layout = f"{len(counts)}{node and f'@{node}'} {waits}".rstrip()
         return Command(meta, (how, sha if how == "EVALSHA" else source, 2, meta, never, layout, *args))
 
-    async def _followed(self, shard: int, refusal: str) -> ScriptError | None:
+    async def _followed(self, shard: int, refusal: str) -> Exception | None:
         """Takes over the layout of a shard that knows more, and raises one that knows less."""
         code, word, text, *_ = [*refusal.split(), "", "", ""]
+        if code == "DQLAYOUT" and (left := re.match(r"\d+>([\w-]+)", word)):
+            return self._follow_move(shard, left[1])
         (layout, _, recorded), at = word.partition("@"), self._link.place.node(shard)
-        if code == "DQLAYOUT" and recorded != at:
+        if code == "DQLAYOUT" and recorded not in ("", at):
             return ScriptError(
                 f"DQLAYOUT shard {shard} is recorded as kept by {_keeper(recorded)}, and this client has it at {_keeper(at)}: "
                 "correct its nodes"
@@ -186,6 +190,15 @@ class Calls:
         grow = Call("grow", shard, [shard, ",".join(map(str, known))])
         (reply,) = await self._send([grow], known)
         return ScriptError(refusal) if isinstance(reply, Exception) or reply.startswith(b"differs") else None
+
+
+    def _follow_move(self, shard: int, to: str) -> Exception | None:
+        """Has a shard that has moved to another node called there."""
+        if self._link.place.node(shard) == to:
+            return LostConnection(f"shard {shard} is moving to node {to}, which does not serve it yet")
+        if not self._link.place.move(shard, to):
+            return ScriptError(f"DQLAYOUT shard {shard} has moved to node {to}, which is not among those given: add it")
+        return None
 
 
 class _Batch(NamedTuple):

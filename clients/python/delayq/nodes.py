@@ -50,8 +50,14 @@ class Nodes(Place):
     def node(self, shard: int) -> str:
         return self._homes[shard] if shard < len(self._homes) else ""
 
+    def move(self, shard: int, node: str) -> bool:
+        is_known = node in self._places and shard < len(self._homes)
+        if is_known:
+            self._homes[shard] = node
+        return is_known
+
     def first_shards(self) -> list[int]:
-        return [self._homes.index(name) for name in self._places]
+        return [self._homes.index(name) for name in self._places if name in self._homes]
 
 
 def _homes(nodes: Sequence[Node]) -> list[str]:

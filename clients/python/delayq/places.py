@@ -48,6 +48,10 @@ class Place:
         the shard has none of them."""
         return ""
 
+    def move(self, shard: int, node: str) -> bool:
+        """Notes that a shard has moved to another node; false where that is not known."""
+        return False
+
     def first_shards(self) -> list[int]:
         """A shard of each of several Redises."""
         return [0]

@@ -195,3 +195,31 @@ def test_a_node_may_be_the_master_that_sentinels_name(kind, servers):
 
     driven(kind, servers, f"named-{kind.__name__}", work)
     sentinel.end()
+
+
+@both
+def test_a_shard_that_has_moved_is_called_and_listened_to_at_its_new_node(kind, servers):
+    async def work(client, nodes):
+        await created(client, nodes, 2)
+        handled = Handled(client)
+        await settled(handled.worker.start())
+        await handled.has(await put_all(client, "before", 10))
+        meta = f"{{{client.namespace}:0}}:meta"
+        await settled(nodes[0].redis.hset(meta, "layout", "1>b:7"))
+        keys = [meta, meta.replace("meta", "never")]
+        await settled(nodes[1].redis.eval(script("init")[0], 2, *keys, "1@b", 0, 2))
+        await handled.has(await put_all(client, "after", 10))
+        await settled(handled.worker.stop())
+
+    driven(kind, servers, f"moved-{kind.__name__}", work, {"a": "0", "b": "1"})
+
+
+@both
+def test_a_shard_that_has_moved_to_a_node_that_is_not_given_is_refused_by_name(kind, servers):
+    async def work(client, nodes):
+        await created(client, nodes, 2)
+        await settled(nodes[0].redis.hset(f"{{{client.namespace}:0}}:meta", "layout", "1>c"))
+        with pytest.raises(ScriptError, match="shard 0 has moved to node c, which is not among those given"):
+            await settled(client.topic("orders").count())
+
+    driven(kind, servers, f"gone-{kind.__name__}", work, {"a": "0", "b": "1"})
