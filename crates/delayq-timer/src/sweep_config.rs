@@ -12,7 +12,7 @@ pub struct SweepConfig {
     /// followed by the next.
     pub every: HumanDuration,
     /// The share of Redis's time that a sweep takes at most: 0.0001 to 0.5; default 0.02. A call's way to Redis counts too, so
-    /// Redis is less busy than that. It takes about 7 s of Redis's time for a million messages.
+    /// Redis is less busy than that. It takes about 2.5 s of Redis's time for a million messages.
     pub share: f64,
     /// Whether what is wrong is only counted and logged. Default false: it is mended.
     pub dry_run: bool,
