@@ -18,7 +18,7 @@ type Node struct {
 	Name string
 	// Redis is its connection: to a Redis, or to the master that sentinels name.
 	Redis *redis.Client
-	// Shards are ranges with both ends, such as "0-7,16-19"; those of a growth that is to come included.
+	// Shards are ranges with both ends, such as "0-7,16-19"; those of a growth that is to come included. "" is none yet.
 	Shards string
 }
 
@@ -49,9 +49,6 @@ func NewOfNodes(nodes []Node, namespace string) (*Client, error) {
 
 // homesOf has the node of each shard.
 func homesOf(nodes []Node) (homes []int, err error) {
-	if len(nodes) == 0 {
-		return nil, InvalidMessage("there is no node")
-	}
 	known, names := map[int]int{}, map[string]bool{}
 	for n, node := range nodes {
 		if err = first(err, checkName("namespace", node.Name)); err != nil {
@@ -82,11 +79,17 @@ func homesOf(nodes []Node) (homes []int, err error) {
 		}
 		homes = append(homes, home)
 	}
+	if len(homes) == 0 {
+		return nil, InvalidMessage("there is no node of any shard")
+	}
 	return homes, nil
 }
 
 // shardsOf reads ranges of shards.
 func shardsOf(ranges string) (shards []int, err error) {
+	if ranges == "" {
+		return nil, nil
+	}
 	for _, text := range strings.Split(ranges, ",") {
 		from, to, isRange := strings.Cut(text, "-")
 		if !isRange {

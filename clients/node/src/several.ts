@@ -9,7 +9,7 @@ export interface RedisNode {
   name: string;
   /** A connection to it, or to the master that sentinels name; not to a cluster. */
   redis: Redis | Cluster;
-  /** Ranges with both ends, such as `0-7,16-19`; those of a growth that is to come included. */
+  /** Ranges with both ends, such as `0-7,16-19`; those of a growth that is to come included. Empty: none yet. */
   shards: string;
 }
 
@@ -71,6 +71,7 @@ export class Several {
 }
 
 function shardsOf(ranges: string): number[] {
+  if (ranges === "") return [];
   return String(ranges).split(",").flatMap((text) => {
     const ends = /^(\d{1,4})(?:-(\d{1,4}))?$/.exec(text);
     const [low, high] = ends ? [Number(ends[1]), Number(ends[2] ?? ends[1])] : [1, 0];

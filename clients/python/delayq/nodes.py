@@ -20,7 +20,7 @@ class Node(NamedTuple):
     name: str
     #: A Redis, or what a Sentinel's `master_for` gives.
     redis: Any
-    #: Ranges with both ends, such as "0-7,16-19"; those of a growth that is to come included.
+    #: Ranges with both ends, such as "0-7,16-19"; those of a growth that is to come included. Empty: none yet.
     shards: str
 
 
@@ -82,7 +82,7 @@ def _homes(nodes: Sequence[Node]) -> list[str]:
 
 def _shards(ranges: str) -> list[int]:
     shards: list[int] = []
-    for text in ranges.split(","):
+    for text in ranges.split(",") if ranges else []:
         ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", text)
         low, high = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if low > high or high >= MAX_SHARDS:
