@@ -9,10 +9,14 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::thread;
 use tokio::sync::{mpsc, oneshot};
 
 /// Maximum bytes of one commit, so that no caller waits long for others.
 const COMMIT_BYTES: usize = 16 * 1024 * 1024;
+
+/// How often a commit looks in vain for a caller who may be on the way: some microseconds.
+const LOOKS: u32 = 32;
 
 /// Records that a caller appends together.
 pub(crate) struct Append {
@@ -108,16 +112,10 @@ impl Committer {
 
     /// Runs until the last [`crate::SpoolWriter`] is dropped and all accepted records are written.
     pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Append>) {
+        let mut usual = 0;
         while let Some(first) = queue.blocking_recv() {
-            let (mut bytes, mut appends, mut next) = (0, Vec::new(), Ok(first));
-            while let Ok(append) = next {
-                bytes += append.rows.bytes();
-                appends.push(append);
-                if bytes >= COMMIT_BYTES {
-                    break;
-                }
-                next = queue.try_recv();
-            }
+            let appends = gather(first, &mut queue, usual);
+            usual = appends.len();
             let answers = self.commit(&appends).unwrap_or_else(|error| {
                 appends.iter().map(|append| vec![Err(error.clone()); append.rows.len()]).collect()
             });
@@ -188,6 +186,28 @@ impl Committer {
         flag.note_last(last.cast_unsigned());
         Ok(answers)
     }
+}
+
+/// What waits at the same time. Callers who were answered together come again one after the other: after a commit of as many
+/// as are `usual`, the next one lets them come, as long as they do.
+fn gather(first: Append, queue: &mut mpsc::Receiver<Append>, usual: usize) -> Vec<Append> {
+    let (mut bytes, mut appends, mut next, mut looks) = (0, Vec::with_capacity(usual), Some(first), 0);
+    while bytes < COMMIT_BYTES {
+        match next {
+            Some(append) => {
+                bytes += append.rows.bytes();
+                appends.push(append);
+                looks = 0;
+            }
+            None if appends.len() < usual && looks < LOOKS => {
+                looks += 1;
+                thread::yield_now();
+            }
+            None => break,
+        }
+        next = queue.try_recv().ok();
+    }
+    appends
 }
 
 fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {

@@ -71,12 +71,14 @@ impl Producer {
         let Some(spool) = &self.spool else { return };
         let outage = |(i, answer): (usize, &Result<T, Arc<Error>>)| {
             let outage = answer.as_ref().err().filter(|error| error.is_outage())?;
-            Some(((i, Arc::clone(outage)), SpoolRecord { fate: outage.fate(), ..record(i) }))
+            Some((i, Arc::clone(outage)))
         };
-        let (outages, records): (Vec<_>, Vec<_>) = answers.iter().enumerate().filter_map(outage).unzip();
+        let outages: Vec<(usize, Arc<Error>)> = answers.iter().enumerate().filter_map(outage).collect();
         if outages.is_empty() {
             return;
         }
+        let record = |(i, outage): &(usize, Arc<Error>)| SpoolRecord { fate: outage.fate(), ..record(*i) };
+        let records = outages.iter().map(record).collect();
         let taken = spool.append(records).await;
         if let Some(refusal) = taken.iter().find_map(|taken| taken.as_ref().err()) {
             let refused = taken.iter().filter(|taken| taken.is_err()).count();
