@@ -18,9 +18,9 @@ end
 if not string.match(ARGV[3], '^@[%w_-]+$') and not string.match(ARGV[3], '^>[%w_-]+:?%d*$') then
   return redis.error_reply('DQARG ' .. ARGV[3] .. ' names no node')
 end
-local number, place = string.match(layout, '^(%d+)(.*)$')
+local version, place = string.match(layout, '^(%d+)(.*)$')
 if place ~= ARGV[2] and place ~= ARGV[3] then return 'differs ' .. layout end
-if place ~= ARGV[3] then redis.call('HSET', KEYS[1], 'layout', number .. ARGV[3]) end
+if place ~= ARGV[3] then redis.call('HSET', KEYS[1], 'layout', version .. ARGV[3]) end
 -- A listener makes a call now, and so learns where the shard is.
 local base = string.sub(KEYS[1], 1, -5)
 redis.call('SPUBLISH', base .. 'wake', string.format('%.0f', now))
