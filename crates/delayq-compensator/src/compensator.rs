@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-/// The shortest time between two reads of the books, which read the number of every waiting record.
+/// The shortest time between two reads of the books.
 const BOOKS_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a step may take: what it resubmits is settled at its end, so until then nothing moves.
@@ -210,7 +210,7 @@ impl Compensator {
             self.keep_room().await;
         }
         if idle || self.books_at.is_none_or(|at| at.elapsed() >= BOOKS_EVERY) {
-            self.metrics.show(&self.resubmitter.stats().await.map_err(unusable)?);
+            self.metrics.show(&self.resubmitter.books().await.map_err(unusable)?);
             self.books_at = Some(Instant::now());
         }
         Ok(())

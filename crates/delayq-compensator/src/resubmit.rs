@@ -239,7 +239,15 @@ impl Resubmitter {
         self.with(SpoolReader::has_changed).await
     }
 
-    /// The books of the spool.
+    /// The books of the spool alone.
+    ///
+    /// # Errors
+    /// The spool cannot be read.
+    pub async fn books(&self) -> Result<SpoolStats, SpoolError> {
+        self.with(|reader| reader.books()).await
+    }
+
+    /// The books of the spool, with what waits counted.
     ///
     /// # Errors
     /// The spool cannot be read.

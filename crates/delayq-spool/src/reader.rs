@@ -312,14 +312,28 @@ impl SpoolReader {
         Ok(discarded)
     }
 
-    /// The books. Reads every row's number: for checks and for scrapes.
+    /// The books, with the waiting records counted: reads every page of theirs, for checks.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn stats(&self) -> Result<SpoolStats, SpoolError> {
-        let sql = "SELECT spooled, replayed, rejected, discarded, (SELECT count(*) FROM waiting),
-                   (SELECT spooled_ms FROM waiting ORDER BY seq LIMIT 1) FROM books";
-        let read = self.connection.query_row(sql, [], |row| {
+        self.read_books("(SELECT count(*) FROM waiting)")
+    }
+
+    /// The books alone, which say how many have to wait: for scrapes.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn books(&self) -> Result<SpoolStats, SpoolError> {
+        self.read_books("max(0, spooled - replayed - rejected - discarded)")
+    }
+
+    fn read_books(&self, waiting: &str) -> Result<SpoolStats, SpoolError> {
+        let sql = format!(
+            "SELECT spooled, replayed, rejected, discarded, {waiting},
+             (SELECT spooled_ms FROM waiting ORDER BY seq LIMIT 1) FROM books"
+        );
+        let read = self.connection.query_row(&sql, [], |row| {
             let count = |column| row.get_ref(column).map(number);
             Ok(SpoolStats {
                 spooled: count(0)?,

@@ -26,6 +26,7 @@ async fn the_books_balance_through_done_reject_retry_and_discard() {
     let expected = SpoolStats { spooled: 10, replayed: 4, rejected: 1, discarded: 1, waiting: 4, ..stats };
     assert_eq!(stats, expected);
     assert!(stats.balances());
+    assert_eq!(reader.books().unwrap(), stats, "they say themselves how many wait");
     assert_eq!(reader.rejected(0, 10).unwrap()[0].reason, "conflict");
     assert_eq!(ids(&reader), ["m4", "m7", "m8", "m9"]);
 }
