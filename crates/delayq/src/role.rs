@@ -68,8 +68,8 @@ const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
 /// Of who sweeps, outside of scripts: walking over all keys, and a first look at messages.
 const OF_A_SWEEPER: [&str; 2] = ["scan", "getrange"];
 
-/// Of an admin, outside of scripts: asking who listens, and promoting the node that shards move to.
-const OF_AN_ADMIN: [&str; 3] = ["config|rewrite", "pubsub|shardnumsub", "replicaof"];
+/// Of an admin, outside of scripts: asking who listens.
+const OF_AN_ADMIN: [&str; 1] = ["pubsub|shardnumsub"];
 
 /// What the scripts that are flagged `no-writes` may run; they include functions that name others.
 const READS: [&str; 17] = [

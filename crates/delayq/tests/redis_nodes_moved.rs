@@ -265,6 +265,9 @@ async fn a_move_to_what_is_no_sound_replica_is_refused_before_anything_is_change
         refused(why).await;
         pair.b.command::<()>(&["CONFIG", "SET", setting, good]).await;
     }
+    pair.b.command::<()>(&["ACL", "SETUSER", "default", "-replicaof"]).await;
+    refused("allow +replicaof there").await;
+    pair.b.command::<()>(&["ACL", "SETUSER", "default", "+replicaof"]).await;
     let error = pair.admin.move_shards(&last_four(), &"c".parse().unwrap(), |_| {}).await.unwrap_err();
     assert!(error.to_string().contains("names no node c"), "{error}");
     let other = redis().await;

@@ -68,7 +68,21 @@ pub(super) async fn check(
         Some(why) if begins || of_new.is_replica() => {
             Err(Error::Move(format!("node {to}, seen from node {from}: it {why}")))
         }
-        _ => Ok(of_new.is_replica()),
+        _ if of_new.is_replica() => try_promotion(new, &of_new, to).await.map(|()| true),
+        _ => Ok(false),
+    }
+}
+
+/// A promotion that is denied after the fence would leave the shards to nobody, so its command is tried before: that a replica
+/// follows whom it follows changes nothing.
+async fn try_promotion(new: &Link, of_new: &Replication, to: &NodeName) -> Result<(), Error> {
+    let [host, port] =
+        ["master_host", "master_port"].map(|name| of_new.0.get(name).cloned().unwrap_or_default());
+    match new.run(redis::cmd("REPLICAOF").arg(host).arg(port)).await {
+        Err(Error::Redis { code, detail }) if code == "NOPERM" => {
+            Err(Error::Move(format!("node {to} is to be promoted: {detail}: allow +replicaof there")))
+        }
+        answer => answer.map(drop),
     }
 }
 
