@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- discard: deletes what was left behind of a shard that has moved to another node. Of `meta` the way to that node stays.
+-- discard: deletes what was left behind of a shard that has moved to another node. `meta` stays: it
+-- names the way to that node.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
@@ -9,18 +10,13 @@
 --# include limits, arguments
 
 arguments('discard', 1, 1)
-local layout, shard, shards, counts = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards', 'counts'))
+local layout = redis.call('HGET', KEYS[1], 'layout')
 if not layout then
   return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
 end
 if not string.find(layout, '>', 1, true) then return 'kept ' .. layout end
 local base, deleted = string.sub(KEYS[1], 1, -5), 0
 for i = 2, #ARGV do
-  if ARGV[i] == 'meta' then
-    redis.call('UNLINK', KEYS[1])
-    redis.call('HSET', KEYS[1], 'layout', layout, 'format', 1, 'shard', shard, 'shards', shards, 'counts', counts or shards)
-  else
-    deleted = deleted + redis.call('UNLINK', base .. ARGV[i])
-  end
+  if ARGV[i] ~= 'meta' then deleted = deleted + redis.call('UNLINK', base .. ARGV[i]) end
 end
 return 'discarded ' .. deleted
