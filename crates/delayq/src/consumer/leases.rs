@@ -142,7 +142,11 @@ impl Leases {
             self.changed.notify_one();
         }
         held.busy += 1;
-        held.leases.insert(receipt, lease);
+        // A Redis that lost its last writes may give a receipt again that is still held.
+        if let Some(former) = held.leases.insert(receipt, lease) {
+            held.busy -= usize::from(former.is_busy);
+            former.lost.cancel();
+        }
         lost
     }
 
@@ -286,6 +290,27 @@ mod tests {
         leases.end(&receipt);
         leases.end(&receipt);
         assert!(leases.free() == 2 && !leases.lasts(&receipt));
+    }
+
+    #[test]
+    fn a_receipt_that_is_given_again_while_it_is_held_takes_one_place_and_the_first_lease_is_lost() {
+        for worked in [false, true] {
+            let leases = Leases::new(2, CancellationToken::new());
+            let receipt = Receipt::new(ShardId::new(0), vec![1]);
+            let origin = Origin { sent: now(), now: UnixMillis::new(START_MS) };
+            let begin = || leases.begin(receipt.clone(), origin, UnixMillis::new(START_MS + 30_000));
+            let first = begin();
+            if worked {
+                leases.worked(&receipt);
+            }
+            let second = begin();
+            assert_eq!((first.is_cancelled(), second.is_cancelled(), leases.free()), (true, false, 1));
+            for _ in [first, second] {
+                leases.worked(&receipt);
+                leases.end(&receipt);
+            }
+            assert_eq!(leases.free(), 2);
+        }
     }
 
     #[test]
