@@ -14,7 +14,7 @@ fn start(redis: &str) -> Output {
 #[tokio::test]
 async fn a_redis_that_evicts_or_is_away_is_refused_with_69() {
     let evicting = RedisOptions::default().set("maxmemory-policy", "allkeys-lru");
-    let evicting = RedisServer::start_with(evicting).await;
+    let evicting = RedisServer::private_with(evicting).await;
     let away = format!("redis://127.0.0.1:{}", free_port());
     for (redis, named) in [(evicting.url(), "allkeys-lru"), (away, "cannot reach Redis")] {
         let ended = start(&redis);

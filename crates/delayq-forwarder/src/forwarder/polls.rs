@@ -4,8 +4,8 @@
 //! have been missed is swept: asked for page after page without a rest.
 
 use crate::context::Context;
+use delayq::Error;
 use delayq::protocol::{Holder, Probe, ShardId, TopicsPage};
-use delayq::{Admin, Client, Error};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -37,8 +37,6 @@ pub(super) struct Polled {
     pub(super) pages: Vec<Page>,
     /// Whether each node takes writes: reading a page does not tell.
     pub(super) wrote: Vec<Result<(), Error>>,
-    /// Whether no node has any shard: one that came back empty leaves those of the others.
-    pub(super) is_gone: bool,
 }
 
 // === impl Polls ===
@@ -121,17 +119,7 @@ pub(super) async fn poll(context: Context, pages: Vec<(ShardId, Option<u64>)>) -
     let nodes = context.places.by_node(pages, |(shard, _)| *shard);
     let polled = join_all(nodes.iter().map(|pages| poll_node(&context.holder, pages))).await;
     let (wrote, pages): (Vec<_>, Vec<_>) = polled.into_iter().unzip();
-    let pages: Vec<Page> = pages.into_iter().flatten().collect();
-    let is_missing = |(_, page): &Page| matches!(page, Err(Error::Uninitialised(_)));
-    let is_gone = pages.iter().all(is_missing) && is_gone(context.holder.client()).await;
-    Polled { pages, wrote, is_gone }
-}
-
-/// Whether every node says that it has no shard.
-async fn is_gone(client: &Client) -> bool {
-    let all: Vec<ShardId> = client.shards().shards().collect();
-    let found = Admin::new(client.clone()).shard_layouts(&all).await;
-    found.iter().all(|found| matches!(found, Ok(None)))
+    Polled { pages: pages.into_iter().flatten().collect(), wrote }
 }
 
 /// Asks one node for these pages, of which there is at least one. If it does not answer, it is not asked for the others.

@@ -99,7 +99,7 @@ impl Run {
     /// Forwards until shutdown is asked for.
     ///
     /// # Errors
-    /// The deployment does not exist in this Redis.
+    /// Redis holds another deployment, or is unfit.
     pub(super) async fn until(&mut self, shutdown: &Shutdown) -> Result<(), Fault> {
         self.context.stats.shards.set(self.board.shards().len() as i64);
         // The plan may give it no shard yet.
@@ -292,9 +292,6 @@ impl Run {
     fn polled(&mut self, polled: Polled) -> Result<(), Fault> {
         let now = Instant::now();
         self.polls.ended();
-        if let (true, Some((_, Err(error)))) = (polled.is_gone, polled.pages.first()) {
-            return Err(unusable(error));
-        }
         let (mut trouble, mut answered) = (None, false);
         for error in polled.wrote.into_iter().filter_map(Result::err) {
             self.failed(&error)?;
@@ -304,10 +301,7 @@ impl Run {
             match page {
                 Err(error) => {
                     self.failed(&error)?;
-                    if matches!(error, Error::Uninitialised(_)) {
-                        self.polls.answered(shard, None);
-                        trouble = trouble.or(Some(error));
-                    } else if error.advice() == Advice::GiveUp {
+                    if is_of_one_shard(&error) {
                         // It cannot say what it has: any known topic may have messages there.
                         self.polls.answered(shard, None);
                         self.board.heat(shard, now);
@@ -371,17 +365,14 @@ impl Run {
         Ok(())
     }
 
-    /// A call failed. Without an answer from the one Redis everything rests, and without one from a node of several its shards;
-    /// without the deployment the forwarder ends, which of several nodes the polls see; an error of one shard concerns that
-    /// shard alone.
+    /// A call failed. Without an answer from the one Redis, or without its data, everything rests, and with several nodes the
+    /// shards of that one; an error of one shard concerns that shard alone.
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
         self.context.stats.reserve_errors.inc();
-        match error {
-            Error::Deployment(_) | Error::Unfit(_) | Error::Closed => return Err(unusable(error)),
-            Error::Uninitialised(_) if self.context.places.is_one() => return Err(unusable(error)),
-            _ => {}
+        if matches!(error, Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
+            return Err(unusable(error));
         }
-        if error.advice() == Advice::GiveUp {
+        if is_of_one_shard(error) {
             let is_new = self.logged_errors.insert(error.to_string());
             if is_new {
                 tracing::error!(%error, "cannot reserve from a shard; the others continue");
@@ -398,7 +389,7 @@ impl Run {
             return Ok(());
         }
         if self.rest_until.is_none() {
-            tracing::warn!(%error, "Redis does not answer; trying again");
+            tracing::warn!(%error, "Redis cannot be used now; trying again");
             self.condition.unready(error.to_string());
             self.polls.sweep(self.board.shards());
         }
@@ -450,6 +441,11 @@ impl Run {
             Ended::Batch(Report { freed, measure: None })
         });
     }
+}
+
+/// Whether a repeat fails too, and the other shards are well. A missing one was there, and may be restored.
+fn is_of_one_shard(error: &Error) -> bool {
+    error.advice() == Advice::GiveUp && !matches!(error, Error::Uninitialised(_))
 }
 
 fn unusable(error: &Error) -> Fault {

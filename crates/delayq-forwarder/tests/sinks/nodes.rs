@@ -9,7 +9,7 @@ use delayq_tests::redis_nodes::RedisNodes;
 const MESSAGES: u16 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_emptied_node_is_named_the_others_are_served_and_without_any_shard_it_ends() {
+async fn emptied_nodes_are_named_the_others_are_served_and_all_are_once_they_have_their_shards() {
     let (nodes, folder) = (RedisNodes::start(2).await, tempfile::tempdir().unwrap());
     let stage = Stage::of(nodes.settings()).await;
     let file = FileConfig { dir: folder.path().to_owned(), rotate_at: None };
@@ -32,6 +32,10 @@ async fn an_emptied_node_is_named_the_others_are_served_and_without_any_shard_it
     for server in &nodes.servers {
         server.command::<()>(&["FLUSHALL"]).await;
     }
-    let fault = running.fault().await.to_string();
-    assert!(fault.contains("does not exist"), "{fault}");
+    wait_until("the missing shards to be named", LONG, || async {
+        running.readiness.unready().iter().any(|unready| unready.reason.contains("does not exist"))
+    })
+    .await;
+    assert_eq!(Admin::new(stage.client.clone()).init().await.unwrap(), 6);
+    wait_until("the forwarder to be ready", LONG, || async { running.readiness.unready().is_empty() }).await;
 }

@@ -21,7 +21,7 @@ fn file(dir: &std::path::Path) -> SinkConfig {
 fn stream(address: &str) -> SinkConfig {
     let redis = RedisConfig { url: format!("redis://{address}").parse().unwrap(), ..RedisConfig::default() };
     let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
-    SinkConfig { redis_stream: Some(config), timeout: HumanDuration::from_secs(1), ..SinkConfig::default() }
+    SinkConfig { redis_stream: Some(config), ..SinkConfig::default() }
 }
 
 fn lines(dir: &std::path::Path, name: &str) -> Vec<Seen> {
@@ -62,7 +62,7 @@ async fn a_topic_without_a_route_waits_and_is_counted() {
 async fn a_dead_destination_and_a_slow_one_delay_no_other() {
     conclusive(async || {
         let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
-        let server = RedisServer::start().await;
+        let server = RedisServer::private().await;
         let (dead, slow) = (Proxy::start(&server.address()), Proxy::start(&server.address()));
         let sinks = [
             ("fine", file(folder.path())),
@@ -102,7 +102,7 @@ async fn a_dead_destination_and_a_slow_one_delay_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_bytes_are_under_way_than_the_sink_allows() {
     let stage = Stage::new().await;
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let slow = Proxy::start(&server.address());
     slow.set_both(Flow::Delay(Duration::from_millis(100)));
     let (size, most) = (100 * 1024, ByteSize::from_mib(1));
@@ -123,7 +123,7 @@ async fn no_more_bytes_are_under_way_than_the_sink_allows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_bytes_are_under_way_than_the_forwarder_allows_over_all_destinations() {
     let stage = Stage::new().await;
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let slow = Proxy::start(&server.address());
     slow.set_both(Flow::Delay(Duration::from_millis(100)));
     let (size, most) = (100 * 1024, ByteSize::from_mib(4));
@@ -153,7 +153,7 @@ async fn no_more_bytes_are_under_way_than_the_forwarder_allows_over_all_destinat
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
     // The forwarder's client knows nothing of the dictionary.
     let other = stage.client_at(&server.url());
@@ -167,7 +167,8 @@ async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing() {
     admin.train_dictionary(&topic("t"), 200).await.unwrap();
     producer.put(Message::new(topic("t"), order(5000)).id("m").unwrap()).await.unwrap();
     let key = Keys::new(other.namespace().clone()).base(ShardId::new(0)) + "dictionaries";
-    let _: String = server.command(&["RENAME", &key, "aside"]).await;
+    let aside = format!("{key}-aside");
+    let _: String = server.command(&["RENAME", &key, &aside]).await;
     let _: String = server.command(&["SET", &key, "no hash"]).await;
     stage.put("plain", 0, 10, 10).await;
     let settings = stage.settings([("f", file(folder.path()))], vec![route("*", "f", "all")]);
@@ -177,7 +178,7 @@ async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing() {
         running.metric("delayq_forwarder_settled_total{word=\"delayed\"}") >= 1.0
     })
     .await;
-    let _: String = server.command(&["RENAME", "aside", &key]).await;
+    let _: String = server.command(&["RENAME", &aside, &key]).await;
     wait_until("it is delivered", LONG, || async { stage.numbers("t").await.delivered == 1 }).await;
     running.stop().await;
     assert_eq!(stage.numbers("t").await.dead, 0);
@@ -244,7 +245,7 @@ async fn a_missing_value_buries_the_message_with_its_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_the_wrong_type_in_one_shard_stops_no_other() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
     let settings = stage.settings([("f", file(folder.path()))], vec![route("t", "f", "t")]);
     stage.put("t", 0, 400, 10).await;
@@ -263,7 +264,7 @@ async fn a_key_of_the_wrong_type_in_one_shard_stops_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_of_a_wrong_type_stops_no_other_of_its_lane() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
     let settings = stage.settings([("f", file(folder.path()))], vec![route("*", "f", "all")]);
     stage.put("bad", 0, 400, 10).await;

@@ -290,11 +290,6 @@ impl Running {
         within("the forwarder's end", LONG, self.task).await.unwrap().unwrap();
     }
 
-    /// Why it ends by itself; waits until it does.
-    pub(crate) async fn fault(self) -> Fault {
-        within("the forwarder's end", LONG, self.task).await.unwrap().unwrap_err()
-    }
-
     /// Asks it to stop, and does not wait.
     pub(crate) fn ask_to_stop(&self) {
         self.shutdown.request();

@@ -30,7 +30,8 @@ struct Scene {
     stage: Stage,
     folder: tempfile::TempDir,
     etcd: EtcdCluster,
-    redis: SharedRedis,
+    /// Runs as long as the scene.
+    _redis: SharedRedis,
     wire: Tripwire,
     way: Vec<String>,
     client: Client,
@@ -41,13 +42,16 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let (redis, etcd, mut wire) =
-            (RedisServer::start().await, EtcdCluster::start_one().await, Tripwire::default());
+        let (redis, etcd, mut wire) = (
+            SharedRedis::from(RedisServer::private().await),
+            EtcdCluster::start_one().await,
+            Tripwire::default(),
+        );
         let stage = Stage::at(&redis.url()).await;
         let way = vec![format!("http://{}", wire.way_to(etcd.members()[0].address()).await)];
         let client = stage.client_at(&redis.url_through(&wire.way_to(redis.address()).await));
         let folder = tempfile::tempdir().unwrap();
-        Self { stage, folder, etcd, redis, wire, way, client, put: Cell::new(0) }
+        Self { stage, folder, etcd, _redis: redis, wire, way, client, put: Cell::new(0) }
     }
 
     fn settings(&self, name: &str) -> Settings {
@@ -238,8 +242,8 @@ async fn a_forwarder_that_dies_as_it_leaves_keeps_nobody_from_its_shards() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forwarder_that_dies_as_it_gives_messages_back_loses_none() {
     for end in BOTH {
-        let scene = Scene::new().await;
-        let silent = Proxy::start(&scene.redis.address());
+        let (scene, destination) = (Scene::new().await, RedisServer::start().await);
+        let silent = Proxy::start(&destination.address());
         let doomed = scene.doomed_with(into_stream(&scene, &silent.address())).await;
         takes_from(&doomed, 4.0).await;
         silent.set_both(Flow::Hold);
@@ -256,8 +260,7 @@ async fn a_forwarder_that_dies_as_it_gives_messages_back_loses_none() {
 
 /// Settings of a forwarder that writes to a stream behind this address.
 fn into_stream(scene: &Scene, address: &str) -> Settings {
-    let redis =
-        RedisConfig { url: scene.redis.url_through(address).parse().unwrap(), ..RedisConfig::default() };
+    let redis = RedisConfig { url: format!("redis://{address}").parse().unwrap(), ..RedisConfig::default() };
     let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
     let sink = SinkConfig { redis_stream: Some(config), ..SinkConfig::default() };
     let settings = scene.stage.settings([("s", sink)], vec![route("t", "s", "out")]);
