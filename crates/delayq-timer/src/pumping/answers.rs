@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const ASK_RETRY: Duration = Duration::from_millis(500);
 /// How often a shard that cannot be claimed is tried again.
 const CLAIM_RETRY: Duration = Duration::from_millis(500);
+/// How often a shard that is missing is looked for, and so how long a restored one waits at most.
+const MISSING_RETRY: Duration = Duration::from_secs(2);
 
 // === impl Pumping ===
 
@@ -218,7 +220,7 @@ impl Pumping {
         if is_missing(error) {
             self.progress.drop(shard);
             self.schedule.drop(shard);
-            self.owning.missing(shard, now + *self.config.poll_interval);
+            self.owning.missing(shard, now + MISSING_RETRY.min(*self.config.poll_interval));
         } else if self.schedule.epoch(shard).is_none() {
             self.owning.retry(shard, now + CLAIM_RETRY);
         } else if self.schedule.failed((node, shard), now) {

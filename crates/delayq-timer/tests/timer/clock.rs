@@ -11,7 +11,7 @@ use std::time::Duration;
 
 async fn stepped(steady_ms: u64) -> (Stand, ClockShim, Running) {
     let clock = ClockShim::new();
-    let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
     let stand = Stand::on(server, 4).await;
     let config = TimerConfig {
         clock_steady: HumanDuration::from_millis(steady_ms),

@@ -17,7 +17,7 @@ const DAY_MS: i64 = 86_400_000;
 /// A deployment on a Redis whose clock can be stepped.
 async fn stepped() -> (Drill, ClockShim) {
     let clock = ClockShim::new();
-    let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
     let mut fleet = Fleet::on(Stand::on(server, 8).await, EtcdCluster::start_one().await);
     // So long that a poll meanwhile sees the hold.
     fleet.times.steady = Duration::from_secs(5);

@@ -18,7 +18,7 @@ fn single() -> Membership {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_killed_and_started_again_loses_nothing() {
-    let server = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
+    let server = RedisServer::private_with(RedisOptions::default().append_only("always")).await;
     let mut stand = Stand::on(server, 4).await;
     let timer = stand.timer().await;
     let start = stand.now_ms().await;
@@ -72,7 +72,7 @@ async fn a_redis_without_the_deployment_is_refused_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_evicts_is_refused_by_name() {
     let options = RedisOptions::default().set("maxmemory", "100mb").set("maxmemory-policy", "allkeys-lru");
-    let stand = Stand::on(RedisServer::start_with(options).await, 4).await;
+    let stand = Stand::on(RedisServer::private_with(options).await, 4).await;
     let refused = start(TimerConfig::default(), stand.client.clone(), single()).await.err();
     let refused = refused.expect("it would delete messages").to_string();
     assert!(refused.starts_with("DQ-T001") && refused.contains("allkeys-lru"), "{refused}");

@@ -15,7 +15,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// A server whose clock is so many ms before the next full hour, and that hour.
 async fn before_the_hour(ahead_ms: u64) -> (Stand, ClockShim, u64) {
     let clock = ClockShim::new();
-    let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
     let stand = Stand::on(server, 4).await;
     let now = stand.now_ms().await;
     let edge = now - now % HOUR_MS + HOUR_MS;
@@ -69,7 +69,7 @@ async fn a_timer_started_after_the_hours_edge_finds_both_buckets() {
 #[tokio::test(flavor = "multi_thread")]
 async fn several_overdue_hours_go_out_in_order_of_their_due_times() {
     let clock = ClockShim::new();
-    let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
     let stand = Stand::on(server, 2).await;
     let now = stand.now_ms().await;
     let hours = (0..3_000).map(|n| now + 60_000 + n * 3_777);
@@ -95,7 +95,7 @@ async fn several_overdue_hours_go_out_in_order_of_their_due_times() {
 async fn a_storm_at_one_instant_is_ready_soon_and_delays_no_ping() {
     conclusive(async || {
         let clock = ClockShim::new();
-        let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+        let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
         let (stand, stall) = (Stand::on(server, 16).await, Stall::watch());
         let due = stand.now_ms().await + HOUR_MS;
         let count = stand.put(std::iter::repeat_n(due, 20_000)).await;

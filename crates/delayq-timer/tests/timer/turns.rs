@@ -53,7 +53,7 @@ async fn an_idle_single_timer_survives_fourteen_seconds_without_redis() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_cannot_write_or_is_held_does_not_spin() {
     let clock = ClockShim::new();
-    let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
     let stand = Stand::on(server, 4).await;
     let steady =
         TimerConfig { clock_steady: HumanDuration::from_secs(60), ..polling(Duration::from_secs(1)) };
