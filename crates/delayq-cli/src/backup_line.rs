@@ -4,7 +4,7 @@
 //! {"backup":{"format":1,"namespace":"dq","shards":"4","dead":false,"topics":[],"begun_ms":1800000000000}}
 //! {"dictionary":{"id":7,"bytes_base64":"N6Qw7A=="}}
 //! {"policy":{"topic":"orders","settings":{"lease":"1m"},"paused":true,"rate":100.0}}
-//! {"checkpoint":{"cursor":"5d41:1536","pending":1000,"dead":0,"missing":0}}
+//! {"checkpoint":{"cursor":"0-1:5d41:1536:2-3","pending":1000,"dead":0,"missing":0}}
 //! {"end":{"pending":5000,"dead":3,"missing":0}}
 //! ```
 //! All others are messages, in the words of [`crate::put_line`].

@@ -221,8 +221,7 @@ pub const BACKUP_INCOMPLETE: Code = Code {
 pub const BACKUP_UNUSABLE: Code = Code {
     id: "DQ-U018",
     title: "the backup cannot be used so",
-    cause: "It was interrupted and has no end, it is complete or of another deployment, or Redis was restarted since it \
-            began, so that it cannot be continued.",
+    cause: "It was interrupted and has no end, or it is complete or of another deployment, so that it cannot be continued.",
     tries: [
         "Continue one that was interrupted: delayq backup FILE --resume.",
         "Begin again: delayq backup FILE --overwrite.",

@@ -29,6 +29,20 @@ impl ShardRanges {
     }
 }
 
+impl FromIterator<ShardId> for ShardRanges {
+    /// Shards that follow one another become one range.
+    fn from_iter<I: IntoIterator<Item = ShardId>>(shards: I) -> Self {
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
+        for shard in shards.into_iter().map(ShardId::get) {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == shard => *last = shard,
+                _ => ranges.push((shard, shard)),
+            }
+        }
+        Self(ranges)
+    }
+}
+
 impl FromStr for ShardRanges {
     type Err = ShardRangesError;
 
@@ -80,6 +94,7 @@ mod tests {
             let ranges: ShardRanges = text.parse().unwrap();
             assert_eq!(ranges.shards().map(ShardId::get).collect::<Vec<_>>(), shards);
             assert_eq!(ranges.to_string(), text);
+            assert_eq!(ranges.shards().collect::<ShardRanges>(), ranges);
         }
         assert_eq!("0 - 7, 9".parse::<ShardRanges>().unwrap().to_string(), "0-7,9");
         for text in ["", "7-0", "0-", "-3", "0-4096", "a", "0-7,", "0..7", "70000"] {

@@ -27,7 +27,7 @@ const CHECKPOINT_EVERY: u64 = 1000;
 ///
 /// Every message that is pending during the whole backup is in it, whatever state it moves between meanwhile; one that
 /// comes or goes in between may be. What is leased is pending too. Policies of topics are included, dead letters with
-/// --dead. The deployment stays in use. `delayq restore` reads it, and so does `delayq put --from`.
+/// --dead. The deployment stays in use, also while its shards move to other nodes. `delayq restore` reads it, and so does `delayq put --from`.
 #[derive(Debug, Args)]
 pub struct Backup {
     /// The file to write; - for standard output
@@ -159,7 +159,8 @@ impl Run<'_> {
             for listed in messages {
                 self.message(&listed)?;
             }
-            self.bar.set_message(format!("{} messages", self.tally.pending));
+            let node = walk.node().map(|node| format!(", at {node}")).unwrap_or_default();
+            self.bar.set_message(format!("{} messages{node}", self.tally.pending));
             self.bar.tick();
             if self.tally.pending + self.tally.dead >= self.marked + CHECKPOINT_EVERY {
                 self.checkpoint(&walk)?;

@@ -1,7 +1,7 @@
 //! Backups: what they hold while everything moves, and what a restore makes of them elsewhere.
 
 use super::printed::assert_is_documented;
-use super::{delayq, deployed, deployment, done, run};
+use super::{delayq, deployed, deployment, done, flow, run};
 use delayq::{
     Client, Consumer, ConsumerOptions, Due, MessageId, Producer, ProducerOptions, Reschedule, Settings,
     ShardCount, Target, Topic, UnixMillis,
@@ -9,6 +9,8 @@ use delayq::{
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::{LONG, SHORT, within};
 use delayq_tests::folder::Folder;
+use delayq_tests::redis_cluster::RedisCluster;
+use delayq_tests::redis_nodes::RedisNodes;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -222,7 +224,7 @@ async fn a_backup_that_was_cut_is_told_from_a_whole_one_and_continues() {
 }
 
 #[tokio::test]
-async fn a_backup_does_not_continue_behind_a_restart_of_redis() {
+async fn a_backup_that_continues_behind_a_restart_of_redis_has_everything() {
     let redis = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
     let (mut redis, folder) = (deployed(redis).await, Folder::new("backup"));
     done(&redis, &["put", "orders", "{}", "--id", "a", "--in", "1h"]).await;
@@ -235,8 +237,7 @@ async fn a_backup_does_not_continue_behind_a_restart_of_redis() {
     std::fs::write(&file, format!("{}\n", cut.join("\n"))).unwrap();
     redis.stop().await;
     redis.resume().await;
-    assert_unusable(&run(&redis, &["backup", path, "--resume"]).await, "begin again");
-    done(&redis, &["backup", path, "--overwrite"]).await;
+    done(&redis, &["backup", path, "--resume"]).await;
     assert_eq!(ids(&std::fs::read_to_string(&file).unwrap()), ids(&whole));
 }
 
@@ -292,6 +293,53 @@ async fn put_reads_a_backup_too() {
         put.stdout.contains("50 ready, 4950 stored") && put.stdout.contains("about the backup"),
         "{put:?}"
     );
+}
+
+/// A deployment of this `[redis]` section is backed up, interrupted and continued, and restored into one Redis.
+async fn survives(redis: &str, shards: u16) {
+    let folder = Folder::new("backup");
+    let (configuration, file) = (folder.join("delayq.toml"), folder.join("all.ndjson"));
+    let text = format!("[deployment]\nshards = {shards}\n{redis}[etcd]\nenabled = false\n");
+    std::fs::write(&configuration, text).unwrap();
+    let run = async |args: &[&str], input: &[u8]| {
+        let finished = flow::delayq(&configuration, args).run(input, LONG).await;
+        assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
+        finished.stdout
+    };
+    run(&["init"], b"").await;
+    for topic in ["orders", "made"] {
+        run(&["topic", "set", topic, "--create", "--lease", "90s"], b"").await;
+    }
+    run(&["put", "orders", "--from", "-"], lines().as_bytes()).await;
+    let path = file.to_str().unwrap();
+    assert_eq!(run(&["backup", path], b"").await, "backed up 5200 messages\n");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    // As a kill leaves it, between two nodes and within one.
+    for part in [2, 5, 8] {
+        let kept: String = whole.lines().take(5200 * part / 10).map(|line| format!("{line}\n")).collect();
+        std::fs::write(&file, kept).unwrap();
+        run(&["backup", path, "--resume"], b"").await;
+        let resumed = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(resumed.lines().filter(|line| line.contains("\"id\":")).count(), 5200);
+        assert_eq!(told(&resumed), told(&whole));
+    }
+    let other = RedisServer::start().await;
+    done_elsewhere(&other, &["init"]).await;
+    done_elsewhere(&other, &["restore", path]).await;
+    assert_eq!(told(&done_elsewhere(&other, &["backup", "-"]).await), told(&whole));
+    done_elsewhere(&other, &["audit", "--bodies"]).await;
+}
+
+#[tokio::test]
+async fn a_backup_of_several_redises_is_restored_into_one() {
+    let nodes = RedisNodes::start(2).await;
+    survives(&nodes.section(), nodes.shards()).await;
+}
+
+#[tokio::test]
+async fn a_backup_of_a_cluster_is_restored_into_one_redis() {
+    let cluster = RedisCluster::start().await;
+    survives(&format!("[redis]\nurl = '{}'\n", cluster.url()), 12).await;
 }
 
 /// Moves `stay-*` through all states until it is dropped: from one due time to another, to ready, leased and back.

@@ -86,10 +86,4 @@ async fn a_growth_gives_the_new_shards_to_the_node_that_was_asked_for_and_to_no_
     let lines: Vec<serde_json::Value> = serde_json::from_str(&shards.stdout).unwrap();
     let homes: Vec<&str> = lines.iter().map(|line| line["node"].as_str().unwrap()).collect();
     assert_eq!(homes, ["a", "a", "b", "b", "c", "c"], "{shards:?}");
-    let backup = run(&rows, &["backup", folder.join("all.backup").to_str().unwrap()]).await;
-    assert_ne!(backup.code, Some(0), "{backup:?}");
-    assert!(
-        backup.stderr.contains("does not walk over a Redis Cluster, nor over several Redises"),
-        "{backup:?}"
-    );
 }

@@ -3,11 +3,28 @@
 //! It goes by the keys of Redis, not by time or state: a message has one key from its put to its end, whatever state it is
 //! in. So whatever moves meanwhile, SCAN shows every message that is there from the first step to the last, and no page of
 //! an index can pass one over. One that comes or goes in between may be shown or not; one may be shown twice.
+//!
+//! It goes node by node:
+//!
+//! ```text
+//! shards that are left ─► a node that has some of them as a whole ─► SCAN ─► those that it had all the time are through
+//!          ▲                                                                                 │
+//!          └──────────────── the others: they moved, or the node restarted ◄─────────────────┘
+//! ```
+//! So a shard that moves while its node is walked over is walked over again, at its new node, and its messages are shown
+//! twice; none is passed over.
+
+mod cursor;
+mod visit;
+
+pub use cursor::WalkCursor;
 
 use super::Admin;
 use super::paced::Paced;
+use crate::clock;
 use crate::error::Error;
 use crate::link::Link;
+use cursor::Visit;
 use delayq_core::codec::Unrestored;
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::shard::ShardId;
@@ -15,8 +32,9 @@ use delayq_core::verbs::list::{self, Listed};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
+use visit::is_on_its_way;
 
 /// Keys that Redis walks over in one step: about so many messages are in memory at a time.
 const A_STEP: usize = 250;
@@ -25,24 +43,21 @@ const BODIES_A_CALL: usize = 8;
 /// Calls under way at the same time: 4 MiB with payloads of 256 KiB, the default limit, which cross an ordinary network
 /// within the deadline of a call.
 const AT_ONCE: usize = 2;
+/// For how long a step waits for a shard that is on its way to another node.
+const ON_ITS_WAY: Duration = Duration::from_secs(60);
+/// How soon it is asked again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A walk over every message, step by step.
-#[derive(Debug)]
 pub struct Walk {
     admin: Admin,
-    at: WalkCursor,
-    through: bool,
+    /// Of these shards all was shown.
+    through: BTreeSet<ShardId>,
+    /// The node that is being walked over.
+    visit: Option<(Arc<Link>, Visit)>,
     only: BTreeSet<Topic>,
     /// The topics of the numbers that were met.
     topics: HashMap<(ShardId, Vec<u8>), Option<Topic>>,
-}
-
-/// Where a walk continues. It holds as long as the same process of Redis runs: another one orders its keys otherwise. As
-/// text it has no spaces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WalkCursor {
-    run_id: String,
-    cursor: u64,
 }
 
 // === impl Walk ===
@@ -56,18 +71,42 @@ impl Walk {
     }
 
     /// The messages of the next step: pending, leased and dead ones, with their payloads restored where that is
-    /// possible; some steps have none. `None`: every message was shown. Safe to repeat after an error.
+    /// possible; some steps have none. `None`: every message was shown. Cancel safe, and safe to repeat after an error.
     ///
     /// # Errors
-    /// Redis cannot be used; or [`Error::Walk`]: it was restarted or replaced meanwhile, so that some may be missing.
+    /// A Redis that cannot be used; or a shard is on its way to another node for longer than a minute.
     pub async fn step(&mut self) -> Result<Option<Vec<Listed>>, Error> {
-        if self.through {
-            return Ok(None);
+        let began = clock::instant();
+        loop {
+            match self.try_step().await {
+                Err(error) if is_on_its_way(&error) && began.elapsed() < ON_ITS_WAY => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                step => return step,
+            }
         }
-        let (next, keys) = self.scan().await?;
+    }
+
+    /// Behind what was shown so far.
+    pub fn cursor(&self) -> WalkCursor {
+        let visit = self.visit.as_ref().map(|(_, visit)| visit.clone());
+        WalkCursor { through: self.through.clone(), visit }
+    }
+
+    /// The node that is being walked over, without secrets; `None` between two of them.
+    pub fn node(&self) -> Option<&str> {
+        self.visit.as_ref().map(|(link, _)| link.address())
+    }
+
+    async fn try_step(&mut self) -> Result<Option<Vec<Listed>>, Error> {
+        if self.visit.is_none() {
+            self.visit = self.admin.next_visit(&self.through).await?;
+        }
+        let Some((link, visit)) = self.visit.clone() else { return Ok(None) };
+        let (next, keys) = self.scan(&link, visit.cursor).await?;
         let mut wanted: BTreeMap<(ShardId, Topic), BTreeSet<MessageId>> = BTreeMap::new();
         for key in keys {
-            if let Some((shard, topic, id)) = self.named(&key).await?
+            if let Some((shard, topic, id)) = self.named(&key, &visit.shards).await?
                 && (self.only.is_empty() || self.only.contains(&topic))
             {
                 wanted.entry((shard, topic)).or_default().insert(id);
@@ -75,32 +114,32 @@ impl Walk {
         }
         let messages = self.read(wanted).await?;
         if next == 0 {
-            let run_id = self.admin.run_id().await?;
-            self.at.check(&run_id)?;
-            self.through = true;
+            let whole = self.admin.whole_at(&link, &visit.shards).await?;
+            if self.admin.state_of(&link).await? == visit.state {
+                self.through.extend(whole);
+            }
+            self.visit = None;
         } else {
-            self.at.cursor = next;
+            self.visit = Some((link, Visit { cursor: next, ..visit }));
         }
         Ok(Some(messages))
     }
 
-    /// Behind what was shown so far; once the walk is through, before its last step.
-    pub fn cursor(&self) -> &WalkCursor {
-        &self.at
-    }
-
-    async fn scan(&self) -> Result<(u64, Vec<Vec<u8>>), Error> {
-        let calls = &self.admin.client.calls;
+    async fn scan(&self, link: &Link, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
         let mut scan = redis::cmd("SCAN");
-        scan.arg(self.at.cursor).arg("MATCH").arg(format!("{{{}:*}}:m:*", calls.keys().namespace()));
-        self.admin.only()?.query("SCAN", scan.arg("COUNT").arg(A_STEP)).await
+        scan.arg(cursor).arg("MATCH").arg(format!("{{{}:*}}:m:*", self.admin.client.namespace()));
+        link.query("SCAN", scan.arg("COUNT").arg(A_STEP)).await
     }
 
-    /// Whose key it is; `None` where it is no message's, or that of a topic without a name.
-    async fn named(&mut self, key: &[u8]) -> Result<Option<(ShardId, Topic, MessageId)>, Error> {
+    /// Whose key it is; `None` where it is no message's of these shards, or that of a topic without a name.
+    async fn named(
+        &mut self,
+        key: &[u8],
+        shards: &BTreeSet<ShardId>,
+    ) -> Result<Option<(ShardId, Topic, MessageId)>, Error> {
         let keys = self.admin.client.calls.keys();
         let parts = keys.parse(key).and_then(|(shard, name)| Some((shard, name.strip_prefix(b"m:")?)));
-        let Some((shard, name)) = parts else { return Ok(None) };
+        let Some((shard, name)) = parts.filter(|(shard, _)| shards.contains(shard)) else { return Ok(None) };
         let Some(colon) = name.iter().position(|&byte| byte == b':') else { return Ok(None) };
         let known = (shard, name[..colon].to_vec());
         if !self.topics.contains_key(&known) {
@@ -147,33 +186,9 @@ impl Walk {
     }
 }
 
-// === impl WalkCursor ===
-
-impl WalkCursor {
-    fn check(&self, run_id: &str) -> Result<(), Error> {
-        if self.run_id == run_id {
-            return Ok(());
-        }
-        let why = "Redis was restarted or replaced since it began, and orders its keys otherwise now";
-        Err(Error::Walk(format!("{why}: begin again")))
-    }
-}
-
-impl fmt::Display for WalkCursor {
+impl fmt::Debug for Walk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.run_id, self.cursor)
-    }
-}
-
-impl FromStr for WalkCursor {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once(':');
-        let parsed = parts.and_then(|(run_id, cursor)| {
-            Some(Self { run_id: run_id.to_owned(), cursor: cursor.parse().ok()? })
-        });
-        parsed.ok_or_else(|| format!("{text:?} is not where a walk continues"))
+        f.debug_struct("Walk").field("at", &self.cursor()).finish_non_exhaustive()
     }
 }
 
@@ -183,19 +198,16 @@ impl Admin {
     /// Begins a walk over every message of the deployment, or continues one.
     ///
     /// # Errors
-    /// [`Error::Walk`]: the cursor is of another process of Redis, or it is a Redis Cluster. Redis cannot be used, or the deployment is not there.
+    /// A Redis that cannot be used, or the deployment is not there.
     pub async fn walk(&self, from: Option<&WalkCursor>) -> Result<Walk, Error> {
         self.client.calls.layout().await?;
-        let run_id = self.run_id().await?;
-        let at = match from {
-            Some(cursor) => {
-                cursor.check(&run_id)?;
-                cursor.clone()
-            }
-            None => WalkCursor { run_id, cursor: 0 },
+        let WalkCursor { through, visit } = from.cloned().unwrap_or_default();
+        let visit = match visit {
+            Some(visit) => self.found_again(visit).await?,
+            None => None,
         };
-        let (through, only, topics) = (false, BTreeSet::new(), HashMap::new());
-        Ok(Walk { admin: self.clone(), at, through, only, topics })
+        let (only, topics) = (BTreeSet::new(), HashMap::new());
+        Ok(Walk { admin: self.clone(), through, visit, only, topics })
     }
 
     /// The id under which a message of another deployment is put into this one: its own, unless it is a generated one
@@ -209,42 +221,6 @@ impl Admin {
             Some(places) => id.with_shard(places.home),
             None if layout.shards().contains(shard) => id.clone(),
             None => id.with_shard(ShardId::new(shard.get() % layout.shards().get())),
-        }
-    }
-
-    /// The one Redis: of a cluster, whose shards may move while it is walked over, messages would be passed over; and a cursor
-    /// is of one Redis.
-    fn only(&self) -> Result<&Link, Error> {
-        let only = self.client.calls.nodes().only().map(Arc::as_ref);
-        only.ok_or_else(|| {
-            Error::Walk(
-                "this version does not walk over a Redis Cluster, nor over several Redises: back up its nodes instead"
-                    .to_owned(),
-            )
-        })
-    }
-
-    /// What tells one process of Redis from every other.
-    async fn run_id(&self) -> Result<String, Error> {
-        let mut info = redis::cmd("INFO");
-        let text: String = self.only()?.query("INFO", info.arg("server")).await?;
-        let run_id = text.lines().find_map(|line| line.trim().strip_prefix("run_id:"));
-        run_id.map(str::to_owned).ok_or_else(|| Error::Unfit("INFO names no run_id".to_owned()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_is_read_back_and_holds_for_its_process_alone() {
-        let cursor = WalkCursor { run_id: "ab12".to_owned(), cursor: u64::MAX };
-        assert_eq!(cursor.to_string().parse(), Ok(cursor.clone()));
-        assert!(cursor.check("ab12").is_ok());
-        assert!(matches!(cursor.check("ab13"), Err(Error::Walk(_))));
-        for bad in ["", "ab12", "ab12:", "ab12:-1", "ab12:x"] {
-            assert!(bad.parse::<WalkCursor>().is_err(), "{bad}");
         }
     }
 }

@@ -1,0 +1,105 @@
+//! The nodes that a walk visits, and whether a shard was at one of them all the time.
+
+use super::cursor::Visit;
+use crate::admin::Admin;
+use crate::error::Error;
+use crate::link::Link;
+use crate::wrong_node;
+use delayq_core::call::Call;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::deployment::{self, Asked};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+// === impl Admin ===
+
+impl Admin {
+    /// Begins with the next node that has other shards than those that are through; `None`: there are none.
+    pub(super) async fn next_visit(
+        &self,
+        through: &BTreeSet<ShardId>,
+    ) -> Result<Option<(Arc<Link>, Visit)>, Error> {
+        let calls = &self.client.calls;
+        let left: Vec<ShardId> = calls.shards().shards().filter(|shard| !through.contains(shard)).collect();
+        let mut there = Vec::new();
+        for (&shard, found) in left.iter().zip(calls.shard_layouts(&left).await) {
+            match found {
+                Ok(found) => {
+                    let found = found.ok_or(Error::Uninitialised(shard))?;
+                    // Of a growth that is under way.
+                    calls.shared_layout().learn(&found.layout);
+                    there.push(shard);
+                }
+                Err(error) if is_on_its_way(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for (link, shards) in calls.by_node(&there).await? {
+            let state = self.state_of(&link).await?;
+            let shards = self.whole_at(&link, &shards.into_iter().collect()).await?;
+            if !shards.is_empty() {
+                return Ok(Some((link, Visit { state, cursor: 0, shards })));
+            }
+        }
+        left.first().map_or(Ok(None), |&shard| Err(wrong_node::moving(shard)))
+    }
+
+    /// The node of a visit, if there is still one in that state.
+    pub(super) async fn found_again(&self, visit: Visit) -> Result<Option<(Arc<Link>, Visit)>, Error> {
+        let shards: Vec<ShardId> = visit.shards.iter().copied().collect();
+        for (link, _) in self.client.calls.by_node(&shards).await? {
+            if self.state_of(&link).await? == visit.state {
+                return Ok(Some((link, visit)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Of these shards, those that this node has with all their keys.
+    pub(super) async fn whole_at(
+        &self,
+        link: &Link,
+        shards: &BTreeSet<ShardId>,
+    ) -> Result<BTreeSet<ShardId>, Error> {
+        let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard)).collect();
+        let mut whole = BTreeSet::new();
+        for (&shard, reply) in shards.iter().zip(self.client.calls.scripts().send_at(link, &asking).await) {
+            match reply.and_then(|reply| Ok(deployment::read_asked(reply, shard)?)) {
+                Ok(Asked::Here(_)) => {
+                    whole.insert(shard);
+                }
+                Ok(_) => {}
+                Err(error) if is_on_its_way(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(whole)
+    }
+
+    /// What changes when a node is replaced by another process, even if it is replaced by the former one again, and when
+    /// a node of a cluster is given a slot.
+    pub(super) async fn state_of(&self, link: &Link) -> Result<String, Error> {
+        let info: String = link.query("INFO", &redis::cmd("INFO")).await?;
+        let run_id = field(&info, "run_id");
+        if run_id.is_empty() {
+            return Err(Error::Unfit("INFO names no run_id".to_owned()));
+        }
+        let process = [run_id, field(&info, "master_replid")].join("/");
+        if !self.is_cluster() {
+            return Ok(process);
+        }
+        let info: String = link.query("CLUSTER INFO", redis::cmd("CLUSTER").arg("INFO")).await?;
+        Ok([&process, field(&info, "cluster_my_epoch")].join("/"))
+    }
+}
+
+/// A field of what a node says of itself; empty: it does not say it.
+fn field<'t>(text: &'t str, name: &str) -> &'t str {
+    let value = |line: &'t str| line.trim().strip_prefix(name)?.strip_prefix(':');
+    text.lines().find_map(value).unwrap_or_default()
+}
+
+/// Whether a call was refused because its shard is leaving the node, or has left it.
+pub(super) fn is_on_its_way(error: &Error) -> bool {
+    matches!(error, Error::Redis { code, .. } if ["ASK", "MOVED", "TRYAGAIN"].contains(&code.as_str()))
+}
