@@ -1,0 +1,207 @@
+//! Asking shards what they know of their deployment: its layout, and where they are.
+
+use super::{Calls, MOST_ROUNDS, never_so};
+use crate::error::Error;
+use crate::link::NodeMap;
+use crate::wrong_node;
+use delayq_core::call::Call;
+use delayq_core::layout::{Layout, LayoutRelation};
+use delayq_core::reply::Value;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::deployment::{self, Asked, ShardLayout};
+
+// === impl Calls ===
+
+impl Calls {
+    /// What the shards know of their deployment, in one round trip; `None`: the shard does not exist.
+    pub(crate) async fn shard_layouts(&self, shards: &[ShardId]) -> Vec<Result<Option<ShardLayout>, Error>> {
+        self.look_for(shards).await.0
+    }
+
+    /// As [`Self::shard_layouts`], before missing shards are created: no node may have one of them.
+    ///
+    /// # Errors
+    /// Any shard's; if one is missing, also that of a node that does not say whether it has it.
+    pub(crate) async fn certain_layouts(
+        &self,
+        shards: &[ShardId],
+    ) -> Result<Vec<Option<ShardLayout>>, Error> {
+        let (found, unsure) = self.look_for(shards).await;
+        let found = found.into_iter().collect::<Result<Vec<_>, Error>>()?;
+        unsure.map_or(Ok(found), Err)
+    }
+
+    /// What the shards know; and why a node does not say whether it has those that theirs do not have.
+    async fn look_for(&self, shards: &[ShardId]) -> (Vec<Result<Option<ShardLayout>, Error>>, Option<Error>) {
+        let word = self.known().word();
+        let calls: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(word)).collect();
+        let mut found: Vec<Result<Option<ShardLayout>, Error>> = self
+            .asked(&calls)
+            .await
+            .into_iter()
+            .zip(shards)
+            .map(|(asked, &shard)| self.shard_layout(shard, asked?))
+            .collect();
+        let mut unsure = None;
+        if self.nodes().map().is_some() && found.iter().any(|found| matches!(found, Ok(None))) {
+            unsure = self.find_elsewhere(&calls, &mut found).await;
+        }
+        (found, unsure)
+    }
+
+    /// The answers of shards to these calls for their layouts, each by the node that it names.
+    async fn asked(&self, calls: &[Call]) -> Vec<Result<Asked, Error>> {
+        let read =
+            |(call, reply): (&Call, Result<Value, Error>)| Ok(deployment::read_asked(reply?, call.shard)?);
+        let mut answers: Vec<Result<Asked, Error>> =
+            calls.iter().zip(self.scripts.send_all(calls).await).map(read).collect();
+        for _ in 0..MOST_ROUNDS {
+            let is_elsewhere = |&i: &usize| {
+                let node = answers[i].as_ref().ok().and_then(Asked::node);
+                let shard = calls[i].shard;
+                node.is_some_and(|node| {
+                    self.nodes().name(shard) != Some(node) && self.nodes().learn(shard, node)
+                })
+            };
+            let again: Vec<usize> = (0..calls.len()).filter(is_elsewhere).collect();
+            if again.is_empty() {
+                break;
+            }
+            let repeated: Vec<Call> = again.iter().map(|&i| calls[i].clone()).collect();
+            let replies = self.scripts.send_all(&repeated).await;
+            for ((i, call), reply) in again.into_iter().zip(&repeated).zip(replies) {
+                answers[i] = read((call, reply));
+            }
+        }
+        answers
+    }
+
+    fn shard_layout(&self, shard: ShardId, asked: Asked) -> Result<Option<ShardLayout>, Error> {
+        let (at, recorded) = (self.nodes().name(shard), asked.node());
+        if matches!(asked, Asked::Moved(_)) && at == recorded {
+            return Err(wrong_node::moving(shard));
+        }
+        if recorded.is_some() {
+            wrong_node::check(shard, at, recorded)?;
+        }
+        shard_layout(shard, asked)
+    }
+
+    /// Of shards that their nodes do not have, says which are at another node. `calls` ask for the layouts. Returns why a
+    /// node does not say it.
+    async fn find_elsewhere(
+        &self,
+        calls: &[Call],
+        found: &mut [Result<Option<ShardLayout>, Error>],
+    ) -> Option<Error> {
+        let mut unsure = None;
+        let missing: Vec<usize> = (0..found.len()).filter(|&i| matches!(found[i], Ok(None))).collect();
+        let asked: Vec<&Call> = missing.iter().map(|&i| &calls[i]).collect();
+        for (node, replies) in self.scripts.ask_everywhere(&asked).await {
+            for (&i, reply) in missing.iter().zip(replies) {
+                let shard = calls[i].shard;
+                match reply.and_then(|reply| Ok(deployment::read_asked(reply, shard)?)) {
+                    Err(error) => unsure = unsure.or(Some(error)),
+                    Ok(Asked::Missing | Asked::Moved(_)) => {}
+                    Ok(_) => found[i] = Err(wrong_node::elsewhere(shard, self.nodes().name(shard), &node)),
+                }
+            }
+        }
+        unsure
+    }
+
+    /// The layout of the deployment, which the first shard is asked for if none has been yet; where its node, one of several,
+    /// cannot be used or came back empty, any other one.
+    ///
+    /// # Errors
+    /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if it never had the configured number of
+    /// shards; a Redis that cannot be used.
+    pub(crate) async fn layout(&self) -> Result<Layout, Error> {
+        if !self.known().asked {
+            let found = self.any_layout().await?;
+            if self.layout.learn(&found) == LayoutRelation::NeverSo {
+                return Err(never_so(&self.known(), &found));
+            }
+        }
+        Ok(self.known().layout)
+    }
+
+    async fn any_layout(&self) -> Result<Layout, Error> {
+        let first = ShardId::new(0);
+        let mut unknown = match self.shard_layouts(&[first]).await.pop().expect("one answer for one shard") {
+            Ok(Some(found)) => return Ok(found.layout),
+            Ok(None) => Error::Uninitialised(first),
+            Err(error) if error.is_outage() => error,
+            Err(error) => return Err(error),
+        };
+        if self.nodes().only().is_some() {
+            return Err(unknown);
+        }
+        // The deployment may have grown beyond the configured number, as far as the map goes.
+        let all = self.nodes().map().map_or(self.shards().get().into(), NodeMap::shards);
+        let others: Vec<ShardId> = (0..).take(all).skip(1).map(ShardId::new).collect();
+        for found in self.shard_layouts(&others).await {
+            match found {
+                Ok(Some(found)) => return Ok(found.layout),
+                // That one may have the deployment.
+                Err(error) if error.is_outage() && matches!(unknown, Error::Uninitialised(_)) => {
+                    unknown = error;
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+        Err(unknown)
+    }
+
+    /// Shards that are missing are lost, at another node, or only configured: then the first one says that there never were
+    /// so many.
+    pub(super) async fn explain_missing(&self, calls: &[Call], answers: &mut [Result<Value, Error>]) {
+        let missing = |answer: &Result<Value, Error>| matches!(answer, Err(Error::Uninitialised(_)));
+        if !answers.iter().any(missing) {
+            return;
+        }
+        if self.nodes().map().is_some() {
+            let shards: Vec<ShardId> = calls.iter().map(|call| call.shard).collect();
+            let explained = self.shard_layouts(&shards).await;
+            for (answer, explained) in answers.iter_mut().zip(explained) {
+                if let (true, Err(error @ Error::Deployment(_))) = (missing(answer), explained) {
+                    *answer = Err(error);
+                }
+            }
+        }
+        let Ok(found) = self.any_layout().await else { return };
+        if self.layout.learn(&found) == LayoutRelation::NeverSo
+            && self.ask_the_last(&found).await == LayoutRelation::NeverSo
+        {
+            let error = never_so(&self.known(), &found);
+            answers
+                .iter_mut()
+                .filter(|answer| missing(answer))
+                .for_each(|answer| *answer = Err(error.clone()));
+        }
+    }
+
+    /// A configured number of shards that this shard does not know may be that of a growth which has not come to it:
+    /// the last shard, which the growth made first, knows.
+    pub(super) async fn ask_the_last(&self, found: &Layout) -> LayoutRelation {
+        let configured = self.known().layout.shards();
+        let last = ShardId::new(configured.get() - 1);
+        match self.shard_layouts(&[last]).await.pop() {
+            Some(Ok(Some(said))) if said.layout.continues(found) => self.layout.learn(&said.layout),
+            _ => LayoutRelation::NeverSo,
+        }
+    }
+}
+
+fn shard_layout(shard: ShardId, asked: Asked) -> Result<Option<ShardLayout>, Error> {
+    match asked {
+        Asked::Missing => Ok(None),
+        Asked::Here(found) => Ok(Some(found)),
+        Asked::Moved(place) => {
+            Err(Error::Deployment(format!("shard {shard} has moved to another node: it records {place}")))
+        }
+        Asked::Foreign { layout, number, counts } => Err(Error::Deployment(format!(
+            "shard {shard} has layout {layout} as number {number} with shard counts {counts}"
+        ))),
+    }
+}
