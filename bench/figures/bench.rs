@@ -45,10 +45,12 @@ pub(crate) struct Prepared {
 impl Bench {
     /// A client of its own on the deployment.
     pub(crate) fn client(&self, shards: ShardCount) -> Client {
-        let mut settings = Settings::new(format!("redis://{}", self.address));
-        settings.shards = shards;
-        settings.link.deadline = Duration::from_secs(30);
-        Client::new(settings)
+        client(&self.url(), shards)
+    }
+
+    /// Where the Redis is.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.address)
     }
 
     /// A deployment for messages of this shape, in an emptied Redis.
@@ -70,8 +72,16 @@ impl Bench {
     }
 }
 
+/// A client of a deployment.
+pub(crate) fn client(url: &str, shards: ShardCount) -> Client {
+    let mut settings = Settings::new(url);
+    settings.shards = shards;
+    settings.link.deadline = Duration::from_secs(30);
+    Client::new(settings)
+}
+
 /// Rewrites the append-only file, and keeps Redis from doing that on its own: it costs a core for as long as it takes.
-async fn rewrite_now(bare: &mut Bare) -> Result<(), BenchError> {
+pub(crate) async fn rewrite_now(bare: &mut Bare) -> Result<(), BenchError> {
     bare.call(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"]).await?;
     bare.call(&["BGREWRITEAOF"]).await?;
     loop {
@@ -140,14 +150,7 @@ impl Prepared {
 
     /// Waits until the timers of this run own every shard.
     pub(crate) async fn owned_by(&self, timers: &Timers) -> Result<(), BenchError> {
-        let shards = u64::from(self.client.shards().get());
-        let owned = async {
-            while !timers.share(shards) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let none = |_| BenchError::Wrong("the timers did not share the shards within a minute".to_owned());
-        tokio::time::timeout(PATIENCE, owned).await.map_err(none)
+        timers.own_all(self.client.shards()).await
     }
 
     /// A counter of the books, over all shards.

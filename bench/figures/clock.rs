@@ -1,5 +1,6 @@
 //! The clock of the measurements: this host's, monotonic.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 #[allow(clippy::disallowed_methods, reason = "measuring is reading the clock")]
@@ -16,12 +17,8 @@ pub(crate) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The processor time that this process has used so far, in seconds; 0 where the system does not say.
+/// The processor time that this process has used so far, in seconds.
 pub(crate) fn own_cpu() -> f64 {
-    /// Of a second: what Linux counts in, whatever its timers' rate.
-    const TICKS: f64 = 100.0;
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which is in brackets and may hold anything, user and system time are the 12th and 13th field.
-    let fields = text.rsplit(") ").next().unwrap_or_default().split(' ').skip(11).take(2);
-    fields.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / TICKS
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }

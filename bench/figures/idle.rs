@@ -5,7 +5,7 @@ use crate::bench::Bench;
 use crate::clock::own_cpu;
 use crate::error::BenchError;
 use crate::figures::{Figure, Target};
-use crate::server::{redis_cpu, section};
+use crate::server::{number, redis_cpu, section};
 use crate::shape::Shape;
 use crate::timers::Timers;
 use std::time::Duration;
@@ -56,9 +56,5 @@ async fn requests(bare: &mut Bare) -> Result<f64, BenchError> {
     const SENT: [&str; 4] =
         ["cmdstat_evalsha:", "cmdstat_ping:", "cmdstat_ssubscribe:", "cmdstat_script|load:"];
     let text = section(bare, "commandstats").await?;
-    let calls = |line: &str| {
-        let (_, calls) = line.split_once("calls=")?;
-        calls.split(',').next()?.parse::<f64>().ok()
-    };
-    Ok(text.lines().filter(|line| SENT.iter().any(|sent| line.starts_with(sent))).filter_map(calls).sum())
+    Ok(SENT.iter().map(|sent| number(&text, sent, "calls=")).sum())
 }

@@ -7,6 +7,7 @@ mod bare_outbox;
 mod bare_spool;
 mod bench;
 mod clock;
+mod cluster;
 mod error;
 mod figures;
 mod idle;
@@ -68,7 +69,7 @@ const MEASUREMENT: Code = Code {
 #[derive(Debug, Parser)]
 #[command(name = "delayq-bench", version, max_term_width = 100)]
 struct Arguments {
-    /// What to measure; without any, everything but `outbox`, `shards`, `spool` and `sweep`
+    /// What to measure; without any, everything but `cluster`, `outbox`, `shards`, `spool` and `sweep`
     #[arg(value_enum)]
     parts: Vec<Part>,
     /// How many runs the median is taken of

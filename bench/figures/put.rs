@@ -5,9 +5,10 @@ use crate::bench::{Bench, Prepared};
 use crate::clock;
 use crate::error::BenchError;
 use crate::figures::{Figure, Target};
+use crate::messages::Messages;
 use crate::shape::Shape;
 use delayq::protocol::{MAX_IDS_A_CALL, ShardId, Verb};
-use delayq::{Message, MessageId};
+use delayq::{Message, MessageId, Producer, UnixMillis};
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,16 +40,9 @@ impl Bench {
     pub(crate) async fn put_in_batches(&self, shape: Shape) -> Result<Figure, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let due = prepared.redis_ms().await? + FAR;
-        let calls = self.messages / BATCH / BATCHERS;
         let start = clock::now();
-        let caller = || async {
-            for _ in 0..calls {
-                prepared.messages.put_many(&prepared.producer, BATCH, || due).await?;
-            }
-            Ok::<_, BenchError>(())
-        };
-        try_join_all((0..BATCHERS).map(|_| caller())).await?;
-        let measured = (calls * BATCH * BATCHERS) as f64 / (clock::now() - start).as_secs_f64();
+        let put = in_batches(&prepared.producer, &prepared.messages, self.messages, due).await?;
+        let measured = put as f64 / (clock::now() - start).as_secs_f64();
         Ok(Figure::new(shape, "put, batches of 100 by 8 callers", "/s", measured))
     }
 
@@ -56,22 +50,9 @@ impl Bench {
     pub(crate) async fn put_one_by_one(&self, shape: Shape) -> Result<Figure, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let due = prepared.redis_ms().await? + FAR;
-        let each = self.messages / SINGLES;
         let start = clock::now();
-        let mut callers = JoinSet::new();
-        for _ in 0..SINGLES {
-            let (producer, messages) = (prepared.producer.clone(), Arc::clone(&prepared.messages));
-            callers.spawn(async move {
-                for _ in 0..each {
-                    messages.put(&producer, due).await?;
-                }
-                Ok::<_, BenchError>(())
-            });
-        }
-        while let Some(caller) = callers.join_next().await {
-            caller.map_err(|error| BenchError::Wrong(error.to_string()))??;
-        }
-        let measured = (each * SINGLES) as f64 / (clock::now() - start).as_secs_f64();
+        let put = one_by_one(&prepared.producer, &prepared.messages, self.messages, due).await?;
+        let measured = put as f64 / (clock::now() - start).as_secs_f64();
         Ok(Figure::new(shape, "put, one by one by 64 callers", "/s", measured))
     }
 
@@ -101,6 +82,48 @@ impl Bench {
         let took = prepared.bare.drive(&requests, WINDOW).await?;
         Ok(self.messages as f64 / took.as_secs_f64())
     }
+}
+
+/// Puts about so many messages in batches of 100, by eight callers: how many.
+pub(crate) async fn in_batches(
+    producer: &Producer,
+    messages: &Messages,
+    count: usize,
+    due: UnixMillis,
+) -> Result<usize, BenchError> {
+    let calls = count / BATCH / BATCHERS;
+    let caller = || async {
+        for _ in 0..calls {
+            messages.put_many(producer, BATCH, || due).await?;
+        }
+        Ok::<_, BenchError>(())
+    };
+    try_join_all((0..BATCHERS).map(|_| caller())).await?;
+    Ok(calls * BATCH * BATCHERS)
+}
+
+/// Puts about so many messages one by one, by 64 callers: how many.
+pub(crate) async fn one_by_one(
+    producer: &Producer,
+    messages: &Arc<Messages>,
+    count: usize,
+    due: UnixMillis,
+) -> Result<usize, BenchError> {
+    let each = count / SINGLES;
+    let mut callers = JoinSet::new();
+    for _ in 0..SINGLES {
+        let (producer, messages) = (producer.clone(), Arc::clone(messages));
+        callers.spawn(async move {
+            for _ in 0..each {
+                messages.put(&producer, due).await?;
+            }
+            Ok::<_, BenchError>(())
+        });
+    }
+    while let Some(caller) = callers.join_next().await {
+        caller.map_err(|error| BenchError::Wrong(error.to_string()))??;
+    }
+    Ok(each * SINGLES)
 }
 
 /// One call of the put script.

@@ -6,7 +6,7 @@
 use crate::bare::{Answer, Bare};
 use crate::bench::Prepared;
 use crate::error::BenchError;
-use crate::server::section;
+use crate::server::{number, section};
 use delayq::protocol::Verb;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -107,16 +107,10 @@ impl ScriptTimes {
 impl Total {
     async fn read(bare: &mut Bare) -> Result<Self, BenchError> {
         let text = section(bare, "commandstats").await?;
-        let of = |command: &str, what: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(command));
-            let number =
-                line.and_then(|line| line.split_once(what)?.1.split(',').next()?.parse::<f64>().ok());
-            number.unwrap_or(0.0)
-        };
         Ok(Self {
-            scripts: of("cmdstat_evalsha:", "calls="),
-            in_scripts_seconds: of("cmdstat_evalsha:", "usec=") / 1e6,
-            notifications: of("cmdstat_spublish:", "calls="),
+            scripts: number(&text, "cmdstat_evalsha:", "calls="),
+            in_scripts_seconds: number(&text, "cmdstat_evalsha:", "usec=") / 1e6,
+            notifications: number(&text, "cmdstat_spublish:", "calls="),
         })
     }
 }

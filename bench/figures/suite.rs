@@ -39,6 +39,8 @@ pub(crate) enum Part {
     Outbox,
     /// A sweep of a million messages; only by name
     Sweep,
+    /// Three masters of a Redis Cluster beside one Redis, and failovers; only by name
+    Cluster,
 }
 
 // === impl Part ===
@@ -108,6 +110,7 @@ impl Bench {
             Part::Shards => figures = self.over_shards(MANY_SHARDS, timers).await?,
             Part::Outbox => figures = self.outbox(own).await?,
             Part::Sweep => figures = self.sweep(own).await?,
+            Part::Cluster => figures = self.cluster(own).await?,
         }
         Ok(figures)
     }

@@ -56,6 +56,7 @@ fn cells(figure: &Figure) -> [String; COLUMNS.len()] {
         figure.ratio().map(|ratio| format!("{ratio:.2}")).unwrap_or_default(),
         match figure.target {
             Target::OfLimit(part) => format!(">= {part} x"),
+            Target::WithinLimit(part) => format!("<= {part} x"),
             Target::AtMost(most) => format!("<= {most} {}", figure.unit),
             Target::AtLeast(least) => format!(">= {} {}", number(least), figure.unit),
             Target::None => String::new(),

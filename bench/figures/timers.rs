@@ -1,7 +1,8 @@
 //! The timers of a measurement, in this process.
 
+use crate::bench::PATIENCE;
 use crate::error::BenchError;
-use delayq::Client;
+use delayq::{Client, ShardCount};
 use delayq_cli::output::complain;
 use delayq_cluster::EtcdConfig;
 use delayq_service::config::DeploymentConfig;
@@ -9,6 +10,7 @@ use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_timer::{Deps, Membership, SweepConfig, TimerConfig, stores};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Two timers that share the shards by an etcd, or one that owns all of them. What is counted is counted over all runs.
 #[derive(Debug)]
@@ -76,8 +78,19 @@ impl Timers {
         }
     }
 
+    /// Waits until the timers of the present run own every shard.
+    pub(crate) async fn own_all(&self, shards: ShardCount) -> Result<(), BenchError> {
+        let owned = async {
+            while !self.share(shards.get().into()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let none = |_| BenchError::Wrong("the timers did not share the shards within a minute".to_owned());
+        tokio::time::timeout(PATIENCE, owned).await.map_err(none)
+    }
+
     /// Whether the timers of the present run pump so many shards, about as many each.
-    pub(crate) fn share(&self, shards: u64) -> bool {
+    fn share(&self, shards: u64) -> bool {
         let numbers = self.numbers();
         let each: Vec<u64> =
             numbers.present.iter().map(|metrics| number(metrics, "delayq_timer_shards")).collect();
