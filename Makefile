@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-rust test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-rust test-shapes test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ test: ## every test: the workspace against real servers, then the clients in oth
 test-rust: ## the tests of the Rust workspace alone
 	cargo build $(WHOLE) --all-targets
 	@scripts/test-rust.sh $(WHOLE) --no-fail-fast
+
+test-shapes: ## the tests of delayq, the timer and the forwarder on Redis Cluster and behind sentinels; or SHAPES=cluster
+	cargo build $(WHOLE) --bins
+	@scripts/test-shapes.sh $(or $(SHAPES),cluster sentinel)
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

@@ -52,10 +52,11 @@ go_tests() {
     go test -count=1 ./...
 }
 
-# Workers are tested with the real timer, and on groups of Redises that the harness starts.
+# Workers are tested with the real timer, and on groups of Redises that the harness starts, between which delayq moves shards.
 built=${CARGO_TARGET_DIR:-$PWD/target}/debug
 export DELAYQ_TIMER=${DELAYQ_TIMER:-$built/delayq-timer} DELAYQ_REDIS_GROUP=${DELAYQ_REDIS_GROUP:-$built/redis-group}
 [ -x "$DELAYQ_TIMER" ] || cargo build --quiet -p delayq-timer
+[ -x "$built/delayq" ] || cargo build --quiet -p delayq-cli --bin delayq
 [ -x "$DELAYQ_REDIS_GROUP" ] || cargo build --quiet -p delayq-tests --bin redis-group
 
 client python "python3 python3-venv redis-server" python_tests

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -159,5 +160,34 @@ func TestAShardThatHasMovedToANodeThatIsNotGivenIsRefusedByName(t *testing.T) {
 	_, err := client.Topic("orders").Count(ctx)
 	if _, refused := err.(ScriptError); !refused || !strings.Contains(err.Error(), "shard 0 has moved to node c, which is not among those given") {
 		t.Fatal(err)
+	}
+}
+
+func TestNothingIsLostOrComesTwiceWhileDelayqMovesHalfOfTheShardsToANewNode(t *testing.T) {
+	ctx, group := context.Background(), startGroup(t, "nodes")
+	t.Cleanup(group.end)
+	nodes := []Node{{Name: "a", Shards: "0-7"}, {Name: "b"}}
+	for n, url := range strings.Fields(group.url) {
+		connection := redis.NewClient(must(redis.ParseURL(url)))
+		t.Cleanup(func() { _ = connection.Close() })
+		nodes[n].Redis = connection
+	}
+	client := must(NewOfNodes(nodes, "dq"))
+	t.Cleanup(client.Close)
+	worker := work(t, client, "orders", nothing)
+	ids := putAll(t, client, "before", 32)
+	ids = append(ids, putWhile(t, client, "meanwhile", func() { group.does("shards", "4-7") })...)
+	ids = append(ids, putAll(t, client, "after", 32)...)
+	handed := has(t, worker, nil, ids)
+	if err := worker.close(t); err != nil {
+		t.Fatal(err)
+	}
+	sort.Strings(ids)
+	sort.Strings(handed)
+	if strings.Join(ids, " ") != strings.Join(handed, " ") || counted(t, client, "orders").Delivered != int64(len(ids)) {
+		t.Fatal(len(ids), len(handed), counted(t, client, "orders"))
+	}
+	if at := must(nodes[1].Redis.HGet(ctx, client.key(7, "meta"), "layout").Result()); at != "1@b" {
+		t.Fatal(at)
 	}
 }

@@ -3,12 +3,48 @@
 
 use std::path::{Path, PathBuf};
 
-/// The Redis to use in place of a private one, from `DELAYQ_TEST_REDIS_URL`.
+/// How clients reach a Redis.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RedisShape {
+    /// By its address.
+    #[default]
+    Plain,
+    /// As a Redis Cluster, by the addresses of some nodes.
+    Cluster,
+    /// By sentinels that watch it.
+    Sentinel,
+}
+
+// === impl RedisShape ===
+
+impl RedisShape {
+    /// Of this URL.
+    pub(crate) fn of(url: &str) -> Self {
+        match url.split_once("://") {
+            Some(("redis+cluster", _)) => Self::Cluster,
+            Some(("redis+sentinel", _)) => Self::Sentinel,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// The Redis to use in place of a private one, from `DELAYQ_TEST_REDIS_URL`; `None`: it names none, or only a shape.
 ///
-/// Its data is not cleared: each test keeps to its own namespace.
+/// What was in it before a test is not cleared: each test keeps to what is its own.
 #[must_use]
-#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn given_redis_url() -> Option<String> {
+    redis_url().filter(|url| !url.ends_with("://"))
+}
+
+/// The shape of every Redis that a test shares or has for itself: that of `DELAYQ_TEST_REDIS_URL`, which may be a scheme
+/// alone, such as `redis+cluster://`.
+#[must_use]
+pub fn redis_shape() -> RedisShape {
+    redis_url().as_deref().map(RedisShape::of).unwrap_or_default()
+}
+
+#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
+fn redis_url() -> Option<String> {
     std::env::var("DELAYQ_TEST_REDIS_URL").ok().filter(|url| !url.is_empty())
 }
 

@@ -37,6 +37,7 @@ pub mod redis_nodes;
 pub mod redis_server;
 pub mod remark;
 pub mod resp;
+pub mod sentinel;
 pub mod sentinel_group;
 pub mod shared;
 pub mod small_disk;

@@ -91,21 +91,22 @@ impl Proxy {
     /// If `upstream` is not a socket address.
     #[must_use]
     pub fn start(upstream: &str) -> Self {
-        Self::start_with(upstream, Framing::Bytes)
+        let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
+        Self::start_with(listener, upstream, Framing::Bytes)
     }
 
-    /// Starts a proxy in front of a Redis: it knows where replies end, so it can lose exactly one.
+    /// Starts a proxy in front of a Redis: it knows where replies end, so it can lose exactly one. It listens
+    /// [beside](listen_beside) the Redis.
     ///
     /// # Panics
     /// If `upstream` is not a socket address.
     #[must_use]
     pub fn start_for_redis(upstream: &str) -> Self {
-        Self::start_with(upstream, Framing::Resp)
+        Self::start_with(listen_beside(upstream), upstream, Framing::Resp)
     }
 
-    fn start_with(upstream: &str, framing: Framing) -> Self {
+    fn start_with(listener: std::net::TcpListener, upstream: &str, framing: Framing) -> Self {
         let upstream = socket_address(upstream);
-        let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
         let address = listener.local_addr().expect("a bound listener has an address");
         let state = Arc::new(watch::Sender::new(State { listening: true, ..State::default() }));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -117,7 +118,7 @@ impl Proxy {
         Self { address, state }
     }
 
-    /// Where clients connect to, `127.0.0.1:PORT`.
+    /// Where clients connect to, `127.0.0.N:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         self.address.to_string()
@@ -260,6 +261,16 @@ fn socket_address(text: &str) -> SocketAddr {
 fn listen(address: SocketAddr) -> std::net::TcpListener {
     let listener =
         std::net::TcpListener::bind(address).unwrap_or_else(|e| panic!("cannot listen on {address}: {e}"));
+    listener.set_nonblocking(true).expect("a socket can be made non-blocking");
+    listener
+}
+
+/// At the port of a server, on another address of this machine: a cluster of one that the harness started tells its port alone,
+/// and its clients then stay with the host that they know.
+pub(crate) fn listen_beside(server: &str) -> std::net::TcpListener {
+    let port = socket_address(server).port();
+    let beside = |n| std::net::TcpListener::bind((Ipv4Addr::new(127, 0, 0, n), port)).ok();
+    let listener = (2..=u8::MAX).find_map(beside).unwrap_or_else(|| panic!("no address beside {server}"));
     listener.set_nonblocking(true).expect("a socket can be made non-blocking");
     listener
 }

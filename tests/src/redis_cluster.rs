@@ -1,8 +1,11 @@
 //! A Redis Cluster of three masters, with a replica each where a test needs them, whose slots a test can move.
 
+use crate::certs::Authority;
 use crate::clock_shim::ClockShim;
 use crate::deadline::{LONG, wait_for, wait_until, within};
 use crate::redis_server::{NODE_TIMEOUT_MS, RedisOptions, RedisServer};
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How many slots there are.
@@ -40,8 +43,22 @@ impl RedisCluster {
     /// If they do not come to know each other.
     pub async fn with_replicas() -> Self {
         // Otherwise a replica waits five seconds for others before it is given the data.
-        let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
-        Self::start_each(&[options.clone(), options.clone(), options], 1).await
+        Self::start_each(6, |_| RedisOptions::default().set("repl-diskless-sync-delay", "0")).await
+    }
+
+    /// As [`Self::with_replicas`]; each node speaks TLS too, at [`Self::tls_url`], by certificates of this authority, and
+    /// nothing else to the other nodes.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn with_tls(authority: &Authority) -> Self {
+        let certificate = authority.server();
+        let options = |_| {
+            let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
+            let options = options.tls(&certificate, authority, false);
+            options.set("tls-cluster", "yes").set("tls-replication", "yes")
+        };
+        Self::start_each(6, options).await
     }
 
     /// Three masters without replicas, with these options.
@@ -49,7 +66,7 @@ impl RedisCluster {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn start_with(options: RedisOptions) -> Self {
-        Self::start_each(&[options.clone(), options.clone(), options], 0).await
+        Self::start_each(3, |_| options.clone()).await
     }
 
     /// Three masters without replicas, each with a clock of its own.
@@ -57,15 +74,14 @@ impl RedisCluster {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn with_clocks(clocks: &[ClockShim; 3]) -> Self {
-        let options = clocks.each_ref().map(|clock| RedisOptions::default().clock(clock));
-        Self::start_each(&options, 0).await
+        Self::start_each(3, |n| RedisOptions::default().clock(&clocks[n])).await
     }
 
-    async fn start_each(options: &[RedisOptions; 3], replicas: usize) -> Self {
-        let count = 3 * (1 + replicas);
+    /// Three masters, and behind them their replicas, each with its options.
+    async fn start_each(count: usize, options: impl Fn(usize) -> RedisOptions) -> Self {
         let mut cluster = Self { nodes: Vec::new() };
-        for options in options.iter().cycle().take(count) {
-            let options = options.clone().cluster_node().set("cluster-require-full-coverage", "no");
+        for n in 0..count {
+            let options = options(n).cluster_node().set("cluster-require-full-coverage", "no");
             let options = options.set("cluster-replica-validity-factor", "0");
             let options = options.set("cluster-node-timeout", NODE_TIMEOUT_MS);
             cluster.nodes.push(RedisServer::start_with(options).await);
@@ -81,6 +97,37 @@ impl RedisCluster {
         }
         cluster.settled().await;
         cluster
+    }
+
+    /// One Redis that was started again as a node of a cluster: it has taken the slots of its keys by itself, and takes those
+    /// without any.
+    ///
+    /// # Panics
+    /// If it does not take them.
+    pub async fn of_one(node: RedisServer) -> Self {
+        let cluster = Self { nodes: vec![node] };
+        let mut fix = Command::new("redis-cli");
+        fix.args(["--cluster", "fix", &cluster.nodes[0].address()]).stdin(Stdio::piped());
+        let mut fix = fix.stdout(Stdio::null()).spawn().expect("redis-cli is started");
+        // It asks whether to cover them.
+        let _ = fix.stdin.take().expect("it is piped").write_all(b"yes\n");
+        fix.wait().expect("redis-cli ends");
+        cluster.settled().await;
+        cluster
+    }
+
+    /// Adds two masters without slots.
+    ///
+    /// # Panics
+    /// If they do not come to know the others.
+    pub async fn add_two(&mut self) {
+        for _ in 0..2 {
+            let node = RedisServer::start_with(self.nodes[0].options().clone()).await;
+            let (port, bus) = (node.port().to_string(), node.bus_port().to_string());
+            self.nodes[0].command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
+            self.nodes.push(node);
+        }
+        self.settled().await;
     }
 
     async fn meet(&self) {
@@ -119,8 +166,19 @@ impl RedisCluster {
     /// The URL with the first three nodes.
     #[must_use]
     pub fn url(&self) -> String {
-        let nodes: Vec<String> = self.nodes[..3].iter().map(|node| node.address()).collect();
+        let nodes: Vec<String> = self.nodes.iter().take(3).map(|node| node.address()).collect();
         format!("redis+cluster://{}", nodes.join(","))
+    }
+
+    /// The URL with the first three nodes by TLS.
+    ///
+    /// # Panics
+    /// If they were started without.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        let nodes: Vec<String> =
+            self.nodes[..3].iter().map(|node| node.tls_url().replace("rediss://", "")).collect();
+        format!("rediss+cluster://{}", nodes.join(","))
     }
 
     /// The slot of a key.

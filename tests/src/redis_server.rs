@@ -5,19 +5,23 @@ use self::shared::try_connect;
 use crate::certs::{Authority, Certificate};
 use crate::clock_shim::ClockShim;
 use crate::deadline::{LONG, SHORT, wait_for, wait_until};
-use crate::environment::{NO_VALKEY, given_redis_url, redis_server, valkey_server};
+use crate::environment::{NO_VALKEY, RedisShape, given_redis_url, redis_server, redis_shape, valkey_server};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 use crate::remark::skipped;
+use crate::sentinel::{SERVICE, Sentinel, Watch};
 use std::borrow::Borrow;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 mod given;
+mod given_cluster;
 mod shared;
 
+pub(crate) use self::given_cluster::claim as claim_cluster;
 pub use self::shared::SharedRedis;
 
 /// How a server is started; the default is an empty one without persistence that allows `DEBUG`.
@@ -31,10 +35,13 @@ pub struct RedisOptions {
     tls_port: Option<u16>,
     /// Whether it takes every slot of its cluster once started.
     all_slots: bool,
+    shape: RedisShape,
 }
 
 /// Longer than a busy machine delays a node of a cluster: a node thought dead would take the cluster down.
 pub(crate) const NODE_TIMEOUT_MS: &str = "10000";
+/// A sentinel alone has nobody to promote, and is not to call the master down while a test keeps it from answering.
+const NEVER_DOWN: Duration = Duration::from_hours(1);
 
 /// A running (or stopped) server. Dropping it kills it and removes its folder.
 #[derive(Debug)]
@@ -43,6 +50,8 @@ pub struct RedisServer {
     folder: Folder,
     /// Where the nodes of a Redis Cluster talk to each other, if it is one.
     bus_port: Option<u16>,
+    /// What watches it, if it is reached so.
+    sentinel: Option<Sentinel>,
     options: RedisOptions,
     process: Option<Process>,
 }
@@ -111,7 +120,8 @@ impl RedisOptions {
     /// Makes it a replica of another server.
     #[must_use]
     pub fn replica_of(self, master: &RedisServer) -> Self {
-        self.set("replicaof", &format!("127.0.0.1 {}", master.port()))
+        let options = Self { shape: RedisShape::Plain, ..self };
+        options.set("replicaof", &format!("127.0.0.1 {}", master.port()))
     }
 
     /// Runs it under a clock that the test can step.
@@ -119,6 +129,18 @@ impl RedisOptions {
     pub fn clock(mut self, clock: &ClockShim) -> Self {
         self.clock = Some(clock.clone());
         self
+    }
+
+    /// Has clients reach it so.
+    fn shape(self, shape: RedisShape) -> Self {
+        let options = Self { shape, ..self };
+        match shape {
+            // Its node has the host by which it is reached, which may be a proxy's.
+            RedisShape::Cluster => {
+                options.cluster().set("cluster-preferred-endpoint-type", "unknown-endpoint")
+            }
+            RedisShape::Plain | RedisShape::Sentinel => options,
+        }
     }
 
     fn is_cluster(&self) -> bool {
@@ -141,15 +163,19 @@ pub fn old_and_new() -> Vec<RedisOptions> {
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// An empty Redis that the test cannot break: a database of the one that `DELAYQ_TEST_REDIS_URL` gives, or of a server
-    /// with the default options.
+    /// An empty Redis that the test cannot break: what [`SharedRedis`] says of the one that `DELAYQ_TEST_REDIS_URL` gives, or
+    /// a server of its shape with the default options.
     ///
     /// # Panics
     /// If it does not answer.
     pub async fn start() -> SharedRedis {
-        match given_redis_url() {
+        let given = match given_redis_url() {
             Some(url) => SharedRedis::of_given(&url).await,
-            None => SharedRedis::of_started(Self::private().await),
+            None => None,
+        };
+        match given {
+            Some(redis) => redis,
+            None => Self::private().await.into(),
         }
     }
 
@@ -159,10 +185,19 @@ impl RedisServer {
     /// # Panics
     /// If it does not.
     pub async fn private() -> Self {
-        Self::start_with(RedisOptions::default()).await
+        Self::private_with(RedisOptions::default()).await
     }
 
-    /// Starts a server and waits until it answers.
+    /// As [`Self::private`], with these options. It has the shape of `DELAYQ_TEST_REDIS_URL`: a cluster of one, or a master that
+    /// a sentinel watches.
+    ///
+    /// # Panics
+    /// If it does not answer; the message contains its output.
+    pub async fn private_with(options: RedisOptions) -> Self {
+        Self::start_with(options.shape(redis_shape())).await
+    }
+
+    /// Starts a server that clients reach by its address, and waits until it answers: where nothing else will do.
     ///
     /// # Panics
     /// If it does not; the message contains its output.
@@ -170,11 +205,11 @@ impl RedisServer {
         let bus_port = options.is_cluster().then(free_port);
         let folder = Folder::new("redis");
         let socket = folder.join("s").display().to_string();
-        let redis = SharedRedis::of_test(free_port(), options.password.as_deref(), &socket);
-        let mut server = Self { redis, folder, bus_port, options, process: None };
+        let redis = SharedRedis::of_test(free_port(), options.password.as_deref(), &socket, options.shape);
+        let mut server = Self { redis, folder, bus_port, sentinel: None, options, process: None };
         server.resume().await;
-        if server.options.all_slots {
-            server.take_all_slots().await;
+        if server.options.shape == RedisShape::Sentinel {
+            server.be_watched().await;
         }
         server
     }
@@ -189,6 +224,22 @@ impl RedisServer {
         let follows = async || replica.field("master_link_status").await == "up";
         wait_until("the replica to have its master's data", LONG, follows).await;
         replica
+    }
+
+    /// How it is started.
+    #[must_use]
+    pub fn options(&self) -> &RedisOptions {
+        &self.options
+    }
+
+    /// Makes it a node of a Redis Cluster with the data that it has, from the next start on.
+    ///
+    /// # Panics
+    /// If it is running.
+    pub fn turn_into_cluster(&mut self) {
+        assert!(self.process.is_none(), "a running server keeps its settings");
+        self.options = self.options.clone().cluster_node().set("cluster-require-full-coverage", "no");
+        self.bus_port = Some(free_port());
     }
 
     /// The TCP port at which other nodes of its Redis Cluster reach it.
@@ -297,6 +348,9 @@ impl RedisServer {
             }
         })
         .await;
+        if self.options.all_slots {
+            self.take_all_slots().await;
+        }
     }
 
     /// Kills it and starts it again on the same data.
@@ -365,13 +419,28 @@ impl RedisServer {
         command
     }
 
+    /// Of a cluster of one, which knows its slots again unless it was [wiped](Self::wipe).
     async fn take_all_slots(&self) {
-        let () = self.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
-        wait_for("the cluster of one to serve its slots", SHORT, || async {
-            let info: String = self.command(&["CLUSTER", "INFO"]).await;
-            info.contains("cluster_state:ok").then_some(())
-        })
-        .await;
+        let info = async || self.command::<String>(&["CLUSTER", "INFO"]).await;
+        if info().await.contains("cluster_slots_assigned:0\r") {
+            let () = self.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+        }
+        let serves = async || info().await.contains("cluster_state:ok");
+        wait_until("the cluster of one to serve its slots", SHORT, serves).await;
+    }
+
+    async fn be_watched(&mut self) {
+        let login = self.options.password.as_ref();
+        let login = login.map(|word| format!("sentinel auth-pass {SERVICE} {word}")).unwrap_or_default();
+        let watch = Watch { master: self.port(), quorum: 1, down_after: NEVER_DOWN, lines: &login };
+        let sentinel = Sentinel::start(&watch);
+        let knows = async || {
+            let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
+            sentinel.try_command::<(String, u16)>(&words).await.is_ok()
+        };
+        wait_until("the sentinel to answer", SHORT, knows).await;
+        self.redis.be_reached_by(&sentinel.address());
+        self.sentinel = Some(sentinel);
     }
 }
 

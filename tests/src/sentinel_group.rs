@@ -1,21 +1,14 @@
 //! A master with two replicas and the three sentinels that watch them, each of which a test can break.
 
 use crate::deadline::{LONG, wait_for, wait_until};
-use crate::environment::redis_server;
-use crate::folder::Folder;
-use crate::ports::free_port;
-use crate::process::{Process, Signal};
 use crate::redis_server::{RedisOptions, RedisServer};
-use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
+use crate::sentinel::{SERVICE, Sentinel, Watch};
+use redis::RedisResult;
 use std::collections::HashMap;
-use std::process::Command;
 use std::time::Duration;
 
-/// What the sentinels call the master.
-pub const SERVICE: &str = "mymaster";
 /// After how long without an answer a sentinel thinks that the master is down.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Three Redises, of which one is the master, and three sentinels; two have to agree that it is down.
 #[derive(Debug)]
@@ -24,14 +17,6 @@ pub struct SentinelGroup {
     pub redises: Vec<RedisServer>,
     /// The sentinels.
     pub sentinels: Vec<Sentinel>,
-}
-
-/// A sentinel. Dropping it kills it.
-#[derive(Debug)]
-pub struct Sentinel {
-    folder: Folder,
-    port: u16,
-    process: Option<Process>,
 }
 
 // === impl SentinelGroup ===
@@ -52,8 +37,15 @@ impl SentinelGroup {
     pub async fn start_with(lines: &str) -> Self {
         // Otherwise a replica waits five seconds for others before it is given the data.
         let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
-        let master = RedisServer::start_with(options.clone()).await;
-        let of_master = options.replica_of(&master);
+        Self::around(RedisServer::start_with(options).await, lines).await
+    }
+
+    /// Gives a Redis that is in use two replicas and three sentinels, with these lines in their configuration.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn around(master: RedisServer, lines: &str) -> Self {
+        let of_master = master.options().clone().replica_of(&master);
         let (one, two) = tokio::join!(
             RedisServer::start_with(of_master.clone()),
             RedisServer::start_with(of_master.clone())
@@ -67,7 +59,8 @@ impl SentinelGroup {
             let follows = async || replica.field("master_link_status").await == "up";
             wait_until("the replica to have its master's data", LONG, follows).await;
         }
-        let sentinels = (0..3).map(|_| Sentinel::start(redises[0].port(), lines)).collect();
+        let watch = Watch { master: redises[0].port(), quorum: 2, down_after: DOWN_AFTER, lines };
+        let sentinels = (0..3).map(|_| Sentinel::start(&watch)).collect();
         let group = Self { redises, sentinels };
         group.all_known().await;
         group
@@ -139,80 +132,5 @@ impl SentinelGroup {
             true
         })
         .await;
-    }
-}
-
-// === impl Sentinel ===
-
-impl Sentinel {
-    fn start(master: u16, lines: &str) -> Self {
-        let (folder, port) = (Folder::new("sentinel"), free_port());
-        let text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {SERVICE} 127.0.0.1 {master} 2\n\
-             sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 3000\n{lines}\n",
-            folder.path().display(),
-            DOWN_AFTER.as_millis()
-        );
-        std::fs::write(folder.join("sentinel.conf"), text).expect("its folder takes its configuration");
-        let mut sentinel = Self { folder, port, process: None };
-        sentinel.resume();
-        sentinel
-    }
-
-    /// Its address, `127.0.0.1:PORT`.
-    #[must_use]
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    /// Starts it again after [`Self::kill`].
-    pub fn resume(&mut self) {
-        let mut command = Command::new(redis_server());
-        command.arg(self.folder.join("sentinel.conf")).arg("--sentinel");
-        self.process = Some(Process::spawn("sentinel", command));
-    }
-
-    /// Kills it.
-    ///
-    /// # Panics
-    /// If it is killed already, or does not end.
-    pub async fn kill(&mut self) {
-        let mut process = self.process.take().expect("a killed sentinel cannot be killed again");
-        process.end_by(Signal::KILL, LONG).await;
-    }
-
-    /// Freezes it (SIGSTOP): connections stay open, and nothing is answered.
-    ///
-    /// # Panics
-    /// If it is killed.
-    pub fn freeze(&self) {
-        self.process.as_ref().expect("it runs").signal(Signal::STOP);
-    }
-
-    /// Resumes it after [`Self::freeze`].
-    ///
-    /// # Panics
-    /// If it is killed.
-    pub fn thaw(&self) {
-        self.process.as_ref().expect("it runs").signal(Signal::CONT);
-    }
-
-    /// Runs one command.
-    ///
-    /// # Panics
-    /// If it refuses it.
-    pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let answer = self.try_command(words).await;
-        answer.unwrap_or_else(|error| panic!("the sentinel refused {words:?}: {error}"))
-    }
-
-    async fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
-        let client = redis::Client::open(format!("redis://{}/", self.address()))?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        let (name, args) = words.split_first().expect("a command has a name");
-        redis::cmd(name).arg(args).query_async(&mut connection).await
     }
 }

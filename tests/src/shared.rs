@@ -3,12 +3,12 @@
 //! A shared server holds the data of other tests: keep to your own [`namespace`], and break nothing. A test that stops,
 //! freezes or fills a server starts its own.
 
-use crate::environment::{given_etcd_endpoints, given_redis_url};
+use crate::environment::{RedisShape, given_etcd_endpoints, given_redis_url, redis_shape};
 use crate::etcd_server::EtcdCluster;
 use crate::kafka_server::KafkaServer;
 use crate::nats_server::NatsServer;
 use crate::rabbitmq_server::RabbitmqServer;
-use crate::redis_server::RedisServer;
+use crate::redis_server::{RedisServer, claim_cluster};
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::OnceCell;
 
@@ -27,7 +27,12 @@ pub async fn redis_url() -> &'static str {
     let (url, _) = REDIS
         .get_or_init(|| async {
             match given_redis_url() {
-                Some(url) => (url, None),
+                Some(url) => {
+                    if redis_shape() == RedisShape::Cluster {
+                        claim_cluster(&url).await;
+                    }
+                    (url, None)
+                }
                 None => {
                     let server = RedisServer::private().await;
                     (server.url(), Some(server))

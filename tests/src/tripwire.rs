@@ -4,6 +4,7 @@
 //! process between two steps, and always between the same ones.
 
 use crate::deadline::{LONG, within};
+use crate::proxy::listen_beside;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -46,12 +47,12 @@ struct Shared {
 // === impl Tripwire ===
 
 impl Tripwire {
-    /// Adds a proxy to this server; returns its address.
+    /// Adds a proxy to this server, beside it; returns its address.
     ///
     /// # Panics
-    /// If there is no port to listen on.
+    /// If there is no address to listen on.
     pub async fn way_to(&mut self, server: String) -> String {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free");
+        let listener = TcpListener::from_std(listen_beside(&server)).expect("it is within a runtime");
         let address = listener.local_addr().expect("it is bound").to_string();
         let shared = Arc::clone(&self.shared);
         self.listening.spawn(async move {

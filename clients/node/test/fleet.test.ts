@@ -1,4 +1,4 @@
-/** Redis by sentinels and Redis Cluster: servers that die, are silent, or hand slots over. */
+/** Redis by sentinels, Redis Cluster and nodes: servers that die, are silent, or hand slots or shards over. */
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -16,14 +16,19 @@ const SHARDS = 8;
 class Run {
   readonly handed: string[] = [];
   readonly client: Client;
+  readonly redises: (Redis | Cluster)[];
   private readonly redis: Redis | Cluster;
   private worker?: Worker;
   private wake = (): void => undefined;
 
-  constructor(url: string, readonly namespace: string, options = {}) {
-    this.redis = connect(url);
-    this.redis.on("error", () => undefined);
-    this.client = new Client(this.redis, { namespace, ...options });
+  /** By the URL of one, or by those of the nodes `a`, which has all shards, and `b`. */
+  constructor(urls: string, readonly namespace: string, options = {}) {
+    this.redises = urls.split(" ").map((url) => connect(url));
+    for (const redis of this.redises) redis.on("error", () => undefined);
+    const [a, b] = this.redises as [Redis, Redis?];
+    const nodes = b && [{ name: "a", redis: a, shards: `0-${SHARDS - 1}` }, { name: "b", redis: b, shards: "" }];
+    this.redis = a;
+    this.client = new Client(nodes ?? a, { namespace, ...options });
   }
 
   static async start(url: string, namespace: string, options = {}): Promise<Run> {
@@ -86,7 +91,7 @@ class Run {
   async stop(): Promise<void> {
     await this.worker?.close();
     this.client.close();
-    this.redis.disconnect();
+    for (const redis of this.redises) redis.disconnect();
   }
 }
 
@@ -168,3 +173,17 @@ for (const kind of ["sentinel", "cluster"]) {
     }
   });
 }
+
+test("nothing is lost or comes twice while delayq moves half of the shards to a new node", { timeout: 120_000 }, async () => {
+  const group = await RedisGroup.start("nodes");
+  const run = new Run(group.url, "dq");
+  run.work();
+  const ids = await run.putAll("before");
+  ids.push(...(await run.putWhile("meanwhile", group.does("shards", "4-7"))));
+  ids.push(...(await run.putAll("after")));
+  await run.has(ids);
+  assert.deepEqual(run.handed.sort(), ids.sort());
+  assert.equal(await (run.redises[1] as Redis).hget(run.key(7), "layout"), "1@b");
+  await run.stop();
+  await group.stop();
+});

@@ -14,7 +14,7 @@ from conftest import vectors
 from redis.client import NEVER_DECODE
 from servers import RedisGroup, RedisServer
 from test_conformance import Run, settled
-from test_servers import Handled, put_all
+from test_servers import Handled, put_all, put_while
 
 from delayq import AsyncClient, Client, Incomplete, InvalidArgument, Message, Node, ScriptError, connect, connect_async
 from delayq.scripts import script
@@ -213,6 +213,31 @@ def test_a_shard_that_has_moved_is_called_and_listened_to_at_its_new_node(kind, 
         await settled(handled.worker.stop())
 
     driven(kind, servers, f"moved-{kind.__name__}", work, {"a": "0", "b": "1"})
+
+
+@both
+def test_nothing_is_lost_or_comes_twice_while_delayq_moves_half_of_the_shards_to_a_new_node(kind):
+    group = RedisGroup("nodes")
+
+    async def run():
+        made = [(connect if kind is Client else connect_async)(url) for url in group.url.split()]
+        client = kind([Node("a", made[0], "0-7"), Node("b", made[1], "")])
+        handled = Handled(client)
+        await settled(handled.worker.start())
+        ids = await put_all(client, "before")
+        ids += await put_while(client, "meanwhile", lambda: group.does("shards", "4-7"))
+        ids += await put_all(client, "after")
+        await handled.has(ids)
+        await settled(handled.worker.stop())
+        assert sorted(handled.ids) == sorted(ids)
+        assert (await settled(client.topic("orders").count())).delivered == len(ids)
+        assert await settled(made[1].hget("{dq:7}:meta", "layout")) == b"1@b"
+        await settled(client.close())
+        for one in made:
+            await settled(one.close() if kind is Client else one.aclose())
+
+    asyncio.run(run())
+    group.end()
 
 
 @both

@@ -320,7 +320,7 @@ async fn payloads_are_compressed_with_a_trained_dictionary_and_restored() {
 
     let put = deployment.producer.put(Message::new(deployment.topic.clone(), order(5_000))).await.unwrap();
     let key = format!("{{dq:{}}}:m:1:", put.reference.shard);
-    let mut stored = deployment.server.connect().await;
+    let mut stored = deployment.server.connect_to(&key).await;
     let mut name = key.into_bytes();
     name.extend(put.reference.id.as_bytes());
     let bytes: Vec<u8> = redis::cmd("GET").arg(name).query_async(&mut stored).await.unwrap();

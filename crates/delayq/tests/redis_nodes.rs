@@ -9,11 +9,12 @@ use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Error, Fate, Group, Message, MessageId, Producer,
     ProducerOptions, PutOutcome, Settings, ShardCount, Target, Topic, UnixMillis,
 };
-use delayq_tests::deadline::{LONG, wait_until, within};
+use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::{created, lives, settings as one_redis};
 use delayq_tests::redis_nodes::{NAMES, RedisNodes, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer, old_and_new};
 use delayq_tests::sentinel_group::SentinelGroup;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Far enough away that no message becomes due.
@@ -169,7 +170,8 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
         put.is_ok_and(|put| nodes.shards_of(1).contains(&put.reference.shard.get()))
     })
     .await;
-    admin.check_nodes().await.unwrap();
+    // The connection to the other node may be found broken now.
+    wait_until("each node to answer", LONG, async || admin.check_nodes().await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -335,4 +337,42 @@ async fn a_failover_of_a_node_by_sentinel_is_followed_and_the_other_node_is_serv
     assert_eq!(layout, "1@b");
     assert_eq!(admin.check_nodes().await.unwrap().len(), 2);
     assert_eq!(admin.count(&topic()).await.unwrap().accepted, 2, "each of the two ids once");
+}
+
+#[tokio::test]
+async fn a_walk_stops_at_a_node_that_is_away_and_continues_once_it_is_back() {
+    let mut nodes = RedisNodes::start(2).await;
+    let (_, admin, producer) = created(nodes.settings()).await;
+    let expected: BTreeSet<String> = (0..2000).map(|n| format!("own-{n}")).collect();
+    let messages = expected.iter().map(|id| far().id(&**id).unwrap());
+    for put in producer.put_many(messages.collect()).await {
+        assert!(put.unwrap().outcome.is_accepted());
+    }
+    let mut shown = BTreeSet::new();
+    let mut walk = admin.walk(None).await.unwrap();
+    while !walk.node().is_some_and(|node| node.starts_with("b (")) {
+        shown.extend(walk.step().await.unwrap().unwrap().into_iter().map(|message| message.id.to_string()));
+    }
+    nodes.servers[1].kill().await;
+    let away = walk.step().await.unwrap_err();
+    assert!(away.is_outage() && away.to_string().contains("b (redis://"), "{away}");
+    let cursor = walk.cursor();
+    // By a process that has the nodes in another order.
+    let mut rows = nodes.rows();
+    rows.reverse();
+    let other = Admin::new(Client::new(settings(&rows, nodes.shards())));
+    let away = other.walk(Some(&cursor)).await.unwrap_err();
+    assert!(away.is_outage() && away.to_string().contains("b (redis://"), "{away}");
+
+    // It is another process, which orders its keys otherwise.
+    nodes.servers[1].resume().await;
+    let mut walk = wait_for("the node", LONG, async || other.walk(Some(&cursor)).await.ok()).await;
+    let mut again = Vec::new();
+    while let Some(messages) = walk.step().await.unwrap() {
+        again.extend(messages.into_iter().map(|message| (message.shard, message.id.to_string())));
+    }
+    let through: Vec<u16> = nodes.shards_of(0).collect();
+    assert!(again.iter().all(|(shard, _)| !through.contains(&shard.get())), "node a was through");
+    shown.extend(again.into_iter().map(|(_, id)| id));
+    assert_eq!(shown, expected);
 }

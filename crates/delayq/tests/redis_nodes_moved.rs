@@ -276,3 +276,23 @@ async fn a_move_to_what_is_no_sound_replica_is_refused_before_anything_is_change
     wait_until("the copy", LONG, async || pair.b.field("master_link_status").await == "up").await;
     refused("is a replica of another Redis").await;
 }
+
+#[tokio::test]
+async fn a_walk_shows_what_moves_to_another_node_under_it() {
+    let pair = Pair::start().await;
+    let expected: BTreeSet<String> = (0..2000).map(|n| format!("own-{n}")).collect();
+    for put in pair.producer.put_many(expected.iter().map(|id| far(id)).collect()).await {
+        assert!(put.unwrap().outcome.is_accepted());
+    }
+    pair.replicate().await;
+    // By a process that does not hear of the move by itself.
+    let mut walk = Admin::new(Client::new(pair.settings())).walk(None).await.unwrap();
+    let mut shown = BTreeSet::new();
+    shown.extend(walk.step().await.unwrap().unwrap().into_iter().map(|message| message.id.to_string()));
+    pair.admin.move_shards(&last_four(), &b(), |_| ()).await.unwrap();
+    pair.admin.discard_moved(|_| ()).await.unwrap();
+    while let Some(messages) = walk.step().await.unwrap() {
+        shown.extend(messages.into_iter().map(|message| message.id.to_string()));
+    }
+    assert_eq!(shown, expected);
+}

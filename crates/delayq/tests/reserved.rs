@@ -9,6 +9,7 @@ use delayq::{Admin, Client, Consumer, ConsumerOptions, Delivery, Message, Settle
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{Deployment, settings};
 use delayq_tests::proxy::{AfterLoss, Flow, Proxy};
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
@@ -54,7 +55,7 @@ async fn pump(client: Client) {
 
 impl Scene {
     async fn new() -> Self {
-        let deployment = Deployment::new(1).await;
+        let deployment = Deployment::on(SharedRedis::from(RedisServer::private().await), 1).await;
         let _pump = AbortOnDropHandle::new(tokio::spawn(pump(deployment.client.clone())));
         Self { deployment, topic: Topic::new("orders").unwrap(), _pump }
     }

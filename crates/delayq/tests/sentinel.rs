@@ -10,7 +10,8 @@ use delayq::{
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::redis_server::{SharedRedis, replicated};
-use delayq_tests::sentinel_group::{SERVICE, SentinelGroup};
+use delayq_tests::sentinel::SERVICE;
+use delayq_tests::sentinel_group::SentinelGroup;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
 use std::collections::BTreeSet;

@@ -73,7 +73,7 @@ async fn the_documented_permissions_are_enough() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_denies_a_command_of_the_role_is_refused_by_name() {
     for options in old_and_new() {
-        refuses_what_denies_a_command(&RedisServer::start_with(options).await).await;
+        refuses_what_denies_a_command(&RedisServer::private_with(options).await).await;
     }
 }
 
@@ -137,7 +137,7 @@ async fn a_put_without_script_load_is_refused_and_is_no_outage() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_evicts_is_refused() {
     let options = RedisOptions::default().set("maxmemory-policy", "allkeys-lru");
-    let server = RedisServer::start_with(options).await;
+    let server = RedisServer::private_with(options).await;
     let error = Admin::new(Client::new(Settings::new(server.url()))).check_server().await.unwrap_err();
     assert!(error.to_string().contains("allkeys-lru"), "{error}");
 }

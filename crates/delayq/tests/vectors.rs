@@ -175,10 +175,10 @@ async fn a_put_stores_the_hash_and_the_fields_that_the_vectors_say() {
     let client = Client::new(Settings::new(server.url()));
     Admin::new(client.clone()).init().await.unwrap();
     let producer = Producer::start(client.clone(), ProducerOptions::default());
-    let mut connection = server.connect().await;
     for case in list(&vectors("put.json")["puts"]) {
         let put = producer.put(message(&case["message"])).await.unwrap();
         let base = Keys::new(client.namespace().clone()).base(put.reference.shard);
+        let mut connection = server.connect_to(&base).await;
         let topic = format!("topic:{}", text(&case["message"]["topic"]));
         let no: String = redis::cmd("HGET")
             .arg(format!("{base}meta"))

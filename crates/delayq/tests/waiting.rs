@@ -6,6 +6,7 @@ use delayq::{Consumer, ConsumerOptions, Message, Topic};
 use delayq_tests::deadline::{LONG, SHORT, within};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::process::{Process, Signal};
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::process::Command;
 
 fn worker(deployment: &Deployment, topics: &[&str]) -> Consumer {
@@ -48,10 +49,12 @@ async fn in_a_shard_a_later_topic_waits_until_the_earlier_ones_have_nothing() {
 
 #[tokio::test]
 async fn a_waiter_that_died_or_hangs_keeps_no_message_from_the_others() {
-    let deployment = Deployment::new(1).await;
+    let server = RedisServer::private().await;
+    let socket = server.socket();
+    let deployment = Deployment::on(SharedRedis::from(server), 1).await;
     let waiter = || {
         let mut command = Command::new("redis-cli");
-        command.args(["-u", &deployment.server.url(), "SSUBSCRIBE", "{dq:0}:ready"]);
+        command.arg("-s").arg(&socket).args(["SSUBSCRIBE", "{dq:0}:ready"]);
         Process::spawn("redis-cli", command)
     };
     let (mut dead, mut hanging) = (waiter(), waiter());

@@ -1,18 +1,24 @@
 //! Several Redises that belong together, for the tests of clients in other languages: `redis-group sentinel`,
-//! `redis-group cluster`, or `redis-group replica [PROGRAM]`, a master with one replica that keep append-only files.
+//! `redis-group cluster`; `redis-group replica [PROGRAM]`, a master with one replica that keep append-only files; or
+//! `redis-group nodes`, a deployment of eight shards, which the node `a` keeps, beside an empty Redis for a node `b`.
 //!
-//! It prints their URL in a line. Then it does what each line of its input says, and prints `done`:
+//! It prints their URL in a line, of nodes both. Then it does what each line of its input says, and prints `done`:
 //!
 //! | line | what is done |
 //! | --- | --- |
 //! | `kill KEY` | the master that has the key is killed once its replicas have all that it has; done when another has taken over |
 //! | `freeze KEY`, `thaw KEY` | it (of `replica`, the replica) is stopped (SIGSTOP), and goes on; the second is for the one that was frozen last |
 //! | `move KEY` | the key's slot goes to another master of the cluster, and the next time back; on its way it waits until scripts were refused, so somebody has to send some |
+//! | `shards LIST` | `delayq shards move` moves these from node `a` to node `b` |
 //!
 //! It ends with its input, and its servers with it.
 
+use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deployment::{created, settings};
+use delayq_tests::folder::Folder;
 use delayq_tests::redis_cluster::RedisCluster;
+use delayq_tests::redis_nodes::section;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, replicated};
 use delayq_tests::sentinel_group::SentinelGroup;
 use std::collections::HashMap;
@@ -29,7 +35,12 @@ enum Servers {
     Cluster(RedisCluster),
     /// The master, and its replica.
     Replica(Vec<RedisServer>),
+    /// The node `a`, and the one for `b`.
+    Nodes(Vec<RedisServer>),
 }
+
+/// Of the deployment on nodes.
+const SHARDS: u16 = 8;
 
 #[tokio::main]
 async fn main() {
@@ -38,7 +49,8 @@ async fn main() {
         Some("sentinel") => Servers::Sentinel(SentinelGroup::start().await),
         Some("cluster") => Servers::Cluster(RedisCluster::with_replicas().await),
         Some("replica") => Servers::Replica(pair(std::env::args().nth(2)).await),
-        _ => panic!("expected: redis-group sentinel, redis-group cluster or redis-group replica [PROGRAM]"),
+        Some("nodes") => Servers::Nodes(nodes().await),
+        _ => panic!("expected: redis-group sentinel, cluster, nodes or replica [PROGRAM]"),
     };
     let mut group = Group { servers, homes: HashMap::new(), frozen: None };
     println!("{}", group.url());
@@ -49,6 +61,7 @@ async fn main() {
             Some(("freeze", key)) => group.freeze(key).await,
             Some(("thaw", _)) => group.thaw(),
             Some(("move", key)) => group.move_slot(key).await,
+            Some(("shards", list)) => group.move_shards(list).await,
             _ => panic!("`{line}` is no command"),
         }
         println!("done");
@@ -63,6 +76,7 @@ impl Group {
             Servers::Sentinel(group) => group.url(),
             Servers::Cluster(cluster) => cluster.url(),
             Servers::Replica(pair) => pair[0].url(),
+            Servers::Nodes(nodes) => format!("{} {}", nodes[0].url(), nodes[1].url()),
         }
     }
 
@@ -70,7 +84,7 @@ impl Group {
         match &mut self.servers {
             Servers::Sentinel(group) => &mut group.redises,
             Servers::Cluster(cluster) => &mut cluster.nodes,
-            Servers::Replica(pair) => pair,
+            Servers::Replica(pair) | Servers::Nodes(pair) => pair,
         }
     }
 
@@ -78,7 +92,7 @@ impl Group {
         match &self.servers {
             Servers::Sentinel(group) => group.master().await,
             Servers::Cluster(cluster) => cluster.master_of(cluster.slot(key).await).await,
-            Servers::Replica(_) => 0,
+            Servers::Replica(_) | Servers::Nodes(_) => 0,
         }
     }
 
@@ -94,7 +108,9 @@ impl Group {
                 // Back as a replica, so that the next one may be killed too.
                 cluster.nodes[former].resume().await;
             }
-            Servers::Replica(_) => panic!("nobody takes over from a master without sentinels"),
+            Servers::Replica(_) | Servers::Nodes(_) => {
+                panic!("nobody takes over from a master without sentinels")
+            }
         }
     }
 
@@ -110,6 +126,26 @@ impl Group {
     fn thaw(&mut self) {
         let frozen = self.frozen.take().expect("one was frozen before");
         self.all()[frozen].thaw();
+    }
+
+    async fn move_shards(&self, list: &str) {
+        let Servers::Nodes(nodes) = &self.servers else { panic!("only a deployment has shards") };
+        let [a, b] = &nodes[..] else { panic!("there are two") };
+        let row = |name: &str, url: String, shards: &str| [name.to_owned(), url, shards.to_owned()];
+        let rows = [row("a", a.url(), &format!("0-{}", SHARDS - 1)), row("b", b.url(), "")];
+        let folder = Folder::new("nodes");
+        let file = folder.join("delayq.toml");
+        let text = format!("[deployment]\nshards = {SHARDS}\n{}", section(&rows));
+        std::fs::write(&file, text).expect("its folder takes a file");
+        let delayq = async |args: &[&str]| {
+            let done = Binary::new("delayq").arg("--config").arg(&file).args(args).run(b"", LONG).await;
+            assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+        };
+        delayq(&["shards", "name"]).await;
+        b.command::<()>(&["REPLICAOF", "127.0.0.1", &a.port().to_string()]).await;
+        let copied = async || b.field("master_link_status").await == "up";
+        wait_until("the new node to have a copy", LONG, copied).await;
+        delayq(&["shards", "move", list, "--to", "b", "--yes"]).await;
     }
 
     async fn move_slot(&mut self, key: &str) {
@@ -133,6 +169,14 @@ impl Group {
         }
         cluster.end_move(slot, from, to).await;
     }
+}
+
+/// Two that keep what they have, the first with a deployment.
+async fn nodes() -> Vec<RedisServer> {
+    let options = RedisOptions::default().append_only("everysec").set("repl-diskless-sync-delay", "0");
+    let nodes = vec![RedisServer::start_with(options.clone()).await, RedisServer::start_with(options).await];
+    drop(created(settings(nodes[0].url(), SHARDS)).await);
+    nodes
 }
 
 /// A master and its replica, of redis-server or of another program.

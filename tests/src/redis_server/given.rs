@@ -1,10 +1,12 @@
-//! A database of a Redis that is already running: empty, and reserved for one test at a time.
+//! A database of a Redis that is already running, or of the master that sentinels name: empty, and reserved for one test at a time.
 //!
 //! Database 0 records which databases are taken. All databases share scripts and channels, so tests must tolerate
 //! loaded scripts and superfluous wake-ups.
 
 use super::shared::try_connect;
 use crate::deadline::{LONG, wait_for};
+use crate::environment::RedisShape;
+use crate::sentinel::master_url;
 use crate::shared::seed;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, IntoConnectionInfo as _};
@@ -15,6 +17,8 @@ const TAKEN_MS: u64 = 30 * 60 * 1000;
 /// One database. Dropping it empties it and gives it back.
 #[derive(Debug)]
 pub(super) struct Database {
+    /// For clients.
+    given: String,
     url: String,
     /// Without a database.
     server: String,
@@ -26,7 +30,8 @@ pub(super) struct Database {
 impl Database {
     /// Takes a free one.
     pub(super) async fn take(url: &str) -> Self {
-        let server = url.trim_end_matches('/').to_owned();
+        let is_watched = RedisShape::of(url) == RedisShape::Sentinel;
+        let server = if is_watched { master_url(url).await } else { url.trim_end_matches('/').to_owned() };
         let info =
             server.as_str().into_connection_info().expect("DELAYQ_TEST_REDIS_URL is the URL of a Redis");
         assert!(
@@ -42,12 +47,20 @@ impl Database {
             .expect("CONFIG GET");
         assert!(count > 1, "the given Redis has one database only: start it with --databases 1024");
         let number = wait_for("a database that nobody has", LONG, || free(first.clone(), count)).await;
-        let taken = Self { url: format!("{server}/{number}"), server, number };
+        let own = format!("{server}/{number}");
+        let given = if is_watched { format!("{url}?db={number}") } else { own.clone() };
+        let taken = Self { given, url: own, server, number };
         let mut own = connect(&taken.url).await;
         let () = redis::cmd("FLUSHDB").query_async(&mut own).await.expect("FLUSHDB");
         taken
     }
 
+    /// For clients.
+    pub(super) fn given(&self) -> &str {
+        &self.given
+    }
+
+    /// Of the server itself.
     pub(super) fn url(&self) -> &str {
         &self.url
     }

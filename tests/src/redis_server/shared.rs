@@ -2,7 +2,10 @@
 
 use super::RedisServer;
 use super::given::Database;
+use super::given_cluster::GivenCluster;
 use crate::deadline::SHORT;
+use crate::environment::RedisShape;
+use crate::sentinel::SERVICE;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
@@ -11,12 +14,15 @@ const OF_THE_SERVER: [&str; 10] =
     ["ACL", "CLIENT", "CONFIG", "DEBUG", "FLUSHALL", "INFO", "MONITOR", "REPLICAOF", "SCRIPT", "SHUTDOWN"];
 
 /// A Redis that is empty, and that no test breaks: a database of the one that `DELAYQ_TEST_REDIS_URL` gives, which refuses what
-/// another test would notice, or else a server of this test's own. [`RedisServer`] has the rest.
+/// another test would notice; or the given Redis Cluster, as long as no other test has it; or else a server of this test's
+/// own. [`RedisServer`] has the rest.
 #[derive(Debug)]
 pub struct SharedRedis {
     port: u16,
     address: String,
     url: String,
+    /// By TCP at [`Self::address`], also where clients are told of sentinels.
+    direct_url: String,
     /// By which the harness connects.
     own_url: String,
     whose: Whose,
@@ -28,7 +34,9 @@ enum Whose {
     /// The test's: all of it is at its disposal.
     Test,
     /// Everybody's: a database of a given one.
-    Given { _database: Database },
+    Database { _database: Database },
+    /// Everybody's, one after another.
+    Cluster(GivenCluster),
     /// The test's, where none is given.
     Started { _server: Box<RedisServer> },
 }
@@ -37,28 +45,42 @@ enum Whose {
 
 impl SharedRedis {
     /// That of a [`RedisServer`], to which everything may be done.
-    pub(super) fn of_test(port: u16, password: Option<&str>, socket: &str) -> Self {
+    pub(super) fn of_test(port: u16, password: Option<&str>, socket: &str, shape: RedisShape) -> Self {
         let address = format!("127.0.0.1:{port}");
-        let (url, own_url) = match password {
-            Some(password) => {
-                (format!("redis://:{password}@{address}/"), format!("redis+unix://{socket}?pass={password}"))
-            }
-            None => (format!("redis://{address}/"), format!("redis+unix://{socket}")),
+        let scheme = if shape == RedisShape::Cluster { "redis+cluster" } else { "redis" };
+        let (login, pass) = match password {
+            Some(password) => (format!(":{password}@"), format!("?pass={password}")),
+            None => (String::new(), String::new()),
         };
-        Self { port, address, url, own_url, whose: Whose::Test }
+        let url = format!("{scheme}://{login}{address}/");
+        let own_url = format!("redis+unix://{socket}{pass}");
+        Self { port, address, direct_url: url.clone(), url, own_url, whose: Whose::Test }
     }
 
-    pub(super) fn of_started(server: RedisServer) -> Self {
-        let SharedRedis { port, address, url, own_url, .. } = &server.redis;
-        let [address, url, own_url] = [address, url, own_url].map(String::clone);
-        Self { port: *port, address, url, own_url, whose: Whose::Started { _server: Box::new(server) } }
-    }
-
-    pub(super) async fn of_given(url: &str) -> Self {
-        let database = Database::take(url).await;
-        let (address, url) = (database.address().to_owned(), database.url().to_owned());
+    /// `None`: it is a cluster, and this test has it already.
+    pub(super) async fn of_given(url: &str) -> Option<Self> {
+        let (address, url, own_url, whose) = match RedisShape::of(url) {
+            RedisShape::Cluster => {
+                let cluster = GivenCluster::take(url).await?;
+                let address = url.rsplit(['@', '/', ',']).find(|node| !node.is_empty()).unwrap_or_default();
+                (address.to_owned(), url.to_owned(), String::new(), Whose::Cluster(cluster))
+            }
+            RedisShape::Plain | RedisShape::Sentinel => {
+                let database = Database::take(url).await;
+                let (url, own_url) = (database.given().to_owned(), database.url().to_owned());
+                (database.address().to_owned(), url, own_url, Whose::Database { _database: database })
+            }
+        };
         let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(6379);
-        Self { port, address, own_url: url.clone(), url, whose: Whose::Given { _database: database } }
+        let direct_url = own_url.clone();
+        Some(Self { port, address, url, direct_url, own_url, whose })
+    }
+
+    /// Has its clients ask this sentinel.
+    pub(super) fn be_reached_by(&mut self, sentinel: &str) {
+        let (login, _) = self.url.split_once(&self.address).expect("its URL has its address");
+        let login = login.replace("redis://", "redis+sentinel://");
+        self.url = format!("{login}{sentinel}/{SERVICE}");
     }
 
     /// Its TCP address, `HOST:PORT`; the same after a restart.
@@ -79,10 +101,17 @@ impl SharedRedis {
         self.url.clone()
     }
 
-    /// The URL by TCP at another address, such as a [`crate::proxy::Proxy`]'s in front of it.
+    /// The URL by TCP at another address, such as a [`crate::proxy::Proxy`]'s in front of it; of a cluster, with the same port.
+    ///
+    /// # Panics
+    /// If it is a given cluster, whose clients go where its nodes say they are.
     #[must_use]
     pub fn url_through(&self, address: &str) -> String {
-        self.url.replace(&self.address, address)
+        assert!(
+            !matches!(self.whose, Whose::Cluster(_)),
+            "no proxy leads to a given cluster: start the test's own by RedisServer::private"
+        );
+        self.direct_url.replace(&self.address, address)
     }
 
     /// The URL by which the harness connects.
@@ -90,10 +119,24 @@ impl SharedRedis {
         &self.own_url
     }
 
-    /// A new connection of the harness.
+    /// A new connection of the harness, to where this key is.
     ///
     /// # Panics
     /// If the server does not accept it.
+    pub async fn connect_to(&self, key: &str) -> MultiplexedConnection {
+        match &self.whose {
+            Whose::Cluster(cluster) => {
+                let master = cluster.master_of(key).await.expect("the given cluster answers");
+                try_connect(master).await.expect("its masters take connections")
+            }
+            _ => self.connect().await,
+        }
+    }
+
+    /// A new connection of the harness.
+    ///
+    /// # Panics
+    /// If the server does not accept it; if it is a given cluster, whose keys are on several.
     pub async fn connect(&self) -> MultiplexedConnection {
         let opened = try_connect(&self.own_url).await;
         opened.unwrap_or_else(|e| panic!("redis-server on port {} took no connection: {e}", self.port))
@@ -134,12 +177,24 @@ impl SharedRedis {
     /// If the command acts on the whole server, and others may use it.
     pub async fn try_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let (name, args) = words.split_first().expect("a command has a name");
-        let is_given = matches!(self.whose, Whose::Given { .. });
+        let is_given = matches!(self.whose, Whose::Database { .. } | Whose::Cluster(_));
         assert!(
             !(is_given && OF_THE_SERVER.contains(&name.to_uppercase().as_str())),
             "{name} on a Redis that others may use: start the test's own by RedisServer::private"
         );
+        if let Whose::Cluster(cluster) = &self.whose {
+            return cluster.run(words).await;
+        }
         redis::cmd(name).arg(args).query_async(&mut try_connect(&self.own_url).await?).await
+    }
+}
+
+impl From<RedisServer> for SharedRedis {
+    fn from(server: RedisServer) -> Self {
+        let SharedRedis { port, address, url, direct_url, own_url, .. } = &server.redis;
+        let [address, url, direct_url, own_url] = [address, url, direct_url, own_url].map(String::clone);
+        let port = *port;
+        Self { port, address, url, direct_url, own_url, whose: Whose::Started { _server: Box::new(server) } }
     }
 }
 
@@ -153,13 +208,52 @@ pub(super) async fn try_connect(url: &str) -> redis::RedisResult<MultiplexedConn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redis_server::RedisOptions;
 
     #[tokio::test]
     #[should_panic(expected = "CONFIG on a Redis that others may use")]
     async fn what_acts_on_a_whole_server_is_refused_where_others_may_use_it() {
         let server = RedisServer::private().await;
-        let redis = SharedRedis::of_given(&server.url()).await;
+        let redis = SharedRedis::of_given(&server.url()).await.expect("it is no cluster");
         let () = redis.command(&["SET", "k", "v"]).await;
         let () = redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    }
+    fn cluster_url(server: &RedisServer) -> String {
+        format!("redis+cluster://{}", server.address())
+    }
+
+    #[tokio::test]
+    async fn a_given_cluster_is_one_tests_at_a_time_and_empty_for_the_next() {
+        let server = RedisServer::start_with(RedisOptions::default().cluster()).await;
+        let redis = SharedRedis::of_given(&cluster_url(&server)).await.expect("nobody has it");
+        let () = redis.command(&["SET", "{dq:7}:meta", "v"]).await;
+        let mut connection = redis.connect_to("{dq:7}:meta").await;
+        let found: String = redis::cmd("GET").arg("{dq:7}:meta").query_async(&mut connection).await.unwrap();
+        assert_eq!((found.as_str(), redis.command::<u64>(&["DBSIZE"]).await), ("v", 1));
+        assert!(SharedRedis::of_given(&redis.url()).await.is_none(), "this test has it already");
+        drop(redis);
+        assert_eq!(server.command::<u64>(&["DBSIZE"]).await, 0);
+        let () = server.command(&["SET", "left", "by a killed test"]).await;
+        let redis = SharedRedis::of_given(&cluster_url(&server)).await.expect("it was given back");
+        assert_eq!(redis.command::<Vec<String>>(&["KEYS", "*"]).await, Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "has keys that are not of tests")]
+    async fn a_given_cluster_that_is_in_use_is_not_emptied() {
+        let server = RedisServer::start_with(RedisOptions::default().cluster()).await;
+        let () = server.command(&["SET", "orders", "of somebody"]).await;
+        let _ = SharedRedis::of_given(&cluster_url(&server)).await;
+    }
+
+    #[tokio::test]
+    async fn of_a_master_that_sentinels_name_each_test_gets_a_database() {
+        let server = RedisServer::start_with(RedisOptions::default().shape(RedisShape::Sentinel)).await;
+        let one = SharedRedis::of_given(&server.url()).await.expect("it is no cluster");
+        let other = SharedRedis::of_given(&server.url()).await.expect("it is no cluster");
+        let () = one.command(&["SET", "k", "v"]).await;
+        assert_eq!((one.address(), other.command::<u64>(&["DBSIZE"]).await), (server.address(), 0));
+        assert!(one.url() != other.url() && one.url().contains(&format!("/{SERVICE}?db=")), "{}", one.url());
+        assert!(one.url_through("h:1").starts_with("redis://h:1/"), "{}", one.url_through("h:1"));
     }
 }

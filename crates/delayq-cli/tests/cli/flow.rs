@@ -1,26 +1,35 @@
 //! The whole of delayq under load: timer, forwarder, producer and worker, while their Redis changes.
 
 use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Message, Producer, Settings, ShardCount, Topic, UnixMillis,
+    Admin, Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, ShardCount,
+    Topic, UnixMillis,
 };
+use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
+use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::folder::Folder;
 use delayq_tests::history::{Answer, Event, History, sha256_hex};
 use delayq_tests::invariants::{Permit, check};
 use delayq_tests::process::{Process, Signal};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// How long after a new master is known a message is put, moved and delivered at the latest.
 pub(crate) const BOUND: Duration = Duration::from_secs(3);
 /// For how long before a fault an answered write may be missing from the replica that takes over.
 const UNREPLICATED: Duration = Duration::from_secs(2);
+/// What works on the deployment.
+pub(crate) const SERVICES: [&str; 2] = ["delayq-timer", "delayq-forwarder"];
+/// What a whole fleet has besides.
+const OF_A_FLEET: [&str; 2] = ["delayq-timer", "delayq-compensator"];
 
 /// A deployment, and the services that work on it.
 pub(crate) struct Flow {
@@ -29,12 +38,26 @@ pub(crate) struct Flow {
     pub(crate) client: Client,
     pub(crate) received: Arc<Mutex<Vec<Event>>>,
     services: Vec<Process>,
-    _worker: JoinSet<()>,
+    fleet: Option<Fleet>,
+    worker: Worker,
+}
+
+/// Who receives and acks; what it received is recorded.
+struct Worker {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<()>,
+}
+
+/// What a run has where it is not the least: two timers by an etcd, a Redis whose streams the forwarder fills, and a spool.
+pub(crate) struct Fleet {
+    etcd: EtcdCluster,
+    streams: RedisServer,
 }
 
 /// Puts for a worker and for a forwarder, one after another, and what was answered when.
 pub(crate) struct Load {
     pub(crate) stop: Arc<AtomicBool>,
+    producer: Arc<Mutex<Producer>>,
     puts: JoinHandle<Vec<(String, u64, Answer, Instant)>>,
 }
 
@@ -43,16 +66,40 @@ pub(crate) struct Load {
 impl Flow {
     /// `redis` is that section of the configuration, `settings` the same for this process.
     pub(crate) async fn start(redis: &str, settings: Settings) -> Self {
+        Self::start_with(redis, settings, None).await
+    }
+
+    /// As [`Self::start`], with all kinds of services.
+    pub(crate) async fn start_fleet(redis: &str, settings: Settings) -> Self {
+        let streams = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
+        let fleet = Fleet { etcd: EtcdCluster::start_one().await, streams };
+        Self::start_with(redis, settings, Some(fleet)).await
+    }
+
+    async fn start_with(redis: &str, settings: Settings, fleet: Option<Fleet>) -> Self {
         let folder = Folder::new("flow");
-        let configuration = configuration(&folder, redis, settings.shards);
+        let configuration = configuration(&folder, redis, settings.shards, fleet.as_ref());
         let init = delayq(&configuration, &["init"]).run(b"", LONG).await;
         assert_eq!(init.code, Some(0), "{init:?}");
-        let services = services(&configuration);
-        let client = Client::new(settings);
-        let received = Arc::default();
-        let mut worker = JoinSet::new();
-        worker.spawn(work(client.clone(), Arc::clone(&received)));
-        Self { folder, configuration, client, received, services, _worker: worker }
+        let services = services(&configuration, fleet.is_some());
+        let (client, received) = (Client::new(settings), Arc::default());
+        let worker = Worker::start(client.clone(), Arc::clone(&received));
+        Self { folder, configuration, client, received, services, fleet, worker }
+    }
+
+    /// A producer of this host, which spools where there is a fleet.
+    pub(crate) fn producer(&self) -> Producer {
+        let mut options = ProducerOptions::default();
+        if self.fleet.is_some() {
+            let spool = SpoolWriter::open(&self.folder.join("spool"), &SpoolSettings::default()).unwrap();
+            options = options.spool(Arc::new(spool));
+        }
+        Producer::start(self.client.clone(), options)
+    }
+
+    /// What became of all that was spooled.
+    pub(crate) fn spooled(&self) -> SpoolStats {
+        SpoolReader::open_beside(&self.folder.join("spool")).unwrap().stats().unwrap()
     }
 
     /// Stops the timer and the forwarder in order, and starts others.
@@ -60,11 +107,38 @@ impl Flow {
         for service in &mut self.services {
             service.end_by(Signal::TERM, LONG).await;
         }
-        self.services = services(&self.configuration);
+        self.services = services(&self.configuration, self.fleet.is_some());
+    }
+
+    /// Has the configuration say something else: what starts from now on goes by that.
+    pub(crate) fn rewrite(&self, before: &str, after: &str) {
+        let text = std::fs::read_to_string(&self.configuration).unwrap();
+        assert!(text.contains(before), "{text}");
+        std::fs::write(&self.configuration, text.replace(before, after)).unwrap();
+    }
+
+    /// Stops one of the [`SERVICES`] in order, and starts another.
+    pub(crate) async fn restart_service(&mut self, which: usize) {
+        self.services[which].end_by(Signal::TERM, LONG).await;
+        self.services[which] = service(&self.configuration, SERVICES[which]);
+    }
+
+    /// Stops the worker in order, and starts another one, with these settings.
+    pub(crate) async fn restart_worker(&mut self, settings: Settings) {
+        self.client = Client::new(settings);
+        let next = Worker::start(self.client.clone(), Arc::clone(&self.received));
+        std::mem::replace(&mut self.worker, next).stop().await;
     }
 
     /// What the forwarder has delivered.
-    fn forwarded(&self) -> Vec<Event> {
+    async fn forwarded(&self) -> Vec<Event> {
+        match &self.fleet {
+            Some(fleet) => fleet.streamed().await,
+            None => self.written(),
+        }
+    }
+
+    fn written(&self) -> Vec<Event> {
         let text = std::fs::read_to_string(self.folder.join("out").join("out.ndjson")).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let event = |line: &str| {
@@ -107,7 +181,7 @@ impl Flow {
 
     async fn arrives(&self, topic: &str, id: &str) {
         wait_until("a message to arrive", LONG, async || match topic {
-            "out" => arrived(&self.forwarded(), id),
+            "out" => arrived(&self.forwarded().await, id),
             _ => arrived(&self.received.lock().unwrap(), id),
         })
         .await;
@@ -131,7 +205,8 @@ impl Flow {
             .await;
         }
         let received = self.received.lock().unwrap().clone();
-        let deliveries: Vec<Event> = self.forwarded().into_iter().chain(received).filter(of_load).collect();
+        let deliveries: Vec<Event> =
+            self.forwarded().await.into_iter().chain(received).filter(of_load).collect();
         let history = history(&puts, deliveries, lost);
         let permit = Permit { duplicates: usize::MAX, rewound: true, ..Permit::default() };
         assert_eq!(check(&history, &permit), Vec::new());
@@ -141,12 +216,44 @@ impl Flow {
     }
 }
 
+// === impl Fleet ===
+
+impl Fleet {
+    /// What is in the stream that the forwarder fills.
+    async fn streamed(&self) -> Vec<Event> {
+        let entries: Vec<(String, BTreeMap<String, String>)> =
+            self.streams.command(&["XRANGE", "out", "-", "+"]).await;
+        let event = |(_, fields): (String, BTreeMap<String, String>)| Event::Delivery {
+            destination: "out".to_owned(),
+            id: fields["delayq-id"].clone(),
+            sha256: sha256_hex(fields["payload"].as_bytes()),
+            delivery: fields["delayq-delivery"].parse().unwrap(),
+            ready_ms: fields["delayq-ready"].parse().unwrap(),
+        };
+        entries.into_iter().map(event).collect()
+    }
+
+    /// Its part of the configuration: of etcd, of the forwarder's sink, and of the spool.
+    fn sections(&self, folder: &Folder) -> [String; 3] {
+        [
+            format!("[etcd]\nendpoints = {:?}\nlease_ttl = '3s'", self.etcd.endpoints()),
+            format!("[sinks.out.redis-stream]\nredis = {{ url = '{}' }}", self.streams.url()),
+            format!(
+                "[spool]\ndir = '{}'\n[compensator]\nlongest_rest = '500ms'",
+                folder.join("spool").display()
+            ),
+        ]
+    }
+}
+
 // === impl Load ===
 
 impl Load {
     pub(crate) fn start(producer: Producer) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let producer = Arc::new(Mutex::new(producer));
+        let present = Arc::clone(&producer);
         let puts = tokio::spawn(async move {
             let mut puts = Vec::new();
             for n in 0.. {
@@ -157,6 +264,7 @@ impl Load {
                 let due = UnixMillis::new(now_ms() + 300);
                 let message =
                     Message::new(Topic::new(topic).unwrap(), id.as_bytes()).at(due).id(&*id).unwrap();
+                let producer = present.lock().unwrap().clone();
                 let answer = match producer.put(message).await {
                     Ok(_) => Answer::Ok,
                     Err(refused) => {
@@ -172,7 +280,12 @@ impl Load {
             }
             puts
         });
-        Self { stop, puts }
+        Self { stop, producer, puts }
+    }
+
+    /// Goes on with another producer.
+    pub(crate) fn turn_to(&self, producer: Producer) {
+        *self.producer.lock().unwrap() = producer;
     }
 }
 
@@ -181,20 +294,33 @@ fn now_ms() -> u64 {
     UnixMillis::from(std::time::SystemTime::now()).get()
 }
 
-/// A timer and a forwarder.
-fn services(configuration: &Path) -> Vec<Process> {
-    let start = |role: &str| Binary::new(&format!("delayq-{role}")).arg(configuration).start();
-    vec![start("timer"), start("forwarder")]
+/// All services of a run.
+fn services(configuration: &Path, whole: bool) -> Vec<Process> {
+    let more: &[&str] = if whole { &OF_A_FLEET } else { &[] };
+    SERVICES.iter().chain(more).map(|role| service(configuration, role)).collect()
 }
 
-fn configuration(folder: &Folder, redis: &str, shards: ShardCount) -> PathBuf {
+fn service(configuration: &Path, role: &str) -> Process {
+    Binary::new(role).arg(configuration).start()
+}
+
+fn configuration(folder: &Folder, redis: &str, shards: ShardCount, fleet: Option<&Fleet>) -> PathBuf {
     let (path, out) = (folder.join("delayq.toml"), folder.join("out"));
-    std::fs::create_dir_all(&out).unwrap();
+    for part in [&out, &folder.join("spool")] {
+        std::fs::create_dir_all(part).unwrap();
+    }
+    let [etcd, sink, spool] = match fleet {
+        Some(fleet) => fleet.sections(folder),
+        None => [
+            "[etcd]\nenabled = false".to_owned(),
+            format!("[sinks.out.file]\ndir = '{}'", out.display()),
+            String::new(),
+        ],
+    };
+    let to = if fleet.is_some() { "out" } else { "out.ndjson" };
     let text = format!(
-        "[deployment]\nshards = {shards}\n{redis}\n[etcd]\nenabled = false\n[admin]\nlisten = ''\n\
-         [forwarder]\nlease = '3s'\n[sinks.out.file]\ndir = '{}'\n\
-         [[routes]]\ntopic = 'out'\nsink = 'out'\nto = 'out.ndjson'\n",
-        out.display()
+        "[deployment]\nshards = {shards}\n{redis}\n{etcd}\n[admin]\nlisten = ''\n\
+         [forwarder]\nlease = '3s'\n{sink}\n[[routes]]\ntopic = 'out'\nsink = 'out'\nto = '{to}'\n{spool}\n",
     );
     std::fs::write(&path, text).unwrap();
     path
@@ -204,12 +330,32 @@ pub(crate) fn delayq(configuration: &Path, args: &[&str]) -> Binary {
     Binary::new("delayq").arg("--config").arg(configuration).args(args)
 }
 
-/// Receives and acks until it is dropped; what it received is recorded.
-async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>) {
+// === impl Worker ===
+
+impl Worker {
+    fn start(client: Client, received: Arc<Mutex<Vec<Event>>>) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        Self { stop, ended: tokio::spawn(work(client, received, stopped)) }
+    }
+
+    async fn stop(self) {
+        let _ = self.stop.send(());
+        within("the worker to end", LONG, self.ended).await.unwrap();
+    }
+}
+
+/// Receives and acks until it is told to stop, or nobody can tell it any more.
+async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: oneshot::Receiver<()>) {
     let mut options = ConsumerOptions::new([Topic::new("work").unwrap()]);
     options.lease = Some(Duration::from_secs(3));
     let mut consumer = Consumer::start(client, options);
-    while let Some(delivery) = consumer.next().await {
+    loop {
+        let delivery = tokio::select! {
+            biased;
+            _ = &mut stopped => break,
+            delivery = consumer.next() => delivery,
+        };
+        let Some(delivery) = delivery else { break };
         let event = Event::Delivery {
             destination: "work".to_owned(),
             id: delivery.id.to_string(),
@@ -220,6 +366,7 @@ async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>) {
         received.lock().unwrap().push(event);
         let _ = delivery.ack().await;
     }
+    consumer.stop().await;
 }
 
 fn arrived(events: &[Event], wanted: &str) -> bool {

@@ -33,6 +33,7 @@ mod private;
 mod reference;
 mod refused;
 mod sentinel;
+mod shape;
 mod sources;
 mod spool;
 mod tail;

@@ -1,15 +1,18 @@
 //! The whole of delayq while one Redis becomes several.
 
 use crate::flow::{BOUND, Flow, Load, delayq};
-use delayq::{Client, Producer, ProducerOptions, ShardCount};
+use delayq::admin::MoveStep;
+use delayq::protocol::ShardId;
+use delayq::{Admin, Client, Message, Producer, ProducerOptions, PutOutcome, ShardCount, Topic};
 use delayq_tests::binary::Finished;
-use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, settings as one_redis};
 use delayq_tests::redis_nodes::{section, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +22,16 @@ async fn run(file: &Path, args: &[&str]) -> Finished {
     let done = delayq(file, args).run(b"", LONG).await;
     assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
     done
+}
+
+async fn replicate(a: &RedisServer, b: &RedisServer) {
+    b.command::<()>(&["REPLICAOF", "127.0.0.1", &a.port().to_string()]).await;
+    wait_until("the copy", LONG, async || b.field("master_link_status").await == "up").await;
+}
+
+/// Whether the message with this id is in a shard that moves.
+fn moves(id: &str) -> bool {
+    (4..SHARDS).contains(&ShardCount::new(SHARDS).unwrap().shard_of_name(id).get())
 }
 
 async fn move_half() -> Timing {
@@ -37,19 +50,14 @@ async fn move_half() -> Timing {
     let load = Load::start(producer.clone());
     assert!(run(&flow.configuration, &["shards", "name"]).await.stdout.starts_with("8 shards record"));
 
-    let port = a.url().trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
-    b.command::<()>(&["REPLICAOF", "127.0.0.1", &port]).await;
-    wait_until("the copy", LONG, async || b.field("master_link_status").await == "up").await;
+    replicate(&a, &b).await;
     let stall = Stall::watch();
     let moved = run(&flow.configuration, &["shards", "move", "4-7", "--to", "b", "--yes", "--json"]).await;
     let served = Instant::now();
     let report: Value = serde_json::from_str(&moved.stdout).unwrap();
     assert_eq!((&report["from"], &report["moved"]), (&"a".into(), &4.into()), "{report}");
-    let count = ShardCount::new(SHARDS).unwrap();
-    let is_moved = |id: String| (4..SHARDS).contains(&count.shard_of_name(&id).get());
-    let what = (0..).map(|n| format!("moved-{n}"));
-    let what =
-        what.clone().find(|what| ["out", "work"].iter().all(|topic| is_moved(format!("{what}-{topic}"))));
+    let mut what = (0..).map(|n| format!("moved-{n}"));
+    let what = what.find(|what| ["out", "work"].iter().all(|topic| moves(&format!("{what}-{topic}"))));
     flow.flows(&producer, &what.unwrap()).await;
     let away = Duration::from_millis(report["away_ms"].as_u64().unwrap());
     let timing = Timing::of("moved", away + served.elapsed(), BOUND, stall.allow(BOUND));
@@ -59,8 +67,7 @@ async fn move_half() -> Timing {
     flow.flows(&producer, "restarted").await;
     run(&flow.configuration, &["shards", "clean"]).await;
     let after = [row("a", &a, "0-3"), row("b", &b, "4-7")];
-    let text = std::fs::read_to_string(&flow.configuration).unwrap();
-    std::fs::write(&flow.configuration, text.replace(&section(&before), &section(&after))).unwrap();
+    flow.rewrite(&section(&before), &section(&after));
     flow.restart_services().await;
     flow.flows(&producer, "new-map").await;
     let doctor = run(&flow.configuration, &["doctor"]).await;
@@ -77,4 +84,64 @@ async fn move_half() -> Timing {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shards_move_to_a_new_node_under_load_and_nothing_is_lost_or_comes_twice() {
     conclusive(move_half).await;
+}
+
+/// A fleet of all services, with shards 4 to 7 on their way from `a` to `b`, which has no shards.
+async fn fleet_moves() {
+    let persistent = RedisOptions::default().append_only("everysec").set("repl-diskless-sync-delay", "0");
+    let (a, b) =
+        (RedisServer::start_with(persistent.clone()).await, RedisServer::start_with(persistent).await);
+    let row =
+        |name: &str, server: &RedisServer, shards: &str| [name.to_owned(), server.url(), shards.to_owned()];
+    let nodes = [row("a", &a, "0-7"), row("b", &b, "")];
+    let flow = Flow::start_fleet(&section(&nodes), settings(&nodes, SHARDS)).await;
+    let producer = flow.producer();
+    flow.flows(&producer, "begin").await;
+    let load = Load::start(producer.clone());
+    assert_eq!(run(&flow.configuration, &["shards", "clean"]).await.stdout, "nothing is left behind\n");
+    replicate(&a, &b).await;
+
+    // The command that moves them is killed once no node serves them: what is put meanwhile waits in the spool.
+    let admin = Admin::new(flow.client.clone());
+    let shards: BTreeSet<ShardId> = (4..SHARDS).map(ShardId::new).collect();
+    let killed = tokio::spawn(async move {
+        let die = |step| assert!(step != MoveStep::Copied, "killed");
+        admin.move_shards(&shards, &"b".parse().unwrap(), die).await
+    });
+    assert!(within("the end", LONG, killed).await.unwrap_err().is_panic());
+    for topic in ["out", "work"] {
+        let mut ids = (0..).map(|n| format!("spooled-{topic}-{n}"));
+        let id = ids.find(|id| moves(id)).unwrap();
+        let message = Message::new(Topic::new(topic).unwrap(), "spooled").id(id).unwrap();
+        let put = producer.put(message).await.unwrap();
+        assert_eq!(put.outcome, PutOutcome::Spooled, "{topic}");
+    }
+    let back = ["shards", "move", "4-7", "--to", "b", "--back"];
+    assert_eq!(run(&flow.configuration, &back).await.stdout, "4 shards are taken back\n");
+    flow.flows(&producer, "back").await;
+    assert_eq!(run(&flow.configuration, &back).await.stdout, "0 shards are taken back\n", "a repeat");
+    assert_eq!(run(&flow.configuration, &["shards", "clean"]).await.stdout, "nothing is left behind\n");
+
+    let there = ["shards", "move", "4-7", "--to", "b", "--yes"];
+    let moved = run(&flow.configuration, &there).await.stdout;
+    assert!(moved.starts_with("node b serves shards 4-7 now: 4 moved from a"), "{moved}");
+    flow.flows(&producer, "moved").await;
+    let refused = delayq(&flow.configuration, &back).run(b"", LONG).await;
+    assert!(refused.code != Some(0) && refused.stderr.contains("already"), "{refused:?}");
+    let deleted = run(&flow.configuration, &["shards", "clean"]).await.stdout;
+    assert!(deleted.contains("at node a") && deleted.contains("at node b"), "{deleted}");
+    flow.flows(&producer, "clean").await;
+
+    wait_until("the spool to be empty", LONG, async || flow.spooled().waiting == 0).await;
+    flow.check(load, &[]).await;
+    let stats = flow.spooled();
+    assert!(
+        stats.replayed >= 2 && stats.waiting == 0 && stats.rejected == 0 && stats.balances(),
+        "{stats:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_fleet_follows_shards_that_are_taken_back_and_moved_and_its_spool_ends_empty() {
+    fleet_moves().await;
 }

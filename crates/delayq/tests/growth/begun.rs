@@ -5,6 +5,7 @@ use delayq::admin::{GrowthStep, Policy};
 use delayq::{Admin, Client, Error, PutOutcome, State};
 use delayq_tests::deployment::settings;
 use delayq_tests::proxy::{AfterLoss, Proxy};
+use delayq_tests::redis_server::RedisServer;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,7 +35,7 @@ async fn an_interrupted_growth_is_finished_by_repeating_it() {
 
 /// Loses one answer of a growth, serves in between, and finishes it; false if it needs fewer answers.
 async fn is_interrupted_at(lost: u64) -> bool {
-    let grown = Grown::new().await;
+    let grown = Grown::on(RedisServer::private().await.into()).await;
     grown.admin().set_rate(&grown.topic, Some(120.0)).await.unwrap();
     let before = grown.party(4);
     before.put_all((0..50).map(|n| grown.message(n))).await;

@@ -27,7 +27,10 @@ pub(crate) struct Party {
 
 impl Grown {
     pub(crate) async fn new() -> Self {
-        let server = RedisServer::start().await;
+        Self::on(RedisServer::start().await).await
+    }
+
+    pub(crate) async fn on(server: SharedRedis) -> Self {
         let client = Client::new(settings(server.url(), 4));
         Admin::new(client.clone()).init().await.unwrap();
         Self { server, client, topic: Topic::new("orders").unwrap() }

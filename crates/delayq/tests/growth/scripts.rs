@@ -10,7 +10,7 @@ async fn call(server: &SharedRedis, verb: Verb, shard: u16, args: &[&str]) -> Re
     let mut command = redis::cmd("EVAL");
     command.arg(&Scripts::published().get(verb).source).arg(2);
     command.arg(format!("{base}meta")).arg(format!("{base}never")).arg(args);
-    match command.query_async::<Value>(&mut server.connect().await).await {
+    match command.query_async::<Value>(&mut server.connect_to(&base).await).await {
         Ok(Value::Array(items)) => {
             Ok(items.iter().map(|item| redis::from_redis_value(item.clone()).unwrap()).collect())
         }

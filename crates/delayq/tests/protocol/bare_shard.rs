@@ -95,7 +95,8 @@ pub(crate) fn scripts_with(extra: &[(&str, &str, &str)]) -> Arc<Scripts> {
 impl BareShard {
     /// A shard that may or may not exist.
     pub(crate) async fn uncreated(server: &SharedRedis, namespace: &str, scripts: Arc<Scripts>) -> Self {
-        Self::over(server.connect().await, namespace, scripts)
+        let meta = Keys::new(Namespace::new(namespace).unwrap()).meta(ShardId::new(0));
+        Self::over(server.connect_to(&meta).await, namespace, scripts)
     }
 
     /// The same over an existing connection.

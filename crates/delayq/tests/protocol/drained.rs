@@ -32,7 +32,7 @@ impl Scene {
     /// A deployment whose topics remember nothing for longer than a moment.
     async fn new() -> Self {
         let clock = ClockShim::new();
-        let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+        let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
         let Deployment { server, client, producer, admin } = Deployment::on(server, SHARDS).await;
         let [orders, fleeting] = ["orders", "fleeting"].map(|name| Topic::new(name).unwrap());
         let forgetful = Policy {

@@ -21,6 +21,7 @@ mod lab;
 mod life;
 mod model;
 mod model_test;
+mod moving;
 mod mutants;
 mod oldest_first;
 mod paging;

@@ -97,7 +97,8 @@ async fn wherever_a_power_cut_ends_the_log_of_redis_the_books_balance_and_everyt
     println!("seed {seed}");
     let mut dice = fastrand::Rng::with_seed(seed);
     let Deployment { mut server, client, producer, admin } =
-        Deployment::on(RedisServer::start_with(RedisOptions::default().append_only("always")).await, 1).await;
+        Deployment::on(RedisServer::private_with(RedisOptions::default().append_only("always")).await, 1)
+            .await;
     let begun = fs::metadata(log(&server)).unwrap().len();
     moves(&client, &producer, MESSAGES).await;
     for _ in 0..CUTS {

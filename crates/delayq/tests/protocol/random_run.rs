@@ -97,14 +97,15 @@ pub(crate) async fn run_seeds(
     let next = Arc::new(AtomicU64::new(seeds.first));
     let mut threads = JoinSet::new();
     for thread in 0..std::thread::available_parallelism().map_or(2, usize::from) {
-        let (next, scripts, url) = (Arc::clone(&next), Arc::clone(scripts), server.socket_url());
+        let (next, scripts) = (Arc::clone(&next), Arc::clone(scripts));
+        let urls = (server.socket_url(), server.url());
         // A run is a chain of small steps: its own runtime saves each of them a hop between threads.
         threads.spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let workers = (0..WORKERS).map(|worker| {
                     let namespace = format!("w{thread}-{worker}");
-                    one_worker(&url, namespace, &scripts, (seeds, &next))
+                    one_worker((&urls.0, &urls.1), namespace, &scripts, (seeds, &next))
                 });
                 futures_util::future::join_all(workers).await
             })
@@ -117,14 +118,14 @@ pub(crate) async fn run_seeds(
 }
 
 async fn one_worker(
-    url: &str,
+    (socket, url): (&str, &str),
     namespace: String,
     scripts: &Arc<Scripts>,
     (seeds, next): (Seeds, &AtomicU64),
 ) -> Result<(), Failure> {
     // A busy machine may delay an answer for longer than a production client would wait.
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
-    let client = redis::Client::open(url).unwrap();
+    let client = redis::Client::open(socket).unwrap();
     let connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);

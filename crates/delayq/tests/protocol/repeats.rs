@@ -26,7 +26,7 @@ fn client(url: String) -> Client {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_meanwhile() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::private().await;
     let proxy = Proxy::start_for_redis(&server.address());
     let (near, far) = (client(server.url()), client(server.url_through(&proxy.address())));
     Admin::new(near.clone()).init().await.unwrap();

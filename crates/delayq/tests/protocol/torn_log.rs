@@ -38,7 +38,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let Deployment { server, client, producer, admin } =
-            Deployment::on(RedisServer::start_with(RedisOptions::default().append_only("always")).await, 1)
+            Deployment::on(RedisServer::private_with(RedisOptions::default().append_only("always")).await, 1)
                 .await;
         // So that everything leaves a trace.
         let keeps = Policy { remember_own: Some(FAR), remember_cancelled: Some(FAR), ..Policy::default() };

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_oom_a_put_is_refused_whole_and_all_that_drains_goes_on() {
     let Deployment { server, client, producer, admin } = Deployment::on(
-        RedisServer::start_with(RedisOptions::default().set("maxmemory-policy", "noeviction")).await,
+        RedisServer::private_with(RedisOptions::default().set("maxmemory-policy", "noeviction")).await,
         1,
     )
     .await;

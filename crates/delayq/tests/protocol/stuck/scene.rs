@@ -35,7 +35,7 @@ pub(super) fn own(id: &str) -> MessageId {
 impl Scene {
     pub(super) async fn new() -> Self {
         let clock = ClockShim::new();
-        let server = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+        let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
         let Deployment { server, client, producer, admin } = Deployment::on(server, 1).await;
         let stuck = Topic::new("stuck").unwrap();
         // So that nothing finishes before it is planted.

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# test-shapes.sh SHAPE...: runs the tests of delayq, the timer and the forwarder on Redises of each shape. `cluster`: on a Redis
+# Cluster of three masters that is started here, which one test after another has for itself; a test that needs a server of
+# its own has a cluster of one. `sentinel`: each test starts a master and the sentinel that watches it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+built=${CARGO_TARGET_DIR:-target}/debug
+
+suites() {
+    echo "=== $1"
+    DELAYQ_TEST_REDIS_URL=$2 scripts/test-rust.sh --workspace --all-features --no-fail-fast \
+        --test black_hole --test consumer --test dead_letters --test gathered --test growth --test protocol \
+        --test reserved --test vectors --test waiting --test timer --test sinks < /dev/null
+}
+
+failed=()
+for shape; do
+    case $shape in
+        cluster)
+            # It ends with its input.
+            coproc group { exec "$built/redis-group" cluster; }
+            started=$group_PID
+            read -r url <&"${group[0]}"
+            suites "$shape: $url" "$url" || failed+=("$shape")
+            eval "exec ${group[1]}>&-"
+            wait "$started"
+            ;;
+        sentinel) suites "$shape" redis+sentinel:// || failed+=("$shape") ;;
+        *) echo "$shape is no shape: cluster or sentinel" >&2 && exit 64 ;;
+    esac
+done
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" >&2; exit 1; }

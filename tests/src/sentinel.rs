@@ -1,0 +1,130 @@
+//! A sentinel of Redis, which a test can break.
+
+use crate::deadline::LONG;
+use crate::environment::redis_server;
+use crate::folder::Folder;
+use crate::ports::free_port;
+use crate::process::{Process, Signal};
+use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
+use std::process::Command;
+use std::time::Duration;
+
+/// What the sentinels call the master.
+pub const SERVICE: &str = "mymaster";
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A sentinel. Dropping it kills it.
+#[derive(Debug)]
+pub struct Sentinel {
+    folder: Folder,
+    port: u16,
+    process: Option<Process>,
+}
+
+/// What a sentinel watches.
+pub(crate) struct Watch<'a> {
+    /// The port of the master.
+    pub(crate) master: u16,
+    /// How many sentinels have to agree that it is down.
+    pub(crate) quorum: usize,
+    /// After how long without an answer it is thought to be down.
+    pub(crate) down_after: Duration,
+    /// More lines of the configuration.
+    pub(crate) lines: &'a str,
+}
+
+// === impl Sentinel ===
+
+impl Sentinel {
+    pub(crate) fn start(watch: &Watch<'_>) -> Self {
+        let (folder, port) = (Folder::new("sentinel"), free_port());
+        let Watch { master, quorum, down_after, lines } = watch;
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n\
+             sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 3000\n{lines}\n",
+            folder.path().display(),
+            down_after.as_millis()
+        );
+        std::fs::write(folder.join("sentinel.conf"), text).expect("its folder takes its configuration");
+        let mut sentinel = Self { folder, port, process: None };
+        sentinel.resume();
+        sentinel
+    }
+
+    /// Its address, `127.0.0.1:PORT`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Starts it again after [`Self::kill`].
+    pub fn resume(&mut self) {
+        let mut command = Command::new(redis_server());
+        command.arg(self.folder.join("sentinel.conf")).arg("--sentinel");
+        self.process = Some(Process::spawn("sentinel", command));
+    }
+
+    /// Kills it.
+    ///
+    /// # Panics
+    /// If it is killed already, or does not end.
+    pub async fn kill(&mut self) {
+        let mut process = self.process.take().expect("a killed sentinel cannot be killed again");
+        process.end_by(Signal::KILL, LONG).await;
+    }
+
+    /// Freezes it (SIGSTOP): connections stay open, and nothing is answered.
+    ///
+    /// # Panics
+    /// If it is killed.
+    pub fn freeze(&self) {
+        self.process.as_ref().expect("it runs").signal(Signal::STOP);
+    }
+
+    /// Resumes it after [`Self::freeze`].
+    ///
+    /// # Panics
+    /// If it is killed.
+    pub fn thaw(&self) {
+        self.process.as_ref().expect("it runs").signal(Signal::CONT);
+    }
+
+    /// Runs one command.
+    ///
+    /// # Panics
+    /// If it refuses it.
+    pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let answer = self.try_command(words).await;
+        answer.unwrap_or_else(|error| panic!("the sentinel refused {words:?}: {error}"))
+    }
+
+    /// As [`Self::command`], for one that may not answer.
+    pub(crate) async fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        ask(&self.address(), words).await
+    }
+}
+
+/// The URL of the master by its address, as the first sentinel of this URL says.
+///
+/// # Panics
+/// If it does not say.
+pub(crate) async fn master_url(url: &str) -> String {
+    let rest = url.strip_prefix("redis+sentinel://").expect("the URL of sentinels without TLS");
+    let (hosts, service) = rest.split_once('/').expect("a URL of sentinels names what they watch");
+    let (login, hosts) = hosts.rsplit_once('@').map_or((None, hosts), |(login, hosts)| (Some(login), hosts));
+    let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service];
+    let first = hosts.split(',').next().unwrap_or_default();
+    let (host, port): (String, u16) = ask(first, &words).await.expect("a sentinel names the master");
+    let login = login.map(|login| format!("{login}@")).unwrap_or_default();
+    format!("redis://{login}{host}:{port}")
+}
+
+async fn ask<T: FromRedisValue>(address: &str, words: &[&str]) -> RedisResult<T> {
+    let client = redis::Client::open(format!("redis://{address}/"))?;
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let (name, args) = words.split_first().expect("a command has a name");
+    redis::cmd(name).arg(args).query_async(&mut connection).await
+}
