@@ -122,10 +122,10 @@ impl Supervisor {
     /// A task ended before: its own fault, or [`TASK_ENDED`] with its name.
     pub async fn watch(&mut self) -> Result<(), Fault> {
         tokio::select! {
-            // A task that ends at shutdown may report before this loop sees the request.
-            biased;
             () = self.shutdown.requested() => Ok(()),
             ended = self.ended.recv() => match ended {
+                // A task that ends at shutdown may report before this one hears of the request.
+                Some(ended) if self.shutdown.is_requested() => ended.while_draining().map_or(Ok(()), Err),
                 Some(ended) => Err(ended.before_shutdown()),
                 None => Err(Fault::new(&TASK_ENDED, "every task is gone")),
             },
@@ -254,6 +254,22 @@ mod tests {
         tasks.spawn("heart", async { Ok(()) });
         let fault = supervisor.watch().await.unwrap_err();
         assert_eq!(fault.to_string(), "DQ-P002: the task `heart` returned");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_task_that_ends_at_shutdown_is_no_fault_whichever_is_heard_of_first() {
+        for _ in 0..5000 {
+            let (tasks, mut supervisor) = Tasks::new(Shutdown::new());
+            let shutdown = tasks.shutdown().clone();
+            tasks.spawn("prompt", async move {
+                shutdown.requested().await;
+                Ok(())
+            });
+            let watching = tokio::spawn(async move { supervisor.watch().await });
+            tokio::task::yield_now().await;
+            tasks.shutdown().request();
+            watching.await.unwrap().unwrap();
+        }
     }
 
     #[tokio::test]
