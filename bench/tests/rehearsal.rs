@@ -135,7 +135,7 @@ async fn a_log_is_rehearsed_twice_against_a_deployment_that_runs() {
         assert_eq!(delivered.split_whitespace().collect::<Vec<_>>(), ["delivered", "2", "2"]);
         assert!(finished.stdout.contains("try next:"), "{}", finished.stdout);
     }
-    assert!(up.end_by(Signal::INT, SHORT).await.success());
+    up.ends_well_by(Signal::INT, SHORT).await;
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_delivery_that_the_log_does_not_know_is_no_success() {
     assert!(finished.stderr.contains("DQ-B002"), "{}", finished.stderr);
     let verdict: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!((&verdict["result"], &verdict["unexpected"]), (&"wrong".into(), &1.into()), "{verdict}");
-    assert!(up.end_by(Signal::INT, SHORT).await.success());
+    up.ends_well_by(Signal::INT, SHORT).await;
 }
 
 #[tokio::test]

@@ -159,6 +159,15 @@ impl Process {
         self.wait_end(limit).await
     }
 
+    /// Sends a signal to the process and expects it to end with success.
+    ///
+    /// # Panics
+    /// If it still runs after `limit` or fails; the message contains its last lines.
+    pub async fn ends_well_by(&mut self, signal: Signal, limit: Duration) {
+        let status = self.end_by(signal, limit).await;
+        assert!(status.success(), "{} ended with {status}; it printed:\n{}", self.name, self.tail());
+    }
+
     /// Every line so far, in the order of arrival, which is only approximate between the two outputs.
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {

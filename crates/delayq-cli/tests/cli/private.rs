@@ -84,7 +84,7 @@ async fn another_user_reaches_neither_the_files_nor_the_servers_of_up() {
     friend.args(["--cert", &pem("etcd.pem"), "--key", &pem("etcd-key.pem")]);
     let (text, succeeded) = tried(friend);
     assert!(succeeded && text.contains("/delayq/"), "{text}");
-    assert!(up.end_by(Signal::INT, SHORT).await.success());
+    up.ends_well_by(Signal::INT, SHORT).await;
 }
 
 #[tokio::test]
@@ -106,5 +106,5 @@ async fn where_no_socket_is_possible_redis_asks_for_a_password_that_every_comman
     assert_eq!(put.code, Some(0), "{put:?}");
     let shown = delayq().args(["config", "show", "--effective"]).run(b"", SHORT).await;
     assert!(!shown.stdout.contains(&password), "{}", shown.stdout);
-    assert!(up.end_by(Signal::INT, SHORT).await.success());
+    up.ends_well_by(Signal::INT, SHORT).await;
 }

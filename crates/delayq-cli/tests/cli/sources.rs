@@ -65,7 +65,7 @@ async fn an_intake_is_judged_by_its_broker_its_reader_and_what_waits() {
     let read = "orders: read by a compensator, through the consumer delayq; nothing waits";
     wait_until("a reader", LONG, async || seen().await == ["good", read, ""]).await;
     assert_eq!(checked().await[0], "OK");
-    assert!(compensator.end_by(Signal::TERM, LONG).await.success());
+    compensator.ends_well_by(Signal::TERM, LONG).await;
     nats.kill().await;
     let [verdict, away, advice] = seen().await;
     assert!(verdict == "bad" && away.contains(&nats.address()), "{away}");

@@ -20,7 +20,7 @@ async fn a_file_is_followed_by_whole_lines() {
     write!(file, "lf\nsecond\n").unwrap();
     tail.wait_for_line("second", SHORT).await;
     assert_eq!(tail.text(Stream::Out), "old\nfirst half\nsecond\n");
-    assert!(tail.end_by(Signal::INT, SHORT).await.success());
+    tail.ends_well_by(Signal::INT, SHORT).await;
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_delivery_is_followed_with_its_id_and_times() {
             Binary::new("delayq").args(["tail", "--from-start", "--file"]).arg(&path).args(more).start();
         tail.wait_for_line("order-17", SHORT).await;
         assert_eq!(tail.text(Stream::Out), expected);
-        assert!(tail.end_by(Signal::INT, SHORT).await.success());
+        tail.ends_well_by(Signal::INT, SHORT).await;
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_topics_numbers_are_followed_without_taking_a_message() {
         done(&redis, &["put", "t", "{}", "--id", &puts.to_string()]).await;
         puts += 1;
     }
-    assert!(tail.end_by(Signal::INT, SHORT).await.success());
+    tail.ends_well_by(Signal::INT, SHORT).await;
     assert!(done(&redis, &["count", "t", "--json"]).await.contains(&format!("\"ready\": {puts},")));
 }
 

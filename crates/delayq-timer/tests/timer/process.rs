@@ -69,11 +69,11 @@ async fn the_program_pumps_until_it_is_asked_to_stop_and_gives_its_lock_back() {
     first.wait_for_line("single mode", SHORT).await;
     let count = stand.put([stand.now_ms().await + 50]).await;
     stand.all_ready(count).await;
-    assert_eq!(first.end_by(Signal::TERM, SHORT).await.code(), Some(0));
+    first.ends_well_by(Signal::TERM, SHORT).await;
     let mut next = timer(&stand.server.url(), 4).start();
     next.wait_for_line("started", SHORT).await;
     assert!(!next.tail().contains("waiting for the lock"), "the lock was given back: {}", next.tail());
-    assert_eq!(next.end_by(Signal::TERM, SHORT).await.code(), Some(0));
+    next.ends_well_by(Signal::TERM, SHORT).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +106,7 @@ async fn a_process_stopped_under_load_hands_over_within_two_seconds_and_nothing_
         let (mut process, here) = beside(&drill).await;
         let load = drill.load().await;
         let asked = Instant::now();
-        assert_eq!(process.end_by(Signal::TERM, SHORT).await.code(), Some(0));
+        process.ends_well_by(Signal::TERM, SHORT).await;
         let took = asked.elapsed();
         here.owns(SHARDS).await;
         drill.flows().await;
@@ -238,7 +238,7 @@ async fn processes_share_by_an_etcd_with_tls_and_passwords() {
         })
         .await;
         let load = drill.load().await;
-        assert_eq!(one.end_by(Signal::TERM, SHORT).await.code(), Some(0));
+        one.ends_well_by(Signal::TERM, SHORT).await;
         drill.flows().await;
         load.stop().await;
         let timing = drill.judge(&STOPPED).await.timing;

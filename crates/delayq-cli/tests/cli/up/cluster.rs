@@ -42,7 +42,7 @@ async fn a_folder_of_one_redis_does_not_become_a_cluster() {
     let data = folder.join("data");
     let mut process = up(&data, &["--no-etcd"]).start();
     process.wait_for_line("delayq is up", LONG).await;
-    assert!(process.end_by(Signal::INT, SHORT).await.success());
+    process.ends_well_by(Signal::INT, SHORT).await;
     let finished = up(&data, &["--no-etcd", "--redis-cluster", "3"]).run(b"", SHORT).await;
     assert_eq!(finished.code, Some(64), "{finished:?}");
     assert!(finished.stderr.contains("keeps its messages in one Redis"), "{}", finished.stderr);

@@ -124,7 +124,7 @@ async fn the_doctor_names_a_destination_that_rests_because_it_rejects_everything
         })
     })
     .await;
-    assert!(forwarder.end_by(Signal::TERM, SHORT).await.success());
+    forwarder.ends_well_by(Signal::TERM, SHORT).await;
     assert_eq!(found(doctor(), "process").await.len(), 0, "nobody listens there");
     up.stop().await;
 }

@@ -33,7 +33,7 @@ async fn the_variable_that_the_readme_exports_does_not_keep_up_from_starting() {
         let up = Binary::new("delayq").args(["up", "--no-etcd"]).env("DELAYQ_CONFIG", ".delayq/delayq.toml");
         let mut up = up.current_dir(folder.path()).start();
         up.wait_for_line("delayq is up", LONG).await;
-        assert!(up.end_by(Signal::INT, SHORT).await.success());
+        up.ends_well_by(Signal::INT, SHORT).await;
     }
 }
 
@@ -65,5 +65,5 @@ async fn up_lives_by_a_given_configuration_but_keeps_its_own_servers() {
         shown.stdout.contains("namespace = \"mine\"") && shown.stdout.contains("shards = 3"),
         "{shown:?}"
     );
-    assert!(up.end_by(Signal::INT, SHORT).await.success());
+    up.ends_well_by(Signal::INT, SHORT).await;
 }

@@ -40,5 +40,5 @@ async fn up_takes_in_what_a_broker_has_for_it() {
         counted.stdout.contains("\"ready\": 1")
     })
     .await;
-    assert!(up.end_by(Signal::INT, LONG).await.success());
+    up.ends_well_by(Signal::INT, LONG).await;
 }
