@@ -24,8 +24,6 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 /// Minimum rest before the next try to connect, plus up to as much again at random, so that the clients of a lost Redis do
 /// not reconnect in step.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
-/// Channels in one SSUBSCRIBE.
-const CHANNELS_A_CALL: usize = 64;
 
 /// What a listener reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,33 +211,29 @@ impl Ear {
         connection: &MultiplexedConnection,
         shards: &[ShardId],
     ) -> Result<(), Error> {
-        for (some, answer) in self.send(connection, "SSUBSCRIBE", shards).await {
+        for (shard, answer) in self.send(connection, "SSUBSCRIBE", shards).await {
             match answer {
-                Err(Error::Redis { code, .. }) if code == "MOVED" => {
-                    some.iter().for_each(|&shard| self.is_elsewhere(shard));
-                }
+                Err(Error::Redis { code, .. }) if code == "MOVED" => self.is_elsewhere(shard),
                 answer => answer?,
             }
         }
         Ok(())
     }
 
-    /// One answer for some shards each: a node of a cluster takes no channels of several slots in one command.
-    async fn send<'s>(
+    /// An answer for each shard: a cluster takes no channels of several slots in one command, and what has the plain URL of a
+    /// Redis may see it become one.
+    async fn send(
         &self,
         connection: &MultiplexedConnection,
         verb: &str,
-        shards: &'s [ShardId],
-    ) -> Vec<(&'s [ShardId], Result<(), Error>)> {
-        let most = if self.kept.is_some() { 1 } else { CHANNELS_A_CALL };
-        let calls = shards.chunks(most).map(|some| {
+        shards: &[ShardId],
+    ) -> Vec<(ShardId, Result<(), Error>)> {
+        let calls = shards.iter().map(|&shard| {
             let (mut command, mut connection) = (redis::cmd(verb), connection.clone());
-            for &shard in some {
-                command.arg(self.keys.channel(shard, self.channel));
-            }
+            command.arg(self.keys.channel(shard, self.channel));
             async move {
                 let answer = command.exec_async(&mut connection).await;
-                (some, answer.map_err(|error| Error::of_call(self.link.address(), None, &error)))
+                (shard, answer.map_err(|error| Error::of_call(self.link.address(), None, &error)))
             }
         });
         join_all(calls).await
