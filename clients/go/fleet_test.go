@@ -90,6 +90,19 @@ func TestAWorkerGoesOnAtTheSuccessorOfAMasterThatWasKilled(t *testing.T) {
 	}
 }
 
+// Ends the worker, which must have been handed each message once.
+func eachOnce(t *testing.T, client *Client, worker atWork, ids, handed []string) {
+	t.Helper()
+	if err := worker.close(t); err != nil {
+		t.Fatal(err)
+	}
+	sort.Strings(ids)
+	sort.Strings(handed)
+	if strings.Join(ids, " ") != strings.Join(handed, " ") || counted(t, client, "orders").Delivered != int64(len(ids)) {
+		t.Fatal(len(ids), len(handed), counted(t, client, "orders"))
+	}
+}
+
 func TestASlotThatGoesToAnotherServerAndBackLosesAndRepeatsNothing(t *testing.T) {
 	group := groupOf(t, "cluster")
 	client := deployment(t, group.connect(t, nil), "moved", 8)
@@ -103,14 +116,7 @@ func TestASlotThatGoesToAnotherServerAndBackLosesAndRepeatsNothing(t *testing.T)
 		ids = append(ids, putAll(t, client, "after-"+way, 32)...)
 	}
 	handed = has(t, worker, handed, ids)
-	if err := worker.close(t); err != nil {
-		t.Fatal(err)
-	}
-	sort.Strings(ids)
-	sort.Strings(handed)
-	if strings.Join(ids, " ") != strings.Join(handed, " ") || counted(t, client, "orders").Delivered != int64(len(ids)) {
-		t.Fatal(len(ids), len(handed), counted(t, client, "orders"))
-	}
+	eachOnce(t, client, worker, ids, handed)
 }
 
 func TestACallWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {

@@ -218,6 +218,7 @@ mod tests {
         let () = redis.command(&["SET", "k", "v"]).await;
         let () = redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     }
+
     fn cluster_url(server: &RedisServer) -> String {
         format!("redis+cluster://{}", server.address())
     }

@@ -27,7 +27,8 @@ const CHECKPOINT_EVERY: u64 = 1000;
 ///
 /// Every message that is pending during the whole backup is in it, whatever state it moves between meanwhile; one that
 /// comes or goes in between may be. What is leased is pending too. Policies of topics are included, dead letters with
-/// --dead. The deployment stays in use, also while its shards move to other nodes. `delayq restore` reads it, and so does `delayq put --from`.
+/// --dead. The deployment stays in use, also while its shards move to other nodes. `delayq restore` reads it, and so does
+/// `delayq put --from`.
 #[derive(Debug, Args)]
 pub struct Backup {
     /// The file to write; - for standard output
