@@ -8,7 +8,7 @@ use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Namespace, Password, Producer,
     ProducerOptions, Settings, Settled, ShardCount, Topic,
 };
-use delayq_tests::deadline::{LONG, wait_until, within};
+use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis, old_and_new};
 use std::time::Duration;
@@ -39,21 +39,28 @@ fn the_documented_rules_are_those_of_the_roles() {
 }
 
 async fn set_user(server: &SharedRedis, commands: &[String]) -> Client {
-    let mut words = vec!["ACL", "SETUSER", "delayq", "reset", "on", ">secret", "~{dq:*", "&{dq:*", "-@all"];
-    words.extend(commands.iter().map(String::as_str));
-    server.command::<()>(&words).await;
-    let mut settings = Settings::new(server.url());
-    settings.link.username = Some("delayq".to_owned());
-    settings.link.password = Some("secret".into());
-    Client::new(settings)
+    limit_user(server, commands).await;
+    Client::new(of_user(server))
 }
 
 async fn set_user_of(server: &SharedRedis, role: Role, commands: &[String]) -> Client {
-    set_user(server, commands).await;
-    let mut settings = Settings::new(server.url()).role(role);
+    limit_user(server, commands).await;
+    Client::new(of_user(server).role(role))
+}
+
+async fn limit_user(server: &SharedRedis, commands: &[String]) {
+    let mut words = vec!["ACL", "SETUSER", "delayq", "reset", "on", ">secret", "~{dq:*", "&{dq:*", "-@all"];
+    words.extend(commands.iter().map(String::as_str));
+    server.command::<()>(&words).await;
+}
+
+/// What is refused is never a machine that was too busy to answer.
+fn of_user(server: &SharedRedis) -> Settings {
+    let mut settings = Settings::new(server.url());
+    settings.link.deadline = SHORT;
     settings.link.username = Some("delayq".to_owned());
     settings.link.password = Some("secret".into());
-    Client::new(settings)
+    settings
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
