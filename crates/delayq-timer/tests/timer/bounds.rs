@@ -20,6 +20,8 @@ pub(crate) struct Bound {
     steady: u32,
     locks: u32,
     more: Duration,
+    /// From when on, if not from the due time.
+    since: Option<&'static str>,
 }
 
 /// The settings that the bounds are made of.
@@ -66,6 +68,8 @@ pub(crate) const NOBODY: Bound = Bound::of("a shard loses its owner while etcd i
 pub(crate) const CLOCK: Bound = Bound::of("Redis's clock jumps").steady(1).polls(1).s(2);
 pub(crate) const BLACK_HOLE: Bound = Bound::of("a connection to Redis is black-holed").calls(3).s(2);
 pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection broke)").polls(1).s(1);
+pub(crate) const SLOT_MOVED: Bound =
+    Bound::of("a slot of a Redis Cluster is moved").s(2).since("it has moved");
 
 /// The bounds that other tests assert: those of Sentinel and of a cluster in delayq's and the command's.
 const ELSEWHERE: [&str; 2] = [
@@ -73,7 +77,7 @@ const ELSEWHERE: [&str; 2] = [
     "| a master of a Redis Cluster fails over | 3 s after the new master is known |",
 ];
 
-const ALL: [Bound; 23] = [
+const ALL: [Bound; 24] = [
     ETCD_LEADER_LOST,
     ETCD_RESTARTED,
     ETCD_GONE,
@@ -97,13 +101,14 @@ const ALL: [Bound; 23] = [
     CLOCK,
     BLACK_HOLE,
     WAKE_LOST,
+    SLOT_MOVED,
 ];
 
 // === impl Bound ===
 
 impl Bound {
     const fn of(fault: &'static str) -> Self {
-        Self { fault, leases: 0, polls: 0, calls: 0, steady: 0, locks: 0, more: Duration::ZERO }
+        Self { fault, leases: 0, polls: 0, calls: 0, steady: 0, locks: 0, more: Duration::ZERO, since: None }
     }
 
     const fn leases(self, leases: u32) -> Self {
@@ -134,6 +139,10 @@ impl Bound {
         Self { more: Duration::from_millis(ms), ..self }
     }
 
+    const fn since(self, event: &'static str) -> Self {
+        Self { since: Some(event), ..self }
+    }
+
     /// How late a message may be where these are the settings.
     pub(crate) fn late(&self, times: Times) -> Duration {
         let Times { lease, poll, call, steady, lock } = times;
@@ -159,7 +168,8 @@ impl Bound {
             0 => format!("{} s", self.more.as_secs()),
             ms => format!("{ms} ms"),
         };
-        terms.iter().filter_map(term).chain([more]).collect::<Vec<_>>().join(" + ")
+        let sum = terms.iter().filter_map(term).chain([more]).collect::<Vec<_>>().join(" + ");
+        self.since.map_or(sum.clone(), |event| format!("{sum} after {event}"))
     }
 }
 

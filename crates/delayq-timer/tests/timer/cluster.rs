@@ -1,19 +1,27 @@
 //! A timer over a Redis Cluster.
 
-use crate::stand::{polling, start};
+use crate::bounds::SLOT_MOVED;
+use crate::fleet::TIMES;
+use crate::stand::{Became, polling, read, start};
 use delayq::protocol::{Keys, ShardId};
-use delayq::{Message, Namespace, Topic};
+use delayq::{Group, Message, Namespace, Producer, ShardCount, Topic, UnixMillis};
 use delayq_service::config::HumanDuration;
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::redis_cluster::RedisCluster;
+use delayq_tests::stall::Stall;
+use delayq_tests::timing::{Timing, conclusive};
 use delayq_timer::{Membership, TimerConfig};
 use std::time::Duration;
 
 const SHARDS: u16 = 6;
 /// So many that each shard has some.
 const MESSAGES: u64 = 100;
+/// So many that a move of their shard lasts for longer than a timer waits for its next try.
+const FAR_AWAY: u64 = 20_000;
+/// Of these one is due in each 10 ms, before, during and after a move.
+const NEAR: u64 = 600;
 
 fn slot(shard: u16) -> u16 {
     Keys::new(Namespace::default()).slot(ShardId::new(shard))
@@ -60,4 +68,63 @@ async fn shards_that_are_held_go_on_at_the_node_that_they_move_to() {
     let all = async || admin.count(&topic).await.is_ok_and(|numbers| numbers.ready == MESSAGES);
     wait_until("every shard to be pumped", LONG, all).await;
     timer.stop().await;
+}
+
+/// Puts messages of these due times into shard 0; an id tells the due time, and the number from `first` on.
+async fn put_into_first(producer: &Producer, first: usize, due: impl IntoIterator<Item = u64>) {
+    let shards = ShardCount::new(SHARDS).unwrap();
+    let mut names = (0..).map(|n| format!("group-{n}"));
+    let group = Group::new(names.find(|name| shards.shard_of_name(name).get() == 0).unwrap()).unwrap();
+    let message = |(n, due): (usize, u64)| {
+        let message = Message::new(Topic::new("notices").unwrap(), "x").at(UnixMillis::new(due));
+        message.id(format!("{due}-{}", first + n)).unwrap().with_group(group.clone())
+    };
+    for put in producer.put_many(due.into_iter().enumerate().map(message).collect()).await {
+        assert!(put.unwrap().outcome.is_accepted());
+    }
+}
+
+/// How late messages were when a slot had moved, after a move there and one back.
+async fn moved() -> Timing {
+    let cluster = RedisCluster::start().await;
+    let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
+    let far = cluster.nodes[0].now_ms().await + 100_000_000;
+    put_into_first(&producer, 0, (0..FAR_AWAY).map(|n| far + n)).await;
+    let timer = start(TimerConfig::default(), client, Membership::single("one")).await.unwrap();
+    timer.owns(SHARDS).await;
+    let stall = Stall::watch();
+    let (mut timing, mut count) = (Timing::Kept, 0);
+    for _ in 0..2 {
+        let soon = cluster.nodes[0].now_ms().await + 500;
+        put_into_first(&producer, count, (0..NEAR).map(|n| soon + 10 * n)).await;
+        let began = cluster.nodes[0].now_ms().await;
+        let to = (cluster.master_of(slot(0)).await + 1) % 3;
+        cluster.move_slot(slot(0), to).await;
+        let ended = cluster.nodes[0].now_ms().await;
+        let ready = async || {
+            let words = ["LRANGE", "{dq:0}:r:1", "0", "-1"];
+            cluster.nodes[to].command::<Vec<Vec<u8>>>(&words).await
+        };
+        count += usize::try_from(NEAR).unwrap();
+        wait_until("all to be ready", LONG, async || ready().await.len() >= count).await;
+        let mut became: Vec<Became> = ready().await.iter().map(|entry| read(entry)).collect();
+        became.sort();
+        let is_each_once = became.windows(2).all(|pair| pair[0].id != pair[1].id);
+        assert!(is_each_once && became.len() == count, "more became ready than was put");
+        // What is due while the slot is on its way is ready once it has moved.
+        let late = became.iter().filter(|became| became.due_ms >= began).map(|became| {
+            let late = became.late_us();
+            late.min(became.ready_us.saturating_sub(ended * 1000))
+        });
+        let late = Duration::from_micros(late.max().expect("some were due"));
+        println!("a move of {} ms: late by {late:?} at most since its end", ended - began);
+        timing = timing.and(stall.judge("ready after a move", late, SLOT_MOVED.late(TIMES)));
+    }
+    timer.stop().await;
+    timing
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_due_while_its_slot_moves_is_ready_soon_after_the_move() {
+    conclusive(moved).await;
 }

@@ -241,7 +241,7 @@ pub(crate) fn polling(every: Duration) -> TimerConfig {
 }
 
 /// An entry of a ready queue: id, gen (4 bytes), ready time (7 bytes, µs).
-fn read(entry: &[u8]) -> Became {
+pub(crate) fn read(entry: &[u8]) -> Became {
     let (id, stamp) = entry.split_at(entry.len() - 11);
     let ready_us = stamp[4..].iter().fold(0_u64, |us, &byte| us << 8 | u64::from(byte));
     let id = String::from_utf8(id.to_vec()).unwrap();
