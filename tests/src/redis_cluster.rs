@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How many slots there are.
 const SLOTS: usize = 16384;
 /// Keys that a node hands over in one command.
-const A_STEP: &str = "100";
+const A_STEP: &str = "500";
 /// After how long a node that does not answer is thought dead, where a test waits for it.
 const QUICK_TIMEOUT_MS: &str = "1500";
 /// How long an ordered failover may take. (A replica gives up after five seconds, which a busy machine may need.)
@@ -266,6 +266,63 @@ impl RedisCluster {
         for node in [to, from] {
             self.nodes[node].command::<()>(&["CLUSTER", "SETSLOT", &number, "NODE", &id]).await;
         }
+    }
+
+    /// Moves all slots of a node to another one, which leaves it empty: those with keys as [`Self::move_slot`] does, then the
+    /// others at once. How many there were.
+    ///
+    /// # Panics
+    /// If a node refuses it.
+    pub async fn empty(&self, from: usize, to: usize) -> usize {
+        let (source, slots) = (&self.nodes[from], self.slots_of(from).await);
+        let mut count = redis::pipe();
+        for slot in &slots {
+            count.cmd("CLUSTER").arg("COUNTKEYSINSLOT").arg(slot);
+        }
+        let keys: Vec<u64> =
+            count.query_async(&mut source.connect().await).await.expect("the node counts keys");
+        for (slot, _) in slots.iter().zip(&keys).filter(|(_, keys)| **keys > 0) {
+            self.move_slot(*slot, to).await;
+        }
+        let id: String = self.nodes[to].command(&["CLUSTER", "MYID"]).await;
+        let mut give = redis::pipe();
+        for (slot, _) in slots.iter().zip(&keys).filter(|(_, keys)| **keys == 0) {
+            give.cmd("CLUSTER").arg("SETSLOT").arg(slot).arg("NODE").arg(&id).ignore();
+        }
+        let given = give.query_async::<()>(&mut self.nodes[to].connect().await).await;
+        assert!(given.is_ok(), "the node takes them");
+        // It may have heard of it from the other node, and refuses as it is a replica now.
+        let _ = give.query_async::<()>(&mut source.connect().await).await;
+        let gone = async || self.slots_of(from).await.is_empty();
+        wait_until("the emptied node to have no slots", LONG, gone).await;
+        slots.len()
+    }
+
+    /// Stops a node that has no slots, and has the others forget it.
+    ///
+    /// # Panics
+    /// If a node refuses it.
+    pub async fn remove(&mut self, node: usize) {
+        let mut removed = self.nodes.remove(node);
+        let id: String = removed.command(&["CLUSTER", "MYID"]).await;
+        removed.stop().await;
+        for other in &self.nodes {
+            other.command::<()>(&["CLUSTER", "FORGET", &id]).await;
+        }
+        self.settled().await;
+    }
+
+    /// The slots of a node, as the last one that answers says.
+    async fn slots_of(&self, node: usize) -> Vec<u16> {
+        let (id, number): (String, _) =
+            (self.nodes[node].command(&["CLUSTER", "MYID"]).await, |text: &str| text.parse::<u16>().ok());
+        let nodes: String = self.any().await.command(&["CLUSTER", "NODES"]).await;
+        let line = nodes.lines().find(|line| line.starts_with(&id)).expect("it knows the node");
+        let ranges = line.split(' ').skip(8).filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(number(first)?..=number(last)?)
+        });
+        ranges.flatten().collect()
     }
 
     /// Waits until another node than this one has a slot: which.

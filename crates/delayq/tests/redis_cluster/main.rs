@@ -5,9 +5,11 @@
 mod away;
 mod clocks;
 mod failover;
+mod laden;
 mod listening;
 mod moving;
 mod scene;
+mod steady;
 mod walking;
 
 use crate::scene::{SHARDS, message, slot, topic};
