@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-rust test-shapes test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-rust test-shapes test-failovers test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,11 @@ test-rust: ## the tests of the Rust workspace alone
 test-shapes: ## the tests of delayq, the timer and the forwarder on Redis Cluster and behind sentinels; or SHAPES=cluster
 	cargo build $(WHOLE) --bins
 	@scripts/test-shapes.sh $(or $(SHAPES),cluster sentinel)
+
+test-failovers: ## failovers by Sentinel under load: is what replicas confirmed still there? FAILOVERS=20: about ten minutes
+	@scripts/setup.sh run test
+	DELAYQ_TEST_FAILOVERS=$(or $(FAILOVERS),20) cargo test -p delayq $(FEATURES) --test failovers confirmed -- \
+		--nocapture --test-threads=1
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

@@ -85,6 +85,13 @@ pub fn given_etcd_endpoints() -> Option<Vec<String>> {
     (!endpoints.is_empty()).then_some(endpoints)
 }
 
+/// How many failovers the tests of what replicas confirmed make, from `DELAYQ_TEST_FAILOVERS`; `None`: a few.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
+pub fn failovers() -> Option<usize> {
+    std::env::var("DELAYQ_TEST_FAILOVERS").ok()?.parse().ok().filter(|many| *many > 0)
+}
+
 /// Whether a test fails if the machine was too busy to judge its times, from `DELAYQ_TEST_TIMING=strict`.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]

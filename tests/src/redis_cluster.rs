@@ -42,8 +42,17 @@ impl RedisCluster {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn with_replicas() -> Self {
+        Self::with_replicas_of(RedisOptions::default()).await
+    }
+
+    /// As [`Self::with_replicas`], with these options.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn with_replicas_of(options: RedisOptions) -> Self {
         // Otherwise a replica waits five seconds for others before it is given the data.
-        Self::start_each(6, |_| RedisOptions::default().set("repl-diskless-sync-delay", "0")).await
+        let options = options.set("repl-diskless-sync-delay", "0");
+        Self::start_each(6, |_| options.clone()).await
     }
 
     /// As [`Self::with_replicas`]; each node speaks TLS too, at [`Self::tls_url`], by certificates of this authority, and

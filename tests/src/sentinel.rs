@@ -98,8 +98,11 @@ impl Sentinel {
         answer.unwrap_or_else(|error| panic!("the sentinel refused {words:?}: {error}"))
     }
 
-    /// As [`Self::command`], for one that may not answer.
-    pub(crate) async fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+    /// As [`Self::command`], for one that may refuse it or not answer.
+    ///
+    /// # Errors
+    /// It refuses it, or does not answer.
+    pub async fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         ask(&self.address(), words).await
     }
 }

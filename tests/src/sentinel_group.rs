@@ -1,4 +1,4 @@
-//! A master with two replicas and the three sentinels that watch them, each of which a test can break.
+//! A master with its replicas and the three sentinels that watch them, each of which a test can break.
 
 use crate::deadline::{LONG, wait_for, wait_until};
 use crate::redis_server::{RedisOptions, RedisServer};
@@ -10,7 +10,10 @@ use std::time::Duration;
 /// After how long without an answer a sentinel thinks that the master is down.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
-/// Three Redises, of which one is the master, and three sentinels; two have to agree that it is down.
+/// The limit for what sentinels do: one that a busy machine kept waiting for two seconds does nothing for thirty (TILT).
+const SENTINELS: Duration = Duration::from_secs(300);
+
+/// Redises, three as a rule, of which one is the master, and three sentinels; two have to agree that it is down.
 #[derive(Debug)]
 pub struct SentinelGroup {
     /// The Redises. The first one is the master in the beginning.
@@ -45,14 +48,23 @@ impl SentinelGroup {
     /// # Panics
     /// If they do not come to know each other.
     pub async fn around(master: RedisServer, lines: &str) -> Self {
+        Self::with_replicas(master, 2, lines).await
+    }
+
+    /// As [`Self::around`], with so many replicas.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn with_replicas(master: RedisServer, count: usize, lines: &str) -> Self {
         let of_master = master.options().clone().replica_of(&master);
-        let (one, two) = tokio::join!(
-            RedisServer::start_with(of_master.clone()),
-            RedisServer::start_with(of_master.clone())
-        );
-        let redises = vec![master, one, two];
+        let mut replicas = Vec::new();
+        for _ in 0..count {
+            replicas.push(RedisServer::start_with(of_master.clone()).await);
+        }
+        let redises: Vec<RedisServer> = [master].into_iter().chain(replicas).collect();
+        let all = count.to_string();
         wait_until("the replicas to follow", LONG, async || {
-            redises[0].field("connected_slaves").await == "2"
+            redises[0].field("connected_slaves").await == all
         })
         .await;
         for replica in &redises[1..] {
@@ -100,7 +112,7 @@ impl SentinelGroup {
     /// # Panics
     /// If none does in time.
     pub async fn master_after(&self, former: usize) -> usize {
-        wait_for("another master", LONG, async || {
+        wait_for("another master", SENTINELS, async || {
             for sentinel in 0..self.sentinels.len() {
                 if let Some(master) = self.master_by(sentinel).await.filter(|master| *master != former)
                     && self.redises[master].field("role").await == "master"
@@ -113,19 +125,56 @@ impl SentinelGroup {
         .await
     }
 
-    /// Waits until every sentinel that runs knows two replicas that follow their master and two other sentinels.
+    /// Waits until every other Redis follows this master and has its data.
+    ///
+    /// # Panics
+    /// If one does not in time; the message has what each server and sentinel says.
+    pub async fn followed(&self, master: usize) {
+        let online = async || {
+            let of = &self.redises[master];
+            for n in 0..self.redises.len() - 1 {
+                if !of.field(&format!("slave{n}")).await.contains("state=online") {
+                    return false;
+                }
+            }
+            true
+        };
+        let waiting = wait_until("every other Redis to follow", 2 * SENTINELS, online);
+        if tokio::time::timeout(SENTINELS, waiting).await.is_err() {
+            panic!("waited {SENTINELS:?} in vain for every other Redis to follow:\n{}", self.say().await);
+        }
+    }
+
+    /// What each says of the others.
+    async fn say(&self) -> String {
+        let mut text = String::new();
+        for (n, redis) in self.redises.iter().enumerate() {
+            let info: String = redis.try_command(&["INFO", "replication"]).await.unwrap_or_default();
+            text.push_str(&format!("redis {n} at {}:\n{info}\n", redis.address()));
+        }
+        for sentinel in &self.sentinels {
+            for words in [&["INFO", "sentinel"][..], &["SENTINEL", "REPLICAS", SERVICE]] {
+                let said: RedisResult<redis::Value> = sentinel.try_command(words).await;
+                text.push_str(&format!("sentinel {}: {said:?}\n", sentinel.address()));
+            }
+        }
+        text
+    }
+
+    /// Waits until every sentinel that runs knows all replicas that follow their master and two other sentinels.
     ///
     /// # Panics
     /// If one does not in time.
     pub async fn all_known(&self) {
+        let replicas = (self.redises.len() - 1).to_string();
         wait_until("the sentinels to know each other and the replicas", LONG, async || {
             for sentinel in &self.sentinels {
                 let known: RedisResult<HashMap<String, String>> =
                     sentinel.try_command(&["SENTINEL", "MASTER", SERVICE]).await;
                 let Ok(known) = known else { return false };
                 let field = |name: &str| known.get(name).map_or("", String::as_str);
-                if (field("num-slaves"), field("num-other-sentinels"), field("flags")) != ("2", "2", "master")
-                {
+                let told = (field("num-slaves"), field("num-other-sentinels"), field("flags"));
+                if told != (replicas.as_str(), "2", "master") {
                     return false;
                 }
             }
