@@ -13,7 +13,8 @@ pub struct CompensatorConfig {
     /// record waits while Redis is available.
     pub poll_interval: HumanDuration,
     /// Longest rest between two tries while Redis is unavailable; the first is a hundredth of it. 100 ms to 10 m; default
-    /// 2 s. It bounds how long records wait after Redis is back.
+    /// 500 ms. Once Redis is back, records wait for it at most, plus `[redis] call_deadline` if a call that was sent before
+    /// is never answered.
     pub longest_rest: HumanDuration,
     /// Maximum number of records a second, so that a large spool leaves Redis to others: 1 to 1,000,000; default 0: no
     /// limit.
@@ -30,7 +31,7 @@ impl CompensatorConfig {
     /// The default of `poll_interval`.
     pub const POLL_INTERVAL: HumanDuration = HumanDuration::from_millis(200);
     /// The default of `longest_rest`.
-    pub const LONGEST_REST: HumanDuration = HumanDuration::from_secs(2);
+    pub const LONGEST_REST: HumanDuration = HumanDuration::from_millis(500);
 }
 
 impl Default for CompensatorConfig {

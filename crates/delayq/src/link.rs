@@ -1,8 +1,9 @@
 //! One connection to one Redis: every call has a deadline, and a connection that no longer answers is replaced.
 //!
 //! A connection manager that only reconnects when the peer hangs up stays dead on a connection that is black-holed.
-//! So a link counts: three deadlines in a row without an answer between them, or any error of the connection
-//! itself, and the next call uses a new one.
+//! So a link notes answers: a call whose deadline passes on a connection that has answered nothing since the call
+//! was sent, or any error of the connection itself, and the next call uses a new one. Calls that still wait for the old one
+//! keep it until they end. Listeners reconnect too: an idle connection does not notice by itself.
 //!
 //! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
 //! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
@@ -51,15 +52,12 @@ use node::Node;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,
 };
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use term::Term;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-
-/// Deadlines in a row after which a connection is replaced.
-const SILENT_CALLS: u32 = 3;
 
 /// How long a call continues past its deadline, so that its thread reads what has arrived: it may have been kept busy, or
 /// stopped, until then.
@@ -79,8 +77,8 @@ pub struct Link {
     current: Mutex<Option<Line>>,
     /// When the last try to connect failed, and why.
     connecting: tokio::sync::Mutex<Option<(Instant, Error)>>,
-    silent: AtomicU32,
-    /// How often a connection was given up because its Redis no longer takes writes; shared by all links of a client.
+    /// How often a connection was given up because its Redis no longer takes writes or answers; shared by all links of a
+    /// client.
     moves: watch::Sender<u32>,
 }
 
@@ -89,6 +87,8 @@ pub struct Link {
 pub(crate) struct Line {
     connected: Connected,
     since: Instant,
+    /// How many round trips it has answered.
+    answers: Arc<AtomicU64>,
 }
 
 // === impl Link ===
@@ -100,13 +100,7 @@ impl Link {
     }
 
     fn to(master: Arc<Master>, moves: watch::Sender<u32>) -> Self {
-        Self {
-            master,
-            current: Mutex::new(None),
-            connecting: tokio::sync::Mutex::new(None),
-            silent: AtomicU32::new(0),
-            moves,
-        }
+        Self { master, current: Mutex::new(None), connecting: tokio::sync::Mutex::new(None), moves }
     }
 
     /// A link to one of several Redises.
@@ -124,7 +118,7 @@ impl Link {
         Self::to(Arc::clone(&self.master), self.moves.clone())
     }
 
-    /// Changes when a connection was given up because its Redis no longer takes writes.
+    /// Changes when a connection was given up because its Redis no longer takes writes, or no longer answers on it.
     pub(crate) fn moves(&self) -> watch::Receiver<u32> {
         self.moves.subscribe()
     }
@@ -196,21 +190,26 @@ impl Link {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let sent = AtomicBool::new(false);
+        let sent = OnceLock::new();
         let run = async {
             let line = self.line().await?;
-            sent.store(true, Ordering::Relaxed);
+            let _ = sent.set((line.clone(), line.answers.load(Ordering::Relaxed), now()));
             trips(line).await
         };
         if let Some(answer) = by_deadline(deadline, run).await {
             return answer;
         }
-        self.note_silence();
         let why = format!("deadline of {deadline:?} passed");
         let address = self.address().to_owned();
-        Err(match sent.load(Ordering::Relaxed) {
-            false => Error::Unreachable { address, why },
-            true => Error::NoAnswer { address, why },
+        Err(match sent.get() {
+            None => {
+                self.master.doubt();
+                Error::Unreachable { address, why }
+            }
+            Some((line, answers, at)) => {
+                self.note_silence(line, *answers, *at);
+                Error::NoAnswer { address, why }
+            }
         })
     }
 
@@ -223,6 +222,9 @@ impl Link {
         let count = pipeline.cmd_iter().count();
         let mut connection = line.connected.connection.clone();
         let answers = line.in_its_term(connection.send_packed_commands(pipeline, 0, count)).await?;
+        if answers.is_ok() {
+            line.answers.fetch_add(1, Ordering::Relaxed);
+        }
         self.note_answer(line, answers.as_ref().err());
         let answers = answers.map_err(|error| Error::of_call(&line.connected.address, None, &error))?;
         let answers = answers.into_iter().map(Value::extract_error);
@@ -249,8 +251,7 @@ impl Link {
             .set_response_timeout(None);
         match self.master.connect(&config).await {
             Ok(connected) => {
-                self.silent.store(0, Ordering::Relaxed);
-                let line = Line { connected, since: now() };
+                let line = Line { connected, since: now(), answers: Arc::default() };
                 *self.slot() = Some(line.clone());
                 Ok(line)
             }
@@ -270,7 +271,7 @@ impl Link {
     }
 
     fn note_answer(&self, line: &Line, error: Option<&RedisError>) {
-        let Some(error) = error else { return self.silent.store(0, Ordering::Relaxed) };
+        let Some(error) = error else { return };
         match error.code() {
             None => {
                 self.give_up(line);
@@ -297,11 +298,15 @@ impl Link {
         is_current
     }
 
-    fn note_silence(&self) {
+    /// `answers`: how many the connection had given when the call was sent. One that has answered another call since is slow,
+    /// and not lost; and a call that was left little of its deadline says nothing.
+    fn note_silence(&self, line: &Line, answers: u64, sent: Instant) {
         self.master.doubt();
-        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_CALLS {
-            tracing::warn!(address = %self.address(), calls = SILENT_CALLS, "Redis does not answer: reconnecting");
-            *self.slot() = None;
+        let is_silent =
+            line.answers.load(Ordering::Relaxed) == answers && sent.elapsed() >= self.settings().deadline / 2;
+        if is_silent && self.give_up(line) {
+            tracing::warn!(address = %line.connected.address, "Redis does not answer: reconnecting");
+            self.moves.send_modify(|moves| *moves = moves.wrapping_add(1));
         }
     }
 }

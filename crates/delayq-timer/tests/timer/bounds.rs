@@ -66,7 +66,7 @@ pub(crate) const JOINED: Bound = Bound::of("a timer is started").ms(50);
 pub(crate) const CROWD: Bound = Bound::of("two hundred timers are started at once").polls(1).s(11);
 pub(crate) const NOBODY: Bound = Bound::of("a shard loses its owner while etcd is gone").polls(1).s(11);
 pub(crate) const CLOCK: Bound = Bound::of("Redis's clock jumps").steady(1).polls(1).s(2);
-pub(crate) const BLACK_HOLE: Bound = Bound::of("a connection to Redis is black-holed").calls(3).s(2);
+pub(crate) const BLACK_HOLE: Bound = Bound::of("a connection to Redis is black-holed").calls(1).s(2);
 pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection broke)").polls(1).s(1);
 pub(crate) const SLOT_MOVED: Bound =
     Bound::of("a slot of a Redis Cluster is moved").s(2).since("it has moved");
