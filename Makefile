@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-rust test-shapes test-failovers test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-rust test-shapes test-failovers test-outages test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ test-failovers: ## failovers by Sentinel under load: is what replicas confirmed 
 	@scripts/setup.sh run test
 	DELAYQ_TEST_FAILOVERS=$(or $(FAILOVERS),20) cargo test -p delayq $(FEATURES) --test failovers confirmed -- \
 		--nocapture --test-threads=1
+
+test-outages: ## a fleet through 1,000 random outages of 1 to 60 s, a third for each shape of Redis: hours; or OUTAGES=60
+	@scripts/setup.sh run test
+	cargo build $(WHOLE) --bins
+	DELAYQ_TEST_OUTAGES=$(or $(OUTAGES),1000) cargo test -p delayq-cli $(FEATURES) --test cli -- outages:: --nocapture
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

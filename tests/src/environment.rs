@@ -86,10 +86,27 @@ pub fn given_etcd_endpoints() -> Option<Vec<String>> {
 }
 
 /// How many failovers the tests of what replicas confirmed make, from `DELAYQ_TEST_FAILOVERS`; `None`: a few.
+///
+/// # Panics
+/// If it is no number.
 #[must_use]
-#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn failovers() -> Option<usize> {
-    std::env::var("DELAYQ_TEST_FAILOVERS").ok()?.parse().ok().filter(|many| *many > 0)
+    count("DELAYQ_TEST_FAILOVERS")
+}
+
+/// How many outages the long form of their tests has in all, from `DELAYQ_TEST_OUTAGES`; `None`: the short form is meant.
+///
+/// # Panics
+/// If it is no number.
+#[must_use]
+pub fn outages() -> Option<usize> {
+    count("DELAYQ_TEST_OUTAGES")
+}
+
+#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
+fn count(variable: &str) -> Option<usize> {
+    let count = std::env::var(variable).ok().filter(|count| !count.is_empty())?;
+    Some(count.parse().unwrap_or_else(|e| panic!("{variable} is {count:?}: {e}")))
 }
 
 /// Whether a test fails if the machine was too busy to judge its times, from `DELAYQ_TEST_TIMING=strict`.

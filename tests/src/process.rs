@@ -87,6 +87,14 @@ impl Process {
         self.child.id()
     }
 
+    /// How much memory it has in use (its resident set), in KiB; `None`: it has ended.
+    #[must_use]
+    pub fn resident_kib(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
     /// Sends a signal to the process only, if it has not ended.
     ///
     /// # Panics

@@ -1,8 +1,8 @@
 //! The whole of delayq under load: timer, forwarder, producer and worker, while their Redis changes.
 
 use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, ShardCount,
-    Topic, UnixMillis,
+    Admin, Client, Consumer, ConsumerOptions, Error, Message, Producer, ProducerOptions, Settings,
+    ShardCount, Topic, UnixMillis,
 };
 use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::binary::Binary;
@@ -52,6 +52,14 @@ struct Worker {
 pub(crate) struct Fleet {
     etcd: EtcdCluster,
     streams: RedisServer,
+    streamed: tokio::sync::Mutex<Streamed>,
+}
+
+/// What has been read of the stream that the forwarder fills, and up to which entry.
+#[derive(Default)]
+struct Streamed {
+    last: Option<String>,
+    events: Vec<Event>,
 }
 
 /// Puts for a worker and for a forwarder, one after another, and what was answered when.
@@ -72,7 +80,7 @@ impl Flow {
     /// As [`Self::start`], with all kinds of services.
     pub(crate) async fn start_fleet(redis: &str, settings: Settings) -> Self {
         let streams = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
-        let fleet = Fleet { etcd: EtcdCluster::start_one().await, streams };
+        let fleet = Fleet { etcd: EtcdCluster::start_one().await, streams, streamed: Default::default() };
         Self::start_with(redis, settings, Some(fleet)).await
     }
 
@@ -133,9 +141,25 @@ impl Flow {
     /// What the forwarder has delivered.
     async fn forwarded(&self) -> Vec<Event> {
         match &self.fleet {
-            Some(fleet) => fleet.streamed().await,
+            Some(fleet) => fleet.streamed(<[Event]>::to_vec).await,
             None => self.written(),
         }
+    }
+
+    async fn is_forwarded(&self, id: &str) -> bool {
+        match &self.fleet {
+            Some(fleet) => fleet.streamed(|events| arrived(events, id)).await,
+            None => arrived(&self.written(), id),
+        }
+    }
+
+    /// How much memory each service has in use, in KiB; each runs since it was started.
+    pub(crate) fn sizes_kib(&mut self) -> Vec<(&'static str, u64)> {
+        let size = |(name, service): (&&'static str, &mut Process)| {
+            assert_eq!(service.ended(), None, "{name}:\n{}", service.tail());
+            (*name, service.resident_kib().expect("it runs"))
+        };
+        SERVICES.iter().chain(&OF_A_FLEET).zip(&mut self.services).map(size).collect()
     }
 
     fn written(&self) -> Vec<Event> {
@@ -156,14 +180,27 @@ impl Flow {
 
     /// Waits until what is put now arrives at both ends.
     pub(crate) async fn flows(&self, producer: &Producer, what: &str) {
-        for topic in ["out", "work"] {
+        self.put(producer, what).await;
+        self.both_arrive(what).await;
+    }
+
+    /// Puts a message to each end, as soon as that is taken.
+    pub(crate) async fn put(&self, producer: &Producer, what: &str) {
+        let put = async |topic: &str| {
             let id = format!("{what}-{topic}");
             wait_until("a put to be taken", LONG, async || {
                 let message = Message::new(Topic::new(topic).unwrap(), id.as_bytes()).id(&*id).unwrap();
                 producer.put(message).await.is_ok()
             })
             .await;
-            self.arrives(topic, &id).await;
+        };
+        tokio::join!(put("out"), put("work"));
+    }
+
+    /// Waits until these arrive.
+    pub(crate) async fn both_arrive(&self, what: &str) {
+        for topic in ["out", "work"] {
+            self.arrives(topic, &format!("{what}-{topic}")).await;
         }
     }
 
@@ -181,7 +218,7 @@ impl Flow {
 
     async fn arrives(&self, topic: &str, id: &str) {
         wait_until("a message to arrive", LONG, async || match topic {
-            "out" => arrived(&self.forwarded().await, id),
+            "out" => self.is_forwarded(id).await,
             _ => arrived(&self.received.lock().unwrap(), id),
         })
         .await;
@@ -219,10 +256,15 @@ impl Flow {
 // === impl Fleet ===
 
 impl Fleet {
-    /// What is in the stream that the forwarder fills.
-    async fn streamed(&self) -> Vec<Event> {
+    /// Looks at what is in the stream that the forwarder fills.
+    async fn streamed<T>(&self, look: impl FnOnce(&[Event]) -> T) -> T {
+        let mut streamed = self.streamed.lock().await;
+        let from = streamed.last.as_ref().map_or("-".to_owned(), |last| format!("({last}"));
         let entries: Vec<(String, BTreeMap<String, String>)> =
-            self.streams.command(&["XRANGE", "out", "-", "+"]).await;
+            self.streams.command(&["XRANGE", "out", &from, "+"]).await;
+        if let Some((last, _)) = entries.last() {
+            streamed.last = Some(last.clone());
+        }
         let event = |(_, fields): (String, BTreeMap<String, String>)| Event::Delivery {
             destination: "out".to_owned(),
             id: fields["delayq-id"].clone(),
@@ -230,7 +272,8 @@ impl Fleet {
             delivery: fields["delayq-delivery"].parse().unwrap(),
             ready_ms: fields["delayq-ready"].parse().unwrap(),
         };
-        entries.into_iter().map(event).collect()
+        streamed.events.extend(entries.into_iter().map(event));
+        look(&streamed.events)
     }
 
     /// Its part of the configuration: of etcd, of the forwarder's sink, and of the spool.
@@ -238,10 +281,7 @@ impl Fleet {
         [
             format!("[etcd]\nendpoints = {:?}\nlease_ttl = '3s'", self.etcd.endpoints()),
             format!("[sinks.out.redis-stream]\nredis = {{ url = '{}' }}", self.streams.url()),
-            format!(
-                "[spool]\ndir = '{}'\n[compensator]\nlongest_rest = '500ms'",
-                folder.join("spool").display()
-            ),
+            format!("[spool]\ndir = '{}'", folder.join("spool").display()),
         ]
     }
 }
@@ -250,6 +290,11 @@ impl Fleet {
 
 impl Load {
     pub(crate) fn start(producer: Producer) -> Self {
+        Self::start_every(Duration::from_millis(5), producer)
+    }
+
+    /// As [`Self::start`], with this pause between two puts.
+    pub(crate) fn start_every(pause: Duration, producer: Producer) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let producer = Arc::new(Mutex::new(producer));
@@ -268,7 +313,8 @@ impl Load {
                 let answer = match producer.put(message).await {
                     Ok(_) => Answer::Ok,
                     Err(refused) => {
-                        assert!(refused.error.is_outage(), "{id}: {}", refused.error);
+                        let is_lost = matches!(refused.error, Error::Uninitialised(_));
+                        assert!(refused.error.is_outage() || is_lost, "{id}: {}", refused.error);
                         match refused.error.fate() {
                             delayq::Fate::NotApplied => Answer::Refused,
                             delayq::Fate::Unknown => Answer::Unknown,
@@ -276,7 +322,7 @@ impl Load {
                     }
                 };
                 puts.push((id, due.get(), answer, Instant::now()));
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::time::sleep(pause).await;
             }
             puts
         });

@@ -23,6 +23,7 @@ mod growth;
 mod moving;
 mod ndjson;
 mod nodes;
+mod outages;
 #[cfg(feature = "postgres")]
 mod outbox;
 mod paging;

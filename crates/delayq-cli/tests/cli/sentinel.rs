@@ -15,7 +15,7 @@ use std::time::Instant;
 const SHARDS: u16 = 2;
 
 /// `[redis.sentinel]` of these sentinels.
-fn section(group: &SentinelGroup) -> String {
+pub(crate) fn section(group: &SentinelGroup) -> String {
     let nodes: Vec<String> =
         group.sentinels.iter().map(|sentinel| format!("'{}'", sentinel.address())).collect();
     format!("[redis.sentinel]\nnodes = [{}]\nservice = '{SERVICE}'", nodes.join(", "))
