@@ -12,8 +12,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long nothing is sent to a shard that is away.
-const FOR: Duration = Duration::from_secs(5);
+/// How long nothing is sent to a shard that is away: with the deadline of a call, it bounds how long its records wait once it
+/// is back.
+const FOR: Duration = Duration::from_secs(1);
 
 /// The shards that are away, and why.
 #[derive(Debug, Default)]
