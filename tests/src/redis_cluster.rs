@@ -323,13 +323,12 @@ impl RedisCluster {
 
     /// The slots of a node, as the last one that answers says.
     async fn slots_of(&self, node: usize) -> Vec<u16> {
-        let (id, number): (String, _) =
-            (self.nodes[node].command(&["CLUSTER", "MYID"]).await, |text: &str| text.parse::<u16>().ok());
+        let id: String = self.nodes[node].command(&["CLUSTER", "MYID"]).await;
         let nodes: String = self.any().await.command(&["CLUSTER", "NODES"]).await;
         let line = nodes.lines().find(|line| line.starts_with(&id)).expect("it knows the node");
         let ranges = line.split(' ').skip(8).filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some(number(first)?..=number(last)?)
+            Some(first.parse::<u16>().ok()?..=last.parse().ok()?)
         });
         ranges.flatten().collect()
     }

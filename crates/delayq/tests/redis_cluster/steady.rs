@@ -58,9 +58,9 @@ impl Accepted {
     }
 
     /// A put that was answered with *not applied* is stored by its repeat.
-    fn answered(&mut self, id: String, outcome: PutOutcome) {
+    fn answered(&mut self, id: String, outcome: &PutOutcome) {
         let is_repeat = matches!(outcome, PutOutcome::Exists(..)) && self.unknown.contains(&id);
-        assert!(outcome == PutOutcome::Stored(FAR) || is_repeat, "{id}: {outcome:?}");
+        assert!(*outcome == PutOutcome::Stored(FAR) || is_repeat, "{id}: {outcome:?}");
         self.ids.insert(id);
     }
 }
@@ -80,13 +80,13 @@ async fn put_steadily(producer: Producer, ending: Arc<AtomicBool>) -> Accepted {
         } else if waiting.is_empty() {
             break;
         }
-        if turn % TURNS_UNTIL_AGAIN == 0 {
+        if turn.is_multiple_of(TURNS_UNTIL_AGAIN) {
             ids.append(&mut waiting);
         }
         let answers = producer.put_many(ids.iter().map(|id| message(id)).collect()).await;
         for (id, answer) in ids.into_iter().zip(answers) {
             match answer {
-                Ok(put) => accepted.answered(id, put.outcome),
+                Ok(put) => accepted.answered(id, &put.outcome),
                 Err(failed) => {
                     assert!(failed.error.is_outage(), "{}", failed.error);
                     match failed.error.fate() {
