@@ -7,18 +7,23 @@ use crate::resubmit::{Report, Resubmitter};
 use crate::room::{ROOM_BYTES, Room};
 use crate::wake::{Wake, back_off, wake};
 use delayq::Client;
+use delayq::protocol::{Holder, Probe, ShardId};
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// The shortest time between two reads of the books.
 const BOOKS_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a step may take: what it resubmits is settled at its end, so until then nothing moves.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often an idle Redis is asked whether it is still there.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// What a compensator works with.
 pub struct Deps {
@@ -37,6 +42,7 @@ pub struct Deps {
 /// A compensator that is ready to run.
 pub struct Compensator {
     config: CompensatorConfig,
+    client: Client,
     resubmitter: Resubmitter,
     metrics: CompensatorMetrics,
     condition: Condition,
@@ -71,11 +77,12 @@ pub async fn build(config: CompensatorConfig, deps: Deps) -> Result<Compensator,
         rate => usize::from(config.batch).min(rate as usize),
     };
     let max_age = Some(*config.max_age).filter(|age| !age.is_zero());
-    let resubmitter = Resubmitter::new(reader, client, batch).max_age(max_age);
+    let resubmitter = Resubmitter::new(reader, client.clone(), batch).max_age(max_age);
     let condition = readiness.condition("compensator");
     let metrics = CompensatorMetrics::register(&metrics);
     let mut compensator = Compensator {
         config,
+        client,
         resubmitter,
         metrics,
         condition,
@@ -97,6 +104,9 @@ impl Compensator {
     /// # Errors
     /// The spool can no longer be used.
     pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Fault> {
+        // It ends with this function.
+        let mut beside = JoinSet::new();
+        beside.spawn(stay_connected(self.client.clone()));
         self.condition.ready();
         let mut failures = 0;
         while !shutdown.is_requested() {
@@ -214,6 +224,19 @@ impl Compensator {
             self.books_at = Some(Instant::now());
         }
         Ok(())
+    }
+}
+
+/// Asks one shard of each Redis now and then whether it takes messages, so that a connection that has become silent is
+/// replaced before a record needs it.
+async fn stay_connected(client: Client) {
+    let places = Holder::new(client.clone()).places();
+    loop {
+        tokio::time::sleep(ASK_EVERY).await;
+        let by_node = places.by_node(client.shards().shards(), |&shard| shard);
+        let of_each: Vec<ShardId> = by_node.iter().map(|shards| shards[0]).collect();
+        // What fails is replaced by the client itself.
+        let _ = Probe::new(&client).takes_puts(&of_each).await;
     }
 }
 

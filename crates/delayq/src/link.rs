@@ -1,9 +1,11 @@
 //! One connection to one Redis: every call has a deadline, and a connection that no longer answers is replaced.
 //!
 //! A connection manager that only reconnects when the peer hangs up stays dead on a connection that is black-holed.
-//! So a link notes answers: a call whose deadline passes on a connection that has answered nothing since the call
-//! was sent, or any error of the connection itself, and the next call uses a new one. Calls that still wait for the old one
-//! keep it until they end. Listeners reconnect too: an idle connection does not notice by itself.
+//! So a link notes answers: a call whose deadline passes on a connection that has answered nothing for half of it, or
+//! any error of the connection itself, and the next call uses a new one. Calls that still wait for the old one keep it until
+//! they end. Where one connection to a Redis is silent, the others that have answered nothing since are not used again either,
+//! calls do not wait for them beyond half of their deadline, and listeners reconnect: an idle connection does not notice by
+//! itself.
 //!
 //! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
 //! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
@@ -52,6 +54,7 @@ use node::Node;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,
 };
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -77,9 +80,8 @@ pub struct Link {
     current: Mutex<Option<Line>>,
     /// When the last try to connect failed, and why.
     connecting: tokio::sync::Mutex<Option<(Instant, Error)>>,
-    /// How often a connection was given up because its Redis no longer takes writes or answers; shared by all links of a
-    /// client.
-    moves: watch::Sender<u32>,
+    /// Connections that have answered nothing since then are not used again; shared by all links of a client.
+    doubted: watch::Sender<Instant>,
 }
 
 /// A connection, and when it was made.
@@ -87,8 +89,8 @@ pub struct Link {
 pub(crate) struct Line {
     connected: Connected,
     since: Instant,
-    /// How many round trips it has answered.
-    answers: Arc<AtomicU64>,
+    /// When it answered last, in milliseconds after `since`.
+    answered: Arc<AtomicU64>,
 }
 
 // === impl Link ===
@@ -96,31 +98,36 @@ pub(crate) struct Line {
 impl Link {
     /// A link that connects on first use.
     pub fn new(settings: LinkSettings) -> Self {
-        Self::to(Arc::new(Master::new(settings)), watch::Sender::new(0))
+        Self::to(Arc::new(Master::new(settings)), watch::Sender::new(now()))
     }
 
-    fn to(master: Arc<Master>, moves: watch::Sender<u32>) -> Self {
-        Self { master, current: Mutex::new(None), connecting: tokio::sync::Mutex::new(None), moves }
+    fn to(master: Arc<Master>, doubted: watch::Sender<Instant>) -> Self {
+        Self { master, current: Mutex::new(None), connecting: tokio::sync::Mutex::new(None), doubted }
     }
 
     /// A link to one of several Redises.
     fn named(node: &NodeSettings) -> Self {
-        Self::to(Arc::new(Master::named(node)), watch::Sender::new(0))
+        Self::to(Arc::new(Master::named(node)), watch::Sender::new(now()))
     }
 
     /// A link to a node of a cluster. `doubts`: whether the cluster is asked again who has which slot when it fails.
     fn of_node(board: &Arc<Board>, node: &Node, doubts: bool) -> Self {
-        Self::to(Arc::new(Master::of_node(board, node, doubts)), watch::Sender::new(0))
+        Self::to(Arc::new(Master::of_node(board, node, doubts)), watch::Sender::new(now()))
     }
 
     /// Another connection to the same Redis.
     pub(crate) fn another(&self) -> Self {
-        Self::to(Arc::clone(&self.master), self.moves.clone())
+        Self::to(Arc::clone(&self.master), self.doubted.clone())
     }
 
     /// Changes when a connection was given up because its Redis no longer takes writes, or no longer answers on it.
-    pub(crate) fn moves(&self) -> watch::Receiver<u32> {
-        self.moves.subscribe()
+    pub(crate) fn doubts(&self) -> watch::Receiver<Instant> {
+        self.doubted.subscribe()
+    }
+
+    /// Connections that have answered nothing since then are not used again, and listeners reconnect.
+    pub(crate) fn doubt(&self, since: Instant) {
+        self.doubted.send_modify(|doubted| *doubted = since.max(*doubted));
     }
 
     /// What it connects to.
@@ -193,21 +200,31 @@ impl Link {
         let sent = OnceLock::new();
         let run = async {
             let line = self.line().await?;
-            let _ = sent.set((line.clone(), line.answers.load(Ordering::Relaxed), now()));
+            let _ = sent.set((line.clone(), now()));
             trips(line).await
         };
-        if let Some(answer) = by_deadline(deadline, run).await {
+        let mut run = pin!(run);
+        let half = deadline / 2;
+        let mut answer = by_deadline(half, &mut run).await;
+        let is_lost = answer.is_none() && sent.get().is_some_and(|(line, _)| self.is_in_doubt(line));
+        if answer.is_none() && !is_lost {
+            answer = by_deadline(deadline - half, run).await;
+        }
+        if let Some(answer) = answer {
             return answer;
         }
-        let why = format!("deadline of {deadline:?} passed");
+        let why = match is_lost {
+            true => format!("nothing was answered for {half:?}, nor on another connection"),
+            false => format!("deadline of {deadline:?} passed"),
+        };
         let address = self.address().to_owned();
         Err(match sent.get() {
             None => {
                 self.master.doubt();
                 Error::Unreachable { address, why }
             }
-            Some((line, answers, at)) => {
-                self.note_silence(line, *answers, *at);
+            Some((line, at)) => {
+                self.note_silence(line, *at);
                 Error::NoAnswer { address, why }
             }
         })
@@ -223,7 +240,7 @@ impl Link {
         let mut connection = line.connected.connection.clone();
         let answers = line.in_its_term(connection.send_packed_commands(pipeline, 0, count)).await?;
         if answers.is_ok() {
-            line.answers.fetch_add(1, Ordering::Relaxed);
+            line.note_answer();
         }
         self.note_answer(line, answers.as_ref().err());
         let answers = answers.map_err(|error| Error::of_call(&line.connected.address, None, &error))?;
@@ -251,7 +268,7 @@ impl Link {
             .set_response_timeout(None);
         match self.master.connect(&config).await {
             Ok(connected) => {
-                let line = Line { connected, since: now(), answers: Arc::default() };
+                let line = Line { connected, since: now(), answered: Arc::default() };
                 *self.slot() = Some(line.clone());
                 Ok(line)
             }
@@ -263,7 +280,11 @@ impl Link {
     }
 
     fn current(&self) -> Option<Line> {
-        self.slot().clone().filter(|line| !line.is_over())
+        self.slot().clone().filter(|line| !line.is_over() && !self.is_in_doubt(line))
+    }
+
+    fn is_in_doubt(&self, line: &Line) -> bool {
+        line.answered() < *self.doubted.borrow()
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Line>> {
@@ -279,7 +300,7 @@ impl Link {
             Some(code) if ELSEWHERE.contains(&code) && line.since.elapsed() >= SHORTEST_LIFE => {
                 if self.give_up(line) {
                     tracing::warn!(address = %line.connected.address, code, "this Redis takes no writes: reconnecting");
-                    self.moves.send_modify(|moves| *moves = moves.wrapping_add(1));
+                    self.doubt(line.since);
                 }
             }
             Some("CLUSTERDOWN" | "MOVED") => self.master.doubt(),
@@ -298,15 +319,14 @@ impl Link {
         is_current
     }
 
-    /// `answers`: how many the connection had given when the call was sent. One that has answered another call since is slow,
-    /// and not lost; and a call that was left little of its deadline says nothing.
-    fn note_silence(&self, line: &Line, answers: u64, sent: Instant) {
+    /// A connection that has answered other calls meanwhile is slow, and not lost; and a call that was left little of its
+    /// deadline says nothing.
+    fn note_silence(&self, line: &Line, sent: Instant) {
         self.master.doubt();
-        let is_silent =
-            line.answers.load(Ordering::Relaxed) == answers && sent.elapsed() >= self.settings().deadline / 2;
-        if is_silent && self.give_up(line) {
+        let since = line.answered().max(sent);
+        if since.elapsed() >= self.settings().deadline / 2 && self.give_up(line) {
             tracing::warn!(address = %line.connected.address, "Redis does not answer: reconnecting");
-            self.moves.send_modify(|moves| *moves = moves.wrapping_add(1));
+            self.doubt(since);
         }
     }
 }
@@ -316,6 +336,15 @@ impl Link {
 impl Line {
     fn is_over(&self) -> bool {
         self.connected.term.as_ref().is_some_and(Term::is_over)
+    }
+
+    fn note_answer(&self) {
+        self.answered.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// When it answered last: as it was made, at least.
+    fn answered(&self) -> Instant {
+        self.since + Duration::from_millis(self.answered.load(Ordering::Relaxed))
     }
 
     /// The answer of a round trip, unless the term of its Redis ends before: what a former master answers then may be
@@ -337,7 +366,7 @@ impl Line {
 
 /// The answer of a call by its deadline, even if nobody has read it by then.
 async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Option<T> {
-    let mut call = std::pin::pin!(call);
+    let mut call = pin!(call);
     match timeout(deadline, &mut call).await {
         Ok(answer) => Some(answer),
         Err(_) => timeout(LAST_LOOK, call).await.ok(),

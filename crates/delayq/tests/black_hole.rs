@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq::admin::Numbers;
+use delayq::protocol::{Holder, Notification};
 use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Producer, ProducerOptions, PutOutcome,
     Settled, State, Topic,
@@ -73,6 +74,12 @@ fn client(url: String) -> Client {
     Client::new(settings)
 }
 
+/// Whether the shards answer this client.
+async fn asked(client: &Client) -> Result<(), Error> {
+    let shards: Vec<_> = client.shards().shards().collect();
+    within("a call", LONG, Admin::new(client.clone()).overview_of(&shards)).await.remove(0).map(drop)
+}
+
 /// Whether the deadline ended it.
 fn ended_at_its_deadline(error: &Error) -> bool {
     matches!(error, Error::NoAnswer { why, .. } if *why == format!("deadline of {DEADLINE:?} passed"))
@@ -84,16 +91,44 @@ async fn a_black_holed_connection_is_given_up_after_the_first_call_that_ended_at
         return;
     }
     let scene = Scene::new().await;
-    let shards: Vec<_> = scene.far.shards().shards().collect();
-    Admin::new(scene.far.clone()).overview_of(&shards).await.remove(0).unwrap();
+    asked(&scene.far).await.unwrap();
     let before = scene.proxy.taken();
     scene.proxy.strand_open();
-    let answer = within("a call", LONG, Admin::new(scene.far.clone()).overview_of(&shards)).await.remove(0);
-    let error = answer.unwrap_err();
+    let error = asked(&scene.far).await.unwrap_err();
     assert!(ended_at_its_deadline(&error) && error.fate() == Fate::Unknown, "{error}");
     assert_eq!(scene.proxy.taken(), before, "it waits for an answer on the old connection");
-    within("a call", LONG, Admin::new(scene.far.clone()).overview_of(&shards)).await.remove(0).unwrap();
+    asked(&scene.far).await.unwrap();
     assert_eq!(scene.proxy.taken(), before + 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_were_idle_are_replaced_with_the_one_that_is_silent() {
+    if is_of_a_cluster() {
+        return;
+    }
+    let scene = Scene::new().await;
+    let idle = scene.far.apart();
+    asked(&scene.far).await.unwrap();
+    asked(&idle).await.unwrap();
+    let before = scene.proxy.taken();
+    scene.proxy.strand_open();
+    asked(&scene.far).await.unwrap_err();
+    asked(&idle).await.unwrap();
+    assert_eq!(scene.proxy.taken(), before + 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_notices_that_its_idle_neighbour_is_silent() {
+    if is_of_a_cluster() {
+        return;
+    }
+    let scene = Scene::new().await;
+    let mut listener = Holder::new(scene.far.apart()).listen(scene.far.shards().shards().collect());
+    within("it to listen", LONG, listener.next()).await;
+    asked(&scene.far).await.unwrap();
+    scene.proxy.strand_open();
+    assert_eq!(within("it to listen again", LONG, listener.next()).await, Notification::Resync);
+    asked(&scene.far).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

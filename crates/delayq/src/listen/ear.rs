@@ -17,10 +17,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often an idle connection is asked whether it is still there.
-const PING_EVERY: Duration = Duration::from_secs(5);
+const PING_EVERY: Duration = Duration::from_secs(2);
 /// Minimum rest before the next try to connect, plus up to as much again at random, so that the clients of a lost Redis do
 /// not reconnect in step.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
@@ -51,8 +51,8 @@ pub(super) struct Ear {
     shards: BTreeSet<ShardId>,
     changes: mpsc::UnboundedReceiver<Change>,
     notify: mpsc::UnboundedSender<Notification>,
-    /// Changes when this Redis no longer takes writes.
-    moves: watch::Receiver<u32>,
+    /// Changes when this Redis no longer takes writes, or no longer answers.
+    doubts: watch::Receiver<Instant>,
     /// Of a node of a cluster, the shards whose channels it may not take away.
     kept: Option<Kept>,
     /// Of a node of a cluster, the shards that it said it does not have.
@@ -79,9 +79,9 @@ impl Ear {
         (changes, notify): (mpsc::UnboundedReceiver<Change>, mpsc::UnboundedSender<Notification>),
         in_cluster: bool,
     ) -> Self {
-        let (moves, kept) = (link.moves(), in_cluster.then(Kept::default));
+        let (doubts, kept) = (link.doubts(), in_cluster.then(Kept::default));
         let (shards, elsewhere) = (shards.into_iter().collect(), BTreeSet::new());
-        Self { link, keys, channel, shards, changes, notify, moves, kept, elsewhere }
+        Self { link, keys, channel, shards, changes, notify, doubts, kept, elsewhere }
     }
 
     pub(super) async fn run(mut self) {
@@ -103,7 +103,7 @@ impl Ear {
 
     /// Listens on one connection until it breaks; `Ok` when nobody wants to listen any more.
     async fn connected(&mut self) -> Result<(), Error> {
-        self.moves.mark_unchanged();
+        self.doubts.mark_unchanged();
         let (lost, mut losses) = mpsc::unbounded_channel();
         let Connected { mut connection, address, term } =
             connect(self.link.master(), self.receiver(lost)).await?;
@@ -143,19 +143,26 @@ impl Ear {
                 }
                 () = &mut over => return Err(succeeded(address)),
                 // The sender belongs to the link, which this one holds.
-                Ok(()) = self.moves.changed() => return Err(succeeded(address)),
+                Ok(()) = self.doubts.changed() => return Err(succeeded(address)),
                 change = self.changes.recv() => match change {
                     None => return Ok(()),
                     Some(change) => self.change(&connection, change).await?,
                 },
-                () = sleep(PING_EVERY) => {
-                    let ping = redis::cmd("PING");
-                    match timeout(self.link.settings().deadline, ping.query_async::<()>(&mut connection)).await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(error)) => return Err(Error::of_call(&address, None, &error)),
-                        Err(_) => return Err(Error::NoAnswer { address, why: "PING was not answered".to_owned() }),
-                    }
-                }
+                () = sleep(PING_EVERY) => self.ping(&mut connection, &address).await?,
+            }
+        }
+    }
+
+    /// Asks whether the connection is still there. If not, the link's own connection is in doubt too, unless it has answered
+    /// since.
+    async fn ping(&self, connection: &mut MultiplexedConnection, address: &str) -> Result<(), Error> {
+        let sent = Instant::now();
+        let ping = redis::cmd("PING");
+        match timeout(self.link.settings().deadline / 2, ping.query_async::<()>(connection)).await {
+            Ok(answer) => answer.map_err(|error| Error::of_call(address, None, &error)),
+            Err(_) => {
+                self.link.doubt(sent);
+                Err(Error::NoAnswer { address: address.to_owned(), why: "PING was not answered".to_owned() })
             }
         }
     }
@@ -283,7 +290,7 @@ fn lock(kept: &Kept) -> MutexGuard<'_, BTreeSet<ShardId>> {
 }
 
 fn succeeded(address: String) -> Error {
-    Error::Unreachable { address, why: "it is no longer the master".to_owned() }
+    Error::Unreachable { address, why: "another connection to it was replaced".to_owned() }
 }
 
 /// A connection of which each push is handed to `receiver`.
