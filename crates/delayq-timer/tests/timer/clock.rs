@@ -1,10 +1,8 @@
 //! The clock guard: a step of Redis's clock holds the shards until it is steady.
 
 use crate::stand::{Running, Stand, polling};
-use delayq::Admin;
 use delayq_service::config::HumanDuration;
 use delayq_tests::clock_shim::ClockShim;
-use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_timer::TimerConfig;
 use std::time::Duration;
@@ -21,29 +19,18 @@ async fn stepped(steady_ms: u64) -> (Stand, ClockShim, Running) {
     (stand, clock, timer)
 }
 
-/// Whether every shard has the flag *hold*, or none has.
-async fn held(stand: &Stand, held: bool) {
-    wait_until("the holds to be as they must", SHORT, || async {
-        let flags = Admin::new(stand.client.clone())
-            .overview_of(&stand.client.shards().shards().collect::<Vec<_>>())
-            .await;
-        flags.into_iter().all(|seen| seen.unwrap().held == held)
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_stepped_ten_seconds_ahead_holds_the_shards_until_it_is_steady() {
-    let (stand, clock, timer) = stepped(5_000).await;
+    let (stand, clock, timer) = stepped(10_000).await;
     clock.set_offset_ms(10_000);
     timer.exceeds("delayq_timer_clock_jumps_total", 0.0).await;
-    held(&stand, true).await;
+    stand.all_held(true).await;
     assert!(timer.unready().await.contains("clock"));
     assert!(timer.metric("delayq_timer_clock_held") > 0.5);
     // What is due by the new clock waits as long as the clock is not trusted; what is put meanwhile, too.
     let count = stand.put([stand.now_ms().await - 5_000, stand.now_ms().await + 10]).await;
     assert_eq!(stand.ready().await, 0);
-    held(&stand, false).await;
+    stand.all_held(false).await;
     stand.all_ready(count).await;
     timer.is_ready().await;
     timer.stop().await;
@@ -54,8 +41,8 @@ async fn a_clock_stepped_ten_seconds_back_holds_the_shards_and_nothing_is_early(
     let (stand, clock, timer) = stepped(5_000).await;
     clock.set_offset_ms(-10_000);
     timer.exceeds("delayq_timer_clock_jumps_total", 0.0).await;
-    held(&stand, true).await;
-    held(&stand, false).await;
+    stand.all_held(true).await;
+    stand.all_held(false).await;
     let count = stand.put([stand.now_ms().await + 100]).await;
     stand.all_ready(count).await;
     timer.stop().await;
@@ -107,7 +94,7 @@ async fn a_hold_of_which_nobody_was_told_is_found_and_ended() {
     let due = stand.now_ms().await + 20;
     let count = stand.put((0..64).map(|n| due + n)).await;
     stand.all_ready(count).await;
-    held(&stand, false).await;
+    stand.all_held(false).await;
     timer.is_ready().await;
     timer.stop().await;
 }
@@ -116,13 +103,13 @@ async fn a_hold_of_which_nobody_was_told_is_found_and_ended() {
 async fn a_hold_that_a_dead_timer_left_is_ended_by_the_next() {
     let (stand, clock, timer) = stepped(60_000).await;
     clock.set_offset_ms(10_000);
-    held(&stand, true).await;
+    stand.all_held(true).await;
     timer.kill().await;
     let config =
         TimerConfig { clock_steady: HumanDuration::from_millis(500), ..polling(Duration::from_millis(200)) };
     let count = stand.put([stand.now_ms().await + 10]).await;
     let next = stand.timer_with(config, "one").await;
     stand.all_ready(count).await;
-    held(&stand, false).await;
+    stand.all_held(false).await;
     next.stop().await;
 }

@@ -8,9 +8,12 @@ use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
-use delayq_tests::timing::conclusive;
+use delayq_tests::timing::{Timing, conclusive};
 use std::time::{Duration, Instant};
 
+/// For how long a clock must be steady after a step: so long that a poll meanwhile sees the hold.
+const STEADY_MS: u64 = 5_000;
+const STEADY: Duration = Duration::from_millis(STEADY_MS);
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: i64 = 86_400_000;
 
@@ -19,17 +22,16 @@ async fn stepped() -> (Drill, ClockShim) {
     let clock = ClockShim::new();
     let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
     let mut fleet = Fleet::on(Stand::on(server, 8).await, EtcdCluster::start_one().await);
-    // So long that a poll meanwhile sees the hold.
-    fleet.times.steady = Duration::from_secs(5);
+    fleet.times.steady = STEADY;
     (Drill::new(fleet).await, clock)
 }
 
-/// A load that came and is through; how many messages that were.
+/// A load that came and is through; how many messages became ready, also those whose answer never came.
 async fn loaded(drill: &Drill) -> usize {
     drill.load().await.stop().await;
     let count = drill.accepted();
-    wait_until("the load to be through", SHORT, || async { drill.stand().ready().await == count }).await;
-    count
+    wait_until("the load to be through", SHORT, || async { drill.stand().ready().await >= count }).await;
+    drill.stand().ready().await
 }
 
 /// Until both have held their shards and let them go again.
@@ -43,27 +45,37 @@ async fn held_and_let_go(timers: &[&Running]) {
     }
 }
 
+/// Sees that no more than `before` are ready; nobody can tell where the hold may have ended before that was seen.
+async fn nothing_moved(drill: &Drill, before: usize, since: Instant) -> Timing {
+    let (ready, took) = (drill.stand().ready().await, since.elapsed());
+    if ready != before && took >= STEADY {
+        return Timing::Inconclusive(format!("the holds were seen after {took:?}"));
+    }
+    assert_eq!(ready, before, "something went out by a clock that is not trusted");
+    Timing::Kept
+}
+
 /// Steps the clock before messages are due: between the step and the end of the hold nothing may move.
 async fn step(ahead_ms: i64) {
     conclusive(async || {
         let (drill, clock) = stepped().await;
         let (one, other) = drill.pair().await;
         let before = loaded(&drill).await;
-        let now = drill.stand().now_ms().await;
-        drill.put((0..500).map(|n| now + 2_000 + n)).await;
+        // Due when the hold is over at the earliest, by a clock that nobody steps.
+        let (since, due) = (Instant::now(), drill.stand().now_ms().await + STEADY_MS);
+        drill.put((0..500).map(|n| due + n)).await;
         clock.set_offset_ms(ahead_ms);
-        one.reaches("delayq_timer_clock_held", 1.0).await;
-        other.reaches("delayq_timer_clock_held", 1.0).await;
+        drill.stand().all_held(true).await;
         let due_now = drill.stand().now_ms().await;
         drill.put([due_now - 1_000, due_now + 1]).await;
-        assert_eq!(drill.stand().ready().await, before, "something went out by a clock that is not trusted");
+        let held = nothing_moved(&drill, before, since).await;
         held_and_let_go(&[&one, &other]).await;
         drill.load().await.stop().await;
         // By the new clock, what was put before the step is as late as the step was long, and what was put after it is
         // not: each is judged by the clock that it became ready by.
         let late =
             CLOCK.late(drill.fleet.times) + Duration::from_millis(u64::try_from(ahead_ms.max(0)).unwrap());
-        drill.judge_within(CLOCK.fault, late).await.timing
+        held.and(drill.judge_within(CLOCK.fault, late).await.timing)
     })
     .await;
 }

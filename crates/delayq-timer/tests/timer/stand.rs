@@ -1,7 +1,7 @@
 //! What the tests stand on: a deployment on a private Redis, a timer in this process, and what became ready when.
 
 use delayq::protocol::ShardId;
-use delayq::{Client, Group, Message, ShardCount, Topic, UnixMillis};
+use delayq::{Admin, Client, Group, Message, ShardCount, Topic, UnixMillis};
 use delayq_service::config::HumanDuration;
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_tests::deadline::{SHORT, wait_for, wait_until, within};
@@ -121,6 +121,16 @@ impl Stand {
             ready += self.server.command::<usize>(&["LLEN", &format!("{{dq:{shard}}}:r:1")]).await;
         }
         ready
+    }
+
+    /// Waits until every shard is held, or none is.
+    pub(crate) async fn all_held(&self, held: bool) {
+        let admin = Admin::new(self.client.clone());
+        let shards: Vec<_> = self.client.shards().shards().collect();
+        wait_until(&format!("every shard's hold to be {held}"), SHORT, async || {
+            admin.overview_of(&shards).await.into_iter().all(|seen| seen.unwrap().held == held)
+        })
+        .await;
     }
 
     /// Waits until so many messages are ready, sees that none was early and none is there twice, and returns the
