@@ -6,7 +6,7 @@ use super::topics;
 use crate::intake::look::{IntakeFault, IntakeLook};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::groups::GroupInfo;
 use rdkafka::metadata::Metadata;
 use rdkafka::{Offset, TopicPartitionList};
@@ -15,6 +15,15 @@ use std::time::Duration;
 
 /// How long the brokers may take for each answer.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// What the brokers answer while they elect who keeps a partition or a group: it passes.
+const ELECTING: [RDKafkaErrorCode; 5] = [
+    RDKafkaErrorCode::CoordinatorLoadInProgress,
+    RDKafkaErrorCode::CoordinatorNotAvailable,
+    RDKafkaErrorCode::NotCoordinator,
+    RDKafkaErrorCode::LeaderNotAvailable,
+    RDKafkaErrorCode::NotLeaderForPartition,
+];
 
 /// Looks at the topic, the group and the topic of the dead records.
 pub(crate) async fn look(config: &KafkaIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
@@ -45,9 +54,12 @@ impl Looker {
             IntakeFault::Unreachable(self.config.pem_files().explain(self.explain(&error)))
         })?;
         topics::exist(&metadata, [&self.config.topic, &self.dead]).map_err(IntakeFault::Unusable)?;
-        let unusable = |error: KafkaError| IntakeFault::Unusable(self.explain(&error));
-        let lag = self.lag(&metadata).map_err(unusable)?;
-        Ok(IntakeLook { lag, reader: self.reader().map_err(unusable)? })
+        let fault = |error: KafkaError| match error.rdkafka_error_code() {
+            Some(code) if ELECTING.contains(&code) => IntakeFault::Unreachable(self.explain(&error)),
+            _ => IntakeFault::Unusable(self.explain(&error)),
+        };
+        let lag = self.lag(&metadata).map_err(fault)?;
+        Ok(IntakeLook { lag, reader: self.reader().map_err(fault)? })
     }
 
     /// What lies behind the committed offsets; where nothing was ever committed, all that is there.

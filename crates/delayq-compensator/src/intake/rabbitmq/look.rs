@@ -4,10 +4,13 @@ use super::config::RabbitmqIntakeConfig;
 use super::{PATIENCE, queue};
 use crate::intake::look::{IntakeFault, IntakeLook};
 use delayq_service::brokers::rabbitmq_words;
+use futures_util::{Stream, StreamExt};
 use lapin::options::{BasicConsumeOptions, BasicPublishOptions};
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection, Error, ErrorKind};
+use lapin::{BasicProperties, Connection, Error, ErrorKind, Event};
+use std::future;
+use std::pin::pin;
 use tokio::time::timeout;
 
 /// An argument that no consumer can have: its value is a number.
@@ -37,8 +40,8 @@ async fn see(
     let found = queue::existing(&channel, name).await?;
     queue::destination(&channel, exchange, dead).await?;
     queue::keeps_order(connection, name).await?;
+    may_write(connection, exchange, dead).await.map_err(|error| rabbitmq_words(&error))?;
     may_read(connection, name).await.map_err(|error| rabbitmq_words(&error))?;
-    may_write(&channel, exchange, dead).await.map_err(|error| rabbitmq_words(&error))?;
     let reader = match found.consumer_count() {
         0 => None,
         1 => Some("1 consumer".to_owned()),
@@ -67,9 +70,22 @@ fn is_refused_argument(error: &Error) -> bool {
 }
 
 /// Publishes in a transaction that is rolled back: nothing is routed, but the right to write is checked.
-async fn may_write(channel: &Channel, exchange: &str, key: &str) -> Result<(), Error> {
+async fn may_write(connection: &Connection, exchange: &str, key: &str) -> Result<(), Error> {
+    let events = connection.events_listener();
+    let channel = connection.create_channel().await?;
     channel.tx_select().await?;
     let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
     channel.basic_publish(exchange.into(), key.into(), options, &[], properties).await?;
-    channel.tx_rollback().await
+    match channel.tx_rollback().await {
+        // The refusal has closed the channel already: only the connection's events say why.
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidChannelState(..)) => {
+            Err(first_error(events).await.unwrap_or(error))
+        }
+        rolled_back => rolled_back,
+    }
+}
+
+async fn first_error(events: impl Stream<Item = Event>) -> Option<Error> {
+    let error = |event| future::ready(if let Event::Error(error) = event { Some(error) } else { None });
+    pin!(events.filter_map(error)).next().await
 }
