@@ -3,11 +3,11 @@
 use crate::error::SpoolError;
 use crate::flag::Flag;
 use crate::keys::Keys;
+use crate::lock::Lock;
 use crate::row::{Chosen, Known, Row, Rows};
 use crate::{clock, file, lost};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread;
 use tokio::sync::{mpsc, oneshot};
@@ -36,7 +36,7 @@ pub(crate) struct Committer {
     flag: Flag,
     keys: Keys,
     /// Held while the thread runs.
-    _shared: File,
+    _shared: Lock,
 }
 
 /// The bytes that are left.
@@ -93,7 +93,7 @@ impl Append {
 
 impl Committer {
     pub(crate) fn open(dir: &Path, max_bytes: u64) -> Result<Self, SpoolError> {
-        let shared = file::share(dir)?;
+        let shared = Lock::share(dir)?;
         let flag = Flag::open(dir)?;
         let mut connection = file::open(dir)?;
         let path = dir.join(file::NAME);

@@ -2,8 +2,8 @@
 
 use crate::error::SpoolError;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior};
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -188,49 +188,6 @@ pub(crate) fn empty_log(connection: &Connection, path: &Path) -> Result<(), Spoo
 
 pub(crate) fn log_of(path: &Path) -> PathBuf {
     path.with_file_name(format!("{NAME}-wal"))
-}
-
-/// Locks the folder in shared mode, as all its users do; a salvage needs it exclusively.
-pub(crate) fn share(dir: &Path) -> Result<File, SpoolError> {
-    let file = lock_file(dir, "users.lock")?;
-    match file.try_lock_shared() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(SpoolError::InUse { path: dir.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(SpoolError::folder(dir, &error)),
-    }
-}
-
-/// Locks the folder exclusively.
-pub(crate) fn have_alone(dir: &Path) -> Result<File, SpoolError> {
-    let file = lock_file(dir, "users.lock")?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(SpoolError::InUse { path: dir.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(SpoolError::folder(dir, &error)),
-    }
-}
-
-/// The lease of the one compensator. It ends with its process, however that ends.
-pub(crate) fn lease(dir: &Path, holder: &str) -> Result<File, SpoolError> {
-    let mut file = lock_file(dir, "compensator.lock")?;
-    let of = |error: std::io::Error| SpoolError::folder(dir, &error);
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut by = String::new();
-            file.read_to_string(&mut by).map_err(of)?;
-            return Err(SpoolError::Held { path: dir.to_owned(), by: by.trim().to_owned() });
-        }
-        Err(TryLockError::Error(error)) => return Err(of(error)),
-    }
-    file.set_len(0).and_then(|()| file.rewind()).map_err(of)?;
-    // A full disk has no room for the name; the lock itself holds, and waiting records must still get out.
-    let _ = writeln!(file, "{holder}");
-    Ok(file)
-}
-
-fn lock_file(dir: &Path, name: &str) -> Result<File, SpoolError> {
-    open_beside(dir, name).map(|(file, _)| file)
 }
 
 /// Opens a file beside the database, and creates both the folder and the file if they are missing.

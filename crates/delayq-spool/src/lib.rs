@@ -23,6 +23,7 @@ mod error;
 mod file;
 mod flag;
 mod keys;
+mod lock;
 mod lost;
 mod reader;
 mod row;

@@ -2,13 +2,13 @@
 
 use crate::error::SpoolError;
 use crate::flag::Flag;
+use crate::lock::Lock;
 use crate::row::note_group;
 use crate::{clock, encoding, file, lost};
 use delayq_core::spool::AnyRecord;
 use delayq_core::time::UnixMillis;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Waiting records, as [`spooled`] reads them.
@@ -27,8 +27,8 @@ pub struct SpoolReader {
     seen: i64,
     flag: Flag,
     /// Held while it reads.
-    _shared: File,
-    _lease: Option<File>,
+    _shared: Lock,
+    _lease: Option<Lock>,
 }
 
 /// A waiting record.
@@ -100,7 +100,7 @@ impl SpoolReader {
     /// # Errors
     /// [`SpoolError::Held`] if another compensator has it; else the problem with the file.
     pub fn open(dir: &Path, holder: &str) -> Result<Self, SpoolError> {
-        let lease = file::lease(dir, holder)?;
+        let lease = Lock::lease(dir, holder)?;
         Self::checked(dir, Some(lease))
     }
 
@@ -113,8 +113,8 @@ impl SpoolReader {
         Self::checked(dir, None)
     }
 
-    fn checked(dir: &Path, lease: Option<File>) -> Result<Self, SpoolError> {
-        let shared = file::share(dir)?;
+    fn checked(dir: &Path, lease: Option<Lock>) -> Result<Self, SpoolError> {
+        let shared = Lock::share(dir)?;
         let flag = Flag::open(dir)?;
         let mut connection = file::open(dir)?;
         let path = dir.join(file::NAME);

@@ -1,6 +1,7 @@
 //! Salvage: what can be read of a damaged spool, in a new one.
 
 use crate::error::SpoolError;
+use crate::lock::Lock;
 use crate::row::note_group;
 use crate::{clock, encoding, file};
 use rusqlite::types::Value;
@@ -59,7 +60,7 @@ type RawRow = Vec<Value>;
 /// [`SpoolError::InUse`] while a producer or compensator has the folder open, [`SpoolError::Sound`] if nothing is damaged;
 /// else what prevents a new file.
 pub fn salvage_spool(dir: &Path) -> Result<Salvaged, SpoolError> {
-    let _alone = file::have_alone(dir)?;
+    let _alone = Lock::have_alone(dir)?;
     let of = |error: std::io::Error| SpoolError::folder(dir, &error);
     undo(dir).map_err(of)?;
     let path = dir.join(file::NAME);
