@@ -5,6 +5,9 @@
 //!                         └─ another one ─► waits for the end of that call
 //! ```
 //! So a lone item goes at once, and many callers reach what batches reach, however many shards their items belong to.
+//!
+//! Callers who were answered together come again together. If all of them went into one pipeline, Redis and they would work
+//! by turns; so with nothing under way, half of them go, and the others right behind.
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -12,6 +15,9 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// Minimum items that wait to be cut into two pipelines: fewer would cost more calls than they gain.
+const CUT: usize = 16;
 
 /// How much goes into one pipeline, and how many pipelines are under way at once.
 pub(crate) struct Gathering {
@@ -73,7 +79,8 @@ impl Gathering {
             if queues.may_go(under_way.len(), self.in_flight) {
                 self.wait_for_more().await;
                 queues.fill(&mut queue);
-                under_way.push(send(queues.take(&self)));
+                let share = self.share(&queues, under_way.len());
+                under_way.push(send(queues.take(&self, share)));
             }
             let more = queues.may_go(under_way.len(), self.in_flight);
             tokio::select! {
@@ -88,6 +95,14 @@ impl Gathering {
             }
             queues.fill(&mut queue);
         }
+    }
+
+    /// How many items the next pipeline takes, about: half of all if it is the first of several, so that the callers of one
+    /// half work while Redis carries out the other. The other half would linger again.
+    fn share<T: Gathered>(&self, queues: &Queues<T>, under_way: usize) -> usize {
+        let waiting = queues.waiting();
+        let is_cut = under_way == 0 && self.in_flight > 1 && self.linger.is_zero() && waiting >= CUT;
+        if is_cut { waiting.div_ceil(2) } else { usize::MAX }
     }
 
     /// Lets those come that go along: for as long as is set, or else those that can run already. A caller who was
@@ -144,15 +159,22 @@ impl<T: Gathered> Queues<T> {
         (in_flight / self.queues.len().max(1)).max(1)
     }
 
-    /// What goes into the next pipeline: all that waits for keys that may have a call, as far as the limits go.
-    fn take(&mut self, limits: &Gathering) -> Batch<T> {
+    fn waiting(&self) -> usize {
+        self.order.iter().map(|key| self.queues[key].waiting.len()).sum()
+    }
+
+    /// What goes into the next pipeline: all that waits for keys that may have a call, as far as the limits go, or for some of
+    /// them, once they make up the share. A key whose items have to wait for the end of its call is not cut in two.
+    fn take(&mut self, limits: &Gathering, share: usize) -> Batch<T> {
         let each = self.each(limits.in_flight);
+        let max_items = if each > 1 { limits.max_items.min(share) } else { limits.max_items };
         let mut batch = Batch { items: Vec::new(), bytes: 0, keys: Vec::new() };
         // Once round, which leaves the order as it is.
         for _ in 0..self.order.len() {
             let Some(key) = self.order.pop_front() else { break };
             let queue = self.queues.get_mut(&key).expect("what waits has a queue");
-            if queue.under_way < each && batch.fill(limits, &mut queue.waiting) {
+            let may_go = queue.under_way < each && batch.items.len() < share;
+            if may_go && batch.fill(max_items, limits.max_bytes, &mut queue.waiting) {
                 queue.under_way += 1;
                 batch.keys.push(key);
             }
@@ -180,11 +202,11 @@ impl<T: Gathered> Queues<T> {
 
 impl<T: Gathered> Batch<T> {
     /// Takes items as far as the limits go; whether there was room for any.
-    fn fill(&mut self, limits: &Gathering, waiting: &mut VecDeque<T>) -> bool {
+    fn fill(&mut self, max_items: usize, max_bytes: usize, waiting: &mut VecDeque<T>) -> bool {
         let before = self.items.len();
         while let Some(item) = waiting.front() {
             let bytes = self.bytes + item.bytes();
-            if self.items.len() == limits.max_items || !self.items.is_empty() && bytes > limits.max_bytes {
+            if self.items.len() == max_items || !self.items.is_empty() && bytes > max_bytes {
                 break;
             }
             self.bytes = bytes;
@@ -332,6 +354,40 @@ mod tests {
             () = test => {}
             () = gathering(4).run(waiting, |batch| stage.send(batch)) => panic!("it ended"),
         }
+    }
+
+    /// The keys and sizes of the pipelines in which so many items of each of these keys go that wait together.
+    async fn cut(keys: &[char], each: u32, in_flight: usize) -> Vec<Vec<(char, usize)>> {
+        let (queue, waiting) = mpsc::channel(1);
+        queue
+            .try_send((0..each).flat_map(|n| keys.iter().map(move |&key| (key, n, 1))).collect::<Vec<Item>>())
+            .expect("there is room for one");
+        drop(queue);
+        let sent = Mutex::new(Vec::new());
+        let send = async |batch: Vec<Item>| {
+            sent.lock().expect("nothing panics while it holds this").push(batch);
+            tokio::task::yield_now().await;
+            Vec::new()
+        };
+        Gathering { max_items: 1000, max_bytes: 1000, ..gathering(in_flight) }.run(waiting, send).await;
+        let of = |batch: Vec<Item>| {
+            batch.chunk_by(|a, b| a.0 == b.0).map(|some| (some[0].0, some.len())).collect()
+        };
+        sent.into_inner().expect("nothing panics while it holds this").into_iter().map(of).collect()
+    }
+
+    #[tokio::test]
+    async fn what_waits_together_goes_in_two_halves_each_with_all_that_its_keys_have() {
+        let halves = [vec![('a', 8), ('b', 8)], vec![('c', 8), ('d', 8)]];
+        assert_eq!(cut(&['a', 'b', 'c', 'd'], 8, 4).await, halves);
+        assert_eq!(cut(&['a', 'b', 'c'], 8, 4).await, [vec![('a', 8), ('b', 8)], vec![('c', 8)]]);
+        assert_eq!(
+            cut(&['a'], 16, 4).await,
+            [vec![('a', 8)], vec![('a', 8)]],
+            "calls of one key, side by side"
+        );
+        assert_eq!(cut(&['a', 'b'], 7, 4).await, [vec![('a', 7), ('b', 7)]], "few");
+        assert_eq!(cut(&['a', 'b'], 8, 1).await, [vec![('a', 8), ('b', 8)]], "one at a time");
     }
 
     #[tokio::test]
