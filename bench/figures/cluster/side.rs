@@ -87,14 +87,10 @@ impl Step {
 
 impl Side {
     /// The deployment at `url`, whose servers have these addresses.
-    pub(super) async fn connect(
-        url: String,
-        addresses: impl Iterator<Item = String>,
-        shape: Shape,
-    ) -> Result<Self, BenchError> {
+    pub(super) async fn connect(url: String, addresses: &[String], shape: Shape) -> Result<Self, BenchError> {
         let mut servers = Vec::new();
         for address in addresses {
-            servers.push(Bare::connect(&address).await?);
+            servers.push(Bare::connect(address).await?);
         }
         Ok(Self { url, shape, servers })
     }
