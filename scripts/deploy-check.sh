@@ -37,7 +37,8 @@ chart_rules() {
 import sys, yaml
 rules = [one["spec"] for one in yaml.safe_load_all(sys.stdin) if one and one["kind"] == "PrometheusRule"]
 yaml.safe_dump(*rules, sys.stdout)' < "$work/chart/everything.yaml" > "$work/rules.yaml"
-    promtool check rules "$work/rules.yaml"
+    promtool check rules "$work/rules.yaml" && cp deploy/kubernetes/delayq/ci/audit.test.yaml "$work/"
+    promtool test rules "$work/audit.test.yaml"
 }
 
 # Builds the book; a warning is a fault, as is a page that did not become one.
