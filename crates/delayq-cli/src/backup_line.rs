@@ -113,7 +113,7 @@ impl Record {
                 begin.format
             )),
             Ok(record) => Ok(Some(record)),
-            Err(error) => Err(format!("it is no line of a backup: {error}")),
+            Err(error) => Err(format!("it is not a line of a backup: {error}")),
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(Record::of_line(br#"{"topic":"t","payload":"{\"end\":1}"}"#), Ok(None));
         assert!(Record::of_line(begin(FORMAT + 1).line().as_bytes()).unwrap_err().contains("later delayq"));
         assert!(
-            Record::of_line(br#"{"end":{"pending":"many"}}"#).unwrap_err().contains("no line of a backup")
+            Record::of_line(br#"{"end":{"pending":"many"}}"#).unwrap_err().contains("not a line of a backup")
         );
     }
 }

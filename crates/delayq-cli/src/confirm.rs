@@ -18,7 +18,7 @@ pub fn confirm(what: &str, yes: bool) -> Result<(), Fault> {
         return Err(Fault::new(&NOT_CONFIRMED, message));
     }
     complain(what);
-    eprint!("Is that meant? [y/N] ");
+    eprint!("Continue? [y/N] ");
     let mut answer = String::new();
     let read = std::io::stderr().flush().and_then(|()| std::io::stdin().lock().read_line(&mut answer));
     read.map_err(|error| file("the terminal".as_ref(), "read from", error))?;

@@ -145,7 +145,7 @@ pub const UNKNOWN: Code = Code {
             is misspelt.",
     tries: [
         "List what exists: delayq topics, delayq list TOPIC.",
-        "A message with an id of its own and a group is found only by both: add --group.",
+        "A message with its own id and a group is found only by both: add --group.",
         "Is it the right deployment? delayq config show.",
     ],
     exit: Exit::NotFound,
@@ -181,8 +181,8 @@ pub const LOGIN: Code = Code {
 pub const INTERRUPTED: Code = Code {
     id: "DQ-U015",
     title: "interrupted before the end",
-    cause: "Ctrl-C came before everything was done. Of put and restore, what was read before is put, and the message names \
-            the first line that is not; of backup, what was read before is in the file.",
+    cause: "Ctrl-C came before everything was done. With put and restore, everything read until then is put, and the message \
+            names the first line that is not; with backup, everything read until then is in the file.",
     tries: [
         "Put the rest: tail -n +LINE FILE | delayq put TOPIC --from -, or delayq restore --from-line LINE.",
         "Put the whole file again: messages with ids of their own are recognised, not stored twice.",
@@ -195,11 +195,11 @@ pub const INTERRUPTED: Code = Code {
 pub const NOT_CONFIRMED: Code = Code {
     id: "DQ-U016",
     title: "not confirmed",
-    cause: "The command asks before it does what cannot be undone. Nothing was changed.",
+    cause: "The command cannot be undone, so it asks first. Nothing was changed.",
     tries: [
         "Answer y when it asks.",
-        "Confirm it beforehand, in scripts: --yes.",
-        "See what it is about: delayq list TOPIC, delayq shards.",
+        "Confirm in advance, in scripts: --yes.",
+        "See what would be affected: delayq list TOPIC, delayq shards.",
     ],
     exit: Exit::Usage,
 };
@@ -208,7 +208,7 @@ pub const NOT_CONFIRMED: Code = Code {
 pub const BACKUP_INCOMPLETE: Code = Code {
     id: "DQ-U017",
     title: "some messages are not in the backup",
-    cause: "The messages named above are of a later format, damaged, or their dictionary is missing. All others are in it.",
+    cause: "The messages named above have a later format, are damaged, or lack their dictionary. All others are in it.",
     tries: [
         "Use the delayq that wrote them, or a later one.",
         "See what is wrong with them: delayq audit --bodies.",
@@ -220,12 +220,12 @@ pub const BACKUP_INCOMPLETE: Code = Code {
 /// A backup cannot be used as asked.
 pub const BACKUP_UNUSABLE: Code = Code {
     id: "DQ-U018",
-    title: "the backup cannot be used so",
-    cause: "It was interrupted and has no end, or it is complete or of another deployment, so that it cannot be continued.",
+    title: "the backup cannot be used this way",
+    cause: "It was interrupted and is incomplete; or it cannot be continued, because it is complete or of another deployment.",
     tries: [
         "Continue one that was interrupted: delayq backup FILE --resume.",
-        "Begin again: delayq backup FILE --overwrite.",
-        "Restore what it has: delayq restore FILE does so, and says that it is not all.",
+        "Start over: delayq backup FILE --overwrite.",
+        "Restore what it has: delayq restore FILE does so, and says that it is incomplete.",
     ],
     exit: Exit::Refused,
 };
@@ -233,8 +233,8 @@ pub const BACKUP_UNUSABLE: Code = Code {
 /// Timers that share nothing.
 pub const NO_FLEET: Code = Code {
     id: "DQ-U019",
-    title: "the timers form no fleet",
-    cause: "Without etcd a single timer owns every shard: there is no other that could take them.",
+    title: "there is no fleet of timers",
+    cause: "Without etcd a single timer owns every shard: no other timer can take them over.",
     tries: [
         "Stop the timer and start its successor at once: it waits for the lock, for at most [timer] lock.",
         "Use etcd, and several timers: [etcd] enabled = true and endpoints.",
@@ -247,11 +247,11 @@ pub const NO_FLEET: Code = Code {
 pub const NOBODY_LEFT: Code = Code {
     id: "DQ-U020",
     title: "no other timer could take the shards",
-    cause: "Every other timer is drained, ends, does not reach its Redis, or there is none. Nothing was changed.",
+    cause: "There is no other timer, or each is drained, is stopping or cannot reach its Redis. Nothing was changed.",
     tries: [
         "Start another timer, or undrain one: delayq timers undrain NAME.",
-        "See what keeps the others from it: delayq timers, delayq doctor.",
-        "Drain it all the same: --force. What becomes due then waits, for 10 s and more, until a timer rescues it.",
+        "See what hinders the others: delayq timers, delayq doctor.",
+        "Drain it anyway: --force. Messages that become due then wait, for 10 s or more, until a timer rescues them.",
     ],
     exit: Exit::Refused,
 };
@@ -259,11 +259,11 @@ pub const NOBODY_LEFT: Code = Code {
 /// A drained timer kept its shards for too long.
 pub const DRAIN_UNFINISHED: Code = Code {
     id: "DQ-U021",
-    title: "the timer is drained, and its shards are not handed over yet",
+    title: "the timer is drained, but its shards are not handed over yet",
     cause: "The shards did not move within --deadline. The drain stays in force, and they move as soon as they can.",
     tries: [
         "See who holds what: delayq timers.",
-        "See the logs of the timer and of the one that leads: both have to reach etcd, and the timer its Redis.",
+        "See the logs of the timer and of the leader: both have to reach etcd, and the timer its Redis.",
         "A leader of an earlier version does not know drains: upgrade the timers, the leader included.",
     ],
     exit: Exit::DrainDeadline,

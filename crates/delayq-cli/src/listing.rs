@@ -18,7 +18,7 @@ pub struct Page {
     /// At most this many
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
-    /// The page behind this message, as the page before printed it
+    /// Continue after this cursor, which the previous page printed
     #[arg(long, value_name = "CURSOR")]
     after: Option<ListCursor>,
 }
@@ -66,7 +66,10 @@ impl Page {
             .output
             .print(&json!({ "messages": messages, "next": next }), || table(context, &page, columns, now))?;
         if let (Some(next), false) = (next, context.output.json) {
-            complain(&format!("there are more than these {}; the next: --after {next}", page.messages.len()));
+            complain(&format!(
+                "there are more than these {}; next page: --after {next}",
+                page.messages.len()
+            ));
         }
         Ok(())
     }

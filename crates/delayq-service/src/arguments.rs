@@ -53,7 +53,7 @@ impl Asked {
 
 fn help(Program { name, .. }: Program) -> String {
     format!(
-        "Usage: {name} [--healthcheck] [--config] [FILE]\n\n\
+        "Usage: {name} [--healthcheck] [[--config] FILE]\n\n\
          FILE is the configuration; without one the defaults apply. Environment variables override its keys:\n\
          DELAYQ__REDIS__URL=redis://127.0.0.1:6379. `delayq config check` reports every fault.\n\n\
          Options:\n  \

@@ -205,7 +205,7 @@ fn the_environment_overrides_the_file_without_quotes() {
 #[test]
 fn a_fault_of_the_environment_names_its_variable() {
     for (name, text, message) in [
-        ("DELAYQ__DEPLOYMENT__SHARDS", "many", "invalid type: string, expected u16"),
+        ("DELAYQ__DEPLOYMENT__SHARDS", "many", "invalid type: a string, expected a whole number"),
         ("DELAYQ__DEPLOYMENT__SHARDS", "70000", "integer `70000`"),
         ("DELAYQ__DEPLOYMENT__SHARDS", "5000", "1 to 4096"),
         ("DELAYQ__DEPLOYMENT__SHRADS", "5", "unknown field `shrads`"),

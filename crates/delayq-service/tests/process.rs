@@ -270,7 +270,7 @@ fn a_faulty_configuration_ends_with_78_and_all_faults_in_plain_text() {
     let environment = [("DELAYQ__SHUTDOWN__DRAIN_DEADLINE", "1h"), ("DELAYQ__LOG__FORMTA", "json")];
     let (code, log) = Living::start("obedient", &environment).end();
     assert_eq!(code, 78, "{log}");
-    assert!(log.starts_with("living: DQ-C001: 2 faults in the defaults\n"), "{log}");
+    assert!(log.starts_with("living: DQ-C001: 2 faults in the environment\n"), "{log}");
     assert!(log.contains("\n  DELAYQ__LOG__FORMTA: log.formta: unknown field"), "{log}");
     let (code, log) = Living::start("obedient", &[("RUST_LOG", "info=[")]).end();
     assert!(code == 78 && log.contains("DQ-C003: RUST_LOG"), "{code}: {log}");

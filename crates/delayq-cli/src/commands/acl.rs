@@ -19,8 +19,9 @@ pub struct Acl {
 enum Action {
     /// Print the rules of Redis users, and the commands that make etcd users
     ///
-    /// The lines for Redis are those of an ACL file; behind ACL SETUSER, without the word user, they are its arguments.
-    /// PASSWORD stands for the password. Where the configuration names sentinels, a line for them follows. Each program refuses to start where its user lacks a command, and names it.
+    /// The lines for Redis have the form of an ACL file; without the leading word user, they are the arguments of ACL
+    /// SETUSER. PASSWORD stands for the password. If the configuration names sentinels, a line for them follows. Each
+    /// program refuses to start if its user lacks a command, and names the command.
     Print(Print),
 }
 
@@ -29,7 +30,7 @@ struct Print {
     /// Only this role: producer, consumer, timer, forwarder, compensator or admin; may be repeated
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<Role>,
-    /// Also the commands for topics with this durability: disk or replica:N; may be repeated
+    /// Also allow the commands for topics with this durability: disk or replica:N; may be repeated
     #[arg(long = "durability", value_name = "DURABILITY")]
     durabilities: Vec<Durability>,
     /// The user's name. Default delayq-ROLE

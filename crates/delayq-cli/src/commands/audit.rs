@@ -20,9 +20,9 @@ const TRY_AFTER: Duration = Duration::from_millis(200);
 /// Every accepted message is accounted for: accepted = delivered + cancelled + expired + dead + purged + replaced +
 /// pending, in each topic.
 ///
-/// With --bodies every message, every entry of every index and every counter is checked instead: whether a due time, a
-/// ready queue, a lease, a dead letter or a marker leads to the message, and every entry to one. That walks over all keys
-/// of the Redis in small steps while the deployment is in use. `delayq repair` repairs what it finds.
+/// With --bodies, checks every message, index entry and counter instead: a due time, ready queue, lease, dead letter or
+/// marker has to lead to each message, and each entry to a message. This scans all keys of the Redis in small steps while
+/// the deployment is in use. `delayq repair` repairs what it finds.
 #[derive(Debug, Args)]
 pub struct Audit {
     /// The topics; without any, all

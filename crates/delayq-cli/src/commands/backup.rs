@@ -25,10 +25,10 @@ const CHECKPOINT_EVERY: u64 = 1000;
 
 /// Back up pending messages as NDJSON
 ///
-/// Every message that is pending during the whole backup is in it, whatever state it moves between meanwhile; one that
-/// comes or goes in between may be. What is leased is pending too. Policies of topics are included, dead letters with
-/// --dead. The deployment stays in use, also while its shards move to other nodes. `delayq restore` reads it, and so does
-/// `delayq put --from`.
+/// The backup contains every message that is pending from its beginning to its end, whatever happens to it meanwhile; a
+/// message that is put or finishes meanwhile may or may not be in it. Leased messages count as pending. Topic policies are
+/// included, dead letters with --dead. The deployment stays in use, even while its shards move to other nodes. `delayq
+/// restore` and `delayq put --from` read the file.
 #[derive(Debug, Args)]
 pub struct Backup {
     /// The file to write; - for standard output

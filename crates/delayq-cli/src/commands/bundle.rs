@@ -39,14 +39,15 @@ const AT_A_TIME: usize = 16;
 const PATHS: [(&str, &str); 3] =
     [("version.json", "/version"), ("ready.json", "/readyz"), ("metrics.txt", "/metrics")];
 
-/// Pack what a supporter needs into one .tar.gz, without secrets and payloads
+/// Pack diagnostics for support into one .tar.gz, without secrets and payloads
 ///
-/// Versions of delayq, Redis and etcd; the configuration in force; metrics and readiness of every process whose admin endpoint
-/// answers; clocks; plan, owners and shards; topics with policies and counts; what doctor and audit find; this host; and logs:
-/// those given, or else the journal of delayq's units. A part that cannot be had is a file that says why.
+/// Contains the versions of delayq, Redis and etcd; the configuration in force; metrics and readiness of every process whose
+/// admin endpoint answers; clocks; plan, owners and shards; topics with policies and counts; the results of doctor and
+/// audit; this host; and logs: those given, or else the journal of delayq's units. If a part is unavailable, its file says
+/// why.
 ///
-/// Passwords, tokens and keys of the configuration are removed from every file, and so is what looks like one. Messages are not
-/// read. The names of topics, hosts and processes are in it.
+/// The configuration's passwords, tokens and keys are removed from every file, and so is anything that looks like one.
+/// Messages are not read. The names of topics, hosts and processes are included.
 #[derive(Debug, Args)]
 pub struct Bundle {
     /// The file to write. Default delayq-bundle-TIME.tar.gz in the current folder
@@ -54,7 +55,7 @@ pub struct Bundle {
     /// The admin endpoint of a process that is not registered in etcd; may be repeated
     #[arg(long = "admin", value_name = "HOST:PORT")]
     endpoints: Vec<HostPort>,
-    /// A log to pack, of which the last 8 MiB; may be repeated. Default the journal of the units delayq-*
+    /// A log to pack (its last 8 MiB); may be repeated. Default: the journal of the units delayq-*
     #[arg(long = "log", value_name = "FILE")]
     logs: Vec<PathBuf>,
     /// Replace the file

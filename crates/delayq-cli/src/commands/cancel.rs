@@ -17,7 +17,7 @@ pub struct Cancel {
     /// Their ids
     #[arg(required_unless_present = "all")]
     ids: Vec<MessageId>,
-    /// Their group: a message with an id of its own and a group is found only by both
+    /// Their group: a message with its own id and a group is found only by both
     #[arg(long, short = 'g')]
     group: Option<Group>,
     /// Every pending message of the group, whatever its topic
@@ -111,7 +111,7 @@ fn sentence(outcome: &CancelOutcome) -> String {
         }
         CancelOutcome::Dead => "it is among the dead letters".to_owned(),
         CancelOutcome::Finished(state, at) => format!("finished: {state} {}", time(*at)),
-        CancelOutcome::Unknown => "nothing is known of it; if it has a group, add --group".to_owned(),
+        CancelOutcome::Unknown => "no such message; if it has a group, add --group".to_owned(),
         CancelOutcome::Spooled => "spooled: the compensator does it when Redis can be reached".to_owned(),
         CancelOutcome::Failed(why) => format!("failed: {why}"),
     }

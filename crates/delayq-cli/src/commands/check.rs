@@ -19,36 +19,36 @@ mod print;
 
 /// Check the deployment once, for Nagios, Prometheus or people
 ///
-/// Looks at Redis, at how long a shard is overdue, at the timers, at ready messages and dead letters of each topic, and
-/// at the outbox and the intakes. The exit code says what it found: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. Without --format it prints one line as
-/// plugins of Nagios do.
+/// Checks Redis, how long shards are overdue, the timers, ready messages and dead letters of each topic, the outbox and the
+/// intakes. The exit code is the result: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. Without --format it prints one line in the
+/// format of Nagios plugins.
 #[derive(Debug, Args)]
 pub struct Check {
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Nagios)]
     format: Format,
-    /// Only this topic's messages count; may be repeated
+    /// Count only messages of this topic; may be repeated
     #[arg(long = "topic", short = 't', value_name = "TOPIC")]
     topics: Vec<Topic>,
-    /// A shard that is overdue for so long is a warning
+    /// Warn if a shard has been overdue for this long
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     warn_overdue: Span,
-    /// A shard that is overdue for so long is critical
+    /// Critical if a shard has been overdue for this long
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     crit_overdue: Span,
-    /// So many ready messages of one topic are a warning
+    /// Warn if a topic has this many ready messages
     #[arg(long, value_name = "COUNT")]
     warn_ready: Option<u64>,
-    /// So many ready messages of one topic are critical
+    /// Critical if a topic has this many ready messages
     #[arg(long, value_name = "COUNT")]
     crit_ready: Option<u64>,
-    /// So many dead letters of one topic are a warning
+    /// Warn if a topic has this many dead letters
     #[arg(long, value_name = "COUNT")]
     warn_dead: Option<u64>,
-    /// So many dead letters of one topic are critical
+    /// Critical if a topic has this many dead letters
     #[arg(long, value_name = "COUNT")]
     crit_dead: Option<u64>,
-    /// How long it may take; what is not known by then is UNKNOWN
+    /// How long the check may take; if it takes longer, the result is UNKNOWN
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     deadline: Span,
 }

@@ -16,7 +16,7 @@ pub(crate) const VARIABLE: &str = "DELAYQ_COMPLETE";
 /// In ~/.zshrc:    source <(delayq completions zsh)
 /// For fish:       delayq completions fish > ~/.config/fish/completions/delayq.fish
 ///
-/// They call delayq while a line is typed, and offer the topics of the deployment that the line names.
+/// The shell calls delayq while you type, and offers the topics of the deployment that the line selects.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Completions {

@@ -18,13 +18,13 @@ pub struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Name every fault of the file, the environment and the destinations, with line or variable
+    /// Report every fault in the file, the environment and the destinations, with line or variable
     Check {
         /// Do not connect to the forwarder's destinations
         #[arg(long)]
         offline: bool,
     },
-    /// Show what is in force: defaults, file, environment and options together; secrets as ***
+    /// Show the configuration in force: defaults, file, environment and options together; secrets as ***
     Show {
         /// What is in force, which is shown in any case
         #[arg(long, hide = true)]

@@ -12,9 +12,9 @@ use delayq_service::Fault;
 /// Count messages by state
 #[derive(Debug, Args)]
 pub struct Count {
-    /// The topic; without one, all together
+    /// The topic; without one, all topics together
     topic: Option<Topic>,
-    /// Print a line whenever the numbers change, until Ctrl-C: the change, and what there is now
+    /// Print a line whenever the counts change, until Ctrl-C: the change, and the current counts
     #[arg(long, requires = "topic")]
     follow: bool,
 }

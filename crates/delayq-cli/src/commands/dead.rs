@@ -23,7 +23,7 @@ pub struct Dead {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List them with their reasons
+    /// List dead letters with their reasons
     List {
         /// The topic
         topic: Topic,
@@ -33,9 +33,9 @@ enum Action {
         #[command(flatten)]
         page: Page,
     },
-    /// Replay them: those with these ids, or all that match
+    /// Replay dead letters, by id or all that match
     Replay(Replay),
-    /// Delete them
+    /// Delete dead letters
     Purge {
         /// The topic
         topic: Topic,
@@ -57,10 +57,10 @@ struct Replay {
     /// The group of the ids
     #[arg(long, requires = "ids")]
     group: Option<Group>,
-    /// All dead letters of the topic, unless --reason or --limit names fewer
+    /// All dead letters of the topic, or those that --reason and --limit select
     #[arg(long, conflicts_with = "ids", required_unless_present = "ids")]
     all: bool,
-    /// With --all: only those whose reason has this text
+    /// With --all: only those whose reason contains this text
     #[arg(long, conflicts_with = "ids", value_name = "TEXT")]
     reason: Option<String>,
     /// With --all: at most this many, shard by shard, the oldest of each first
@@ -69,7 +69,7 @@ struct Replay {
     /// With --all: at most this many a second
     #[arg(long, conflicts_with = "ids", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// Ready after this delay
+    /// Make them ready after this delay
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     delay: Span,
 }

@@ -16,10 +16,10 @@ mod redis;
 mod shards;
 mod spool;
 
-/// Check that everything can be reached, runs, and is set as it must be
+/// Check that everything is reachable, running and configured correctly
 ///
-/// Looks at Redis, etcd, timers, forwarders, workers, compensators, the spool, the outbox and the intakes, and at the
-/// process whose `[admin] listen` the configuration has. Names each failed check and how to fix it.
+/// Checks Redis, etcd, timers, forwarders, workers, compensators, the spool, the outbox and the intakes, and the process at
+/// the configured `[admin] listen`. Names each failed check and how to fix it.
 #[derive(Debug, Args)]
 pub struct Doctor {}
 

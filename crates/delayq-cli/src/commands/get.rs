@@ -17,7 +17,7 @@ pub struct Get {
     topic: Topic,
     /// Its id
     id: MessageId,
-    /// Its group: a message with an id of its own and a group is found only by both
+    /// Its group: a message with its own id and a group is found only by both
     #[arg(long, short = 'g')]
     group: Option<Group>,
     /// Print only the stored payload, byte for byte; on a terminal, with control characters escaped

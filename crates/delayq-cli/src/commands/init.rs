@@ -6,7 +6,7 @@ use clap::Args;
 use delayq_service::Fault;
 use serde_json::json;
 
-/// Create the deployment in Redis, or check that it is there
+/// Create the deployment in Redis, or check that it exists
 ///
 /// An existing one must have the same number of shards. Safe to repeat.
 #[derive(Debug, Args)]

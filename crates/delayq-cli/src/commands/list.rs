@@ -11,24 +11,24 @@ use delayq_service::Fault;
 
 /// List messages of a topic in one state, or of a group
 ///
-/// The messages of a topic that are delayed: delayq list orders
-/// Those of a group, of every topic or of one:  delayq list --group user-5, delayq list orders --group user-5
+/// Delayed messages of a topic:                 delayq list orders
+/// Those of a group, in all topics or in one:   delayq list --group user-5, delayq list orders --group user-5
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct List {
     /// The topic
     #[arg(required_unless_present = "group")]
     topic: Option<Topic>,
-    /// The pending messages of this group: of the topic, or of all
+    /// The pending messages of this group: in the topic, or in all topics
     #[arg(long, short = 'g', conflicts_with_all = ["state", "from", "until"])]
     group: Option<Group>,
-    /// Which of them
+    /// The state of the messages
     #[arg(long, short = 's', value_enum, default_value_t = Which::Delayed)]
     state: Which,
-    /// Due, leased until or dead from this time
+    /// Only messages that are due, leased until, or dead from this time on
     #[arg(long, value_name = "TIME")]
     from: Option<When>,
-    /// Due, leased until or dead up to this time
+    /// Only messages that are due, leased until, or dead up to this time
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
     #[command(flatten)]

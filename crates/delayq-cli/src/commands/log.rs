@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Show what happened to a message
 ///
-/// That is its history, if its topic keeps one, and what is stored of it. Switch a history on with delayq topic set TOPIC
+/// Shows its history, if its topic keeps one, and what is stored about it. Turn the history on with delayq topic set TOPIC
 /// --history 1000.
 #[derive(Debug, Args)]
 pub struct Log {
@@ -21,7 +21,7 @@ pub struct Log {
     topic: Topic,
     /// Its id
     id: MessageId,
-    /// Its group: a message with an id of its own and a group is found only by both
+    /// Its group: a message with its own id and a group is found only by both
     #[arg(long, short = 'g')]
     group: Option<Group>,
 }

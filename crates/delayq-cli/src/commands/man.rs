@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Write the manual pages
 ///
-/// One for each command; without a folder, that of delayq itself is printed.
+/// Writes one page per command; without a folder, prints that of delayq itself.
 #[derive(Debug, Args)]
 pub struct Man {
     /// The folder to write them into: /usr/local/share/man/man1

@@ -16,7 +16,7 @@ use export::Export;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-/// Make, show and manage the outbox of a database
+/// Create, show and manage the outbox in a database
 #[derive(Debug, Args)]
 pub struct Outbox {
     #[command(subcommand)]
@@ -25,19 +25,19 @@ pub struct Outbox {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make its tables, or print how
+    /// Create the outbox tables, or print the statements
     Init {
-        /// Print the statements instead
+        /// Only print the statements
         #[arg(long, conflicts_with = "adopt")]
         print: bool,
-        /// With a trigger that notifies of new rows, for `[outbox] notify`
+        /// Add a trigger that notifies of new rows, for `[outbox] notify`
         #[arg(long, conflicts_with = "adopt")]
         notify: bool,
         /// Take over tables that a dump or an upgrade brought from another cluster
         #[arg(long)]
         adopt: bool,
     },
-    /// Show what waits, or one row that is kept aside
+    /// Show how many rows wait, or one row that is set aside
     Show {
         /// The row's number, as delayq outbox rejected lists it
         number: Option<u64>,
@@ -45,37 +45,39 @@ enum Action {
         #[arg(long, alias = "raw", requires = "number", conflicts_with_all = ["json", "output"])]
         payload: bool,
     },
-    /// List rows that are kept aside, with the reasons
+    /// List rows that are set aside, with their reasons
     Rejected {
-        /// Those that rest and are tried again by themselves, instead of the rejected ones
+        /// List resting rows, which are retried automatically, instead of rejected ones
         #[arg(long)]
         resting: bool,
         /// At most this many
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// Print rows that are kept aside as NDJSON
+    /// Print rows that are set aside as NDJSON
     Export(Export),
     /// Try rejected rows again
     Retry {
         #[command(flatten)]
         which: Which,
     },
-    /// Put what kept rows say is pending and Redis does not know
+    /// Put the pending messages of kept rows that Redis has lost
     ///
-    /// For a Redis that lost its last seconds, or all. Rows are kept for `[outbox] keep`. Readers wait until it is done.
+    /// For a Redis that lost its last seconds, or everything. Rows are kept for `[outbox] keep`. Compensators wait until it
+    /// is done.
     Reconcile {
-        /// Rows of the last 2h, for example
+        /// How far back to replay rows: 2h, for example
         #[arg(long, value_name = "DURATION")]
         since: HumanDuration,
-        /// Also messages that were due up to so long ago: delivered twice if they were, and their ids are forgotten
+        /// Also put messages that were due up to this long ago: one that was delivered and whose id is forgotten is
+        /// delivered twice
         #[arg(long, value_name = "DURATION", default_value = "0s")]
         overdue: HumanDuration,
-        /// Only say what would be put
+        /// Only report what would be put
         #[arg(long)]
         dry_run: bool,
     },
-    /// Delete rows that are kept aside
+    /// Delete rows that are set aside
     #[command(visible_alias = "drop")]
     Discard {
         #[command(flatten)]

@@ -19,12 +19,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Delete a topic's pending messages
 ///
-/// Shows how many it is about to delete, and asks. Works in bounded steps; safe to repeat after an interruption.
+/// Shows how many it is about to delete, and asks. Deletes in bounded steps; safe to repeat after an interruption.
 #[derive(Debug, Args)]
 pub struct Purge {
     /// The topic
     topic: Topic,
-    /// Which of them; dead letters: see delayq dead purge
+    /// The state of the messages; for dead letters see delayq dead purge
     #[arg(long, value_enum, default_value_t = Which::Delayed)]
     state: Which,
     /// Due from this time
@@ -70,7 +70,9 @@ impl Purge {
         let purged = purged.map_err(of_core)?;
         let topic = &self.topic;
         let value = json!({ "topic": topic, "purged": purged.purged, "kept": purged.kept });
-        context.output.print(&value, || format!("purged {} of {topic}{}", purged.purged, kept(purged)))
+        context.output.print(&value, || {
+            format!("purged {} of {topic}{}", counted(purged.purged, "message"), kept(purged))
+        })
     }
 
     /// What it is about to do, as a sentence.

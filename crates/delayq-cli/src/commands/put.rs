@@ -7,7 +7,7 @@ use crate::failure::{self, of_core, refused, usage};
 use crate::output::{add_time, complain, time};
 use crate::put_line;
 use crate::when::{Span, When};
-use clap::Args;
+use clap::{Args, value_parser};
 use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
 use delayq_service::Fault;
 use serde_json::{Value, json};
@@ -20,47 +20,47 @@ pub(crate) mod many;
 ///
 /// One: delayq put orders '{"order":17}' --at 'tomorrow 09:00 Europe/Berlin' --id order-17,
 /// or with the payload from a pipe: printf %s '{"order":17}' | delayq put orders --in 30m.
-/// Many: delayq put --from orders.ndjson, a message a line:
+/// Many: delayq put --from orders.ndjson, one message per line:
 /// {"topic":"orders","id":"order-17","due":"+30m","payload":{"order":17}}
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Put {
-    /// The topic; with --from, that of lines that name none
+    /// The topic; with --from, the topic of lines that name none
     topic: Option<Topic>,
-    /// The payload; - or nothing reads it from standard input, byte for byte. Empty where that is a terminal
+    /// The payload. Without it, or as -, it is read from standard input, byte for byte; from a terminal it is empty
     #[arg(conflicts_with_all = ["payload_file", "from"])]
     payload: Option<String>,
-    /// The payload is in this file; - for standard input
+    /// Read the payload from this file; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     payload_file: Option<PathBuf>,
-    /// When it is due: RFC 3339, +30m, 'tomorrow 09:00 Europe/Berlin', ms since the epoch. Default now
+    /// When it is due: RFC 3339, +30m, 'tomorrow 09:00 Europe/Berlin', or ms since the epoch. Default: now
     #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
     at: Option<When>,
-    /// How long until it is due, on Redis's clock: 90s, 2h30m
+    /// How long until it is due, by Redis's clock: 90s, 2h30m
     #[arg(long = "in", value_name = "DURATION", conflicts_with_all = ["at", "from"], allow_hyphen_values = true)]
     after: Option<Span>,
-    /// An id of your own: a repeated put is recognised by it
+    /// Your own id, by which a repeated put is recognised
     #[arg(long, short = 'i', conflicts_with = "from")]
     id: Option<String>,
-    /// A key of your own to list, move and cancel pending messages by
+    /// Your own key, by which pending messages can be listed, rescheduled and cancelled together
     #[arg(long, short = 'g', conflicts_with = "from")]
     group: Option<String>,
     /// A header, delivered with the payload; may be repeated
     #[arg(long = "header", short = 'H', value_name = "NAME=VALUE", conflicts_with = "from", value_parser = header)]
     headers: Vec<(String, String)>,
-    /// When it expires: it is not delivered after this time
+    /// When it expires: after this time it is not delivered
     #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
     expires: Option<When>,
-    /// Attempts before it is a dead letter. Default: the topic's
-    #[arg(long, value_name = "COUNT", conflicts_with = "from")]
+    /// Attempts before it becomes a dead letter. Default: the topic's
+    #[arg(long, value_name = "COUNT", conflicts_with = "from", value_parser = value_parser!(u16).range(1..))]
     max_attempts: Option<u16>,
     /// Replace a message with the same id
     #[arg(long, conflicts_with = "from")]
     replace: bool,
-    /// Many messages, one JSON object a line; - for standard input
+    /// Put many messages from this file, one JSON object per line; - for standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Accept a time before 2001 that is written in milliseconds: most often, seconds were meant
+    /// Accept a time before 2001 given in milliseconds, which is refused otherwise because it is usually in seconds
     #[arg(long)]
     past_ok: bool,
     /// With --from: stop at the first line that is refused
@@ -193,7 +193,7 @@ async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option
     let policy = context.admin().policy(topic).await.ok()?.in_force();
     let remembered = Span::from(policy.remember_own?);
     Some(format!(
-        "\nits id is recognised until {remembered} after it is finished: delayq topic set {topic} --remember-own"
+        "\nits id is recognised until {remembered} after it has finished: delayq topic set {topic} --remember-own"
     ))
 }
 

@@ -10,9 +10,9 @@ use indicatif::ProgressBar;
 
 /// Repair what `delayq audit --bodies` finds
 ///
-/// Without --apply it prints what it would do, and changes nothing. Each fault is checked again and repaired by one script,
-/// while the deployment is in use. No message is deleted: one that may have been delivered already is delivered again.
-/// Safe to repeat after an interruption.
+/// Without --apply it only prints what it would do. One script checks each fault again and repairs it, while the deployment
+/// is in use. No message is deleted: one that may have been delivered already is delivered again. Safe to repeat after an
+/// interruption.
 #[derive(Debug, Args)]
 pub struct Repair {
     /// Repair what is found instead of printing what would be done

@@ -21,7 +21,7 @@ pub struct Reschedule {
     /// Its id
     #[arg(required_unless_present = "all")]
     id: Option<MessageId>,
-    /// Its group: a message with an id of its own and a group is found only by both
+    /// Its group: a message with its own id and a group is found only by both
     #[arg(long, short = 'g')]
     group: Option<Group>,
     /// To this time
@@ -30,13 +30,13 @@ pub struct Reschedule {
     /// This long from now
     #[arg(long = "in", value_name = "DURATION", allow_hyphen_values = true)]
     after: Option<Span>,
-    /// This much later than it is due, or with a minus earlier: 10m, -90s
+    /// By this much later, or with a minus earlier, than it is due now: 10m, -90s
     #[arg(long, value_name = "DIFFERENCE", allow_hyphen_values = true, value_parser = difference)]
     by: Option<Shift>,
-    /// Accept a time before 2001 that is written in milliseconds: most often, seconds were meant
+    /// Accept a time before 2001 given in milliseconds, which is refused otherwise because it is usually in seconds
     #[arg(long, requires = "to")]
     past_ok: bool,
-    /// Only if this is its due time now
+    /// Only if this is its current due time
     #[arg(long, value_name = "TIME")]
     expected: Option<When>,
     /// Every pending message of the group, with --by
@@ -160,7 +160,7 @@ fn sentence(id: &MessageId, outcome: &RescheduleOutcome) -> String {
         RescheduleOutcome::Leased => format!("{id} is leased now"),
         RescheduleOutcome::Dead => format!("{id} is among the dead letters; see delayq dead replay"),
         RescheduleOutcome::Finished(state, at) => format!("{id} is finished: {state} {}", time(*at)),
-        RescheduleOutcome::Unknown => format!("nothing is known of {id}; if it has a group, add --group"),
+        RescheduleOutcome::Unknown => format!("no message {id}; if it has a group, add --group"),
         RescheduleOutcome::Spooled => {
             format!("{id} is moved by the compensator when Redis can be reached: it is spooled")
         }

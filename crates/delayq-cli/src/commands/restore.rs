@@ -15,23 +15,24 @@ use std::time::Duration;
 
 /// Restore a backup: put its messages again, under their ids
 ///
-/// Into this deployment or any other: another Redis, namespace or number of shards. Safe to repeat, and to continue after
-/// an interruption: a message that is there already is answered `exists`. Payload, headers, group, due time, expiry and
-/// own back-off are those of the backup; attempts are counted from scratch. What was due meanwhile is ready at once.
+/// The target may be this or any other deployment: another Redis, namespace or number of shards. Safe to repeat, and to
+/// continue after an interruption: a message that is there already is answered with `exists`. Payload, headers, group, due
+/// time, expiry and own back-off come from the backup; attempts are counted from scratch. Overdue messages are ready at
+/// once.
 #[derive(Debug, Args)]
 pub struct Restore {
     /// The file; - for standard input
     file: PathBuf,
-    /// Dead letters too: as messages that are ready at once, since a replay is what they wait for
+    /// Also restore dead letters, as messages that are ready at once
     #[arg(long)]
     dead: bool,
-    /// Leave the policies of the topics as they are here
+    /// Leave the topics' policies unchanged
     #[arg(long)]
     no_policies: bool,
     /// Only this topic; may be repeated
     #[arg(long = "topic", short = 't', value_name = "TOPIC")]
     topics: Vec<Topic>,
-    /// Put nothing before this line, where an interrupted restore stopped; the first is 1
+    /// Start at this line, where an interrupted restore stopped; the first is 1
     #[arg(long, value_name = "LINE", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     from_line: u64,
     /// Stop at the first line that is refused

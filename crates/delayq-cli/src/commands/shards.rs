@@ -16,7 +16,7 @@ use moving::Move;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Show the shards: contents, owner, epoch and when each is pumped next; add some, or move them
+/// Show the shards: contents, owner, epoch and next pump; add shards, or move them
 #[derive(Debug, Args)]
 pub struct Shards {
     /// What to do; without it, show them
@@ -30,9 +30,9 @@ enum What {
     Grow(Grow),
     /// Move shards of [[redis.nodes]] to another node online
     Move(Move),
-    /// Have every shard record the name of its node, once all processes have [[redis.nodes]]
+    /// Record in every shard the name of its node, once all processes have [[redis.nodes]]
     Name,
-    /// Delete what shards that moved have left behind
+    /// Delete what moved shards have left behind
     Clean,
 }
 
@@ -45,10 +45,10 @@ struct Grow {
     /// The new number of shards, 2 to 4096
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=4096))]
     to: u16,
-    /// The node of [[redis.nodes]] that gets the new shards: refused if the configuration has one of them elsewhere
+    /// The node of [[redis.nodes]] that gets the new shards; refused if the configuration places one of them elsewhere
     #[arg(long, value_name = "NAME")]
     node: Option<NodeName>,
-    /// Do not ask: there is no way back
+    /// Do not ask: this cannot be undone
     #[arg(long)]
     yes: bool,
 }
@@ -172,9 +172,7 @@ impl Grow {
             let added = to.get() - now.get();
             let namespace = &context.config.deployment.namespace;
             confirm(
-                &format!(
-                    "this adds {added} shards to the {now} of {namespace}: there can never be fewer again"
-                ),
+                &format!("this adds {added} shards to the {now} of {namespace}, which can never be removed"),
                 self.yes,
             )?;
         }

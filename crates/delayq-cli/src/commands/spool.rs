@@ -26,7 +26,7 @@ pub struct Spool {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show its books, or one record
+    /// Show the spool's books, or one record
     Show {
         /// The record's number
         number: Option<u64>,
@@ -40,7 +40,7 @@ enum Action {
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// List rejected records with the reasons
+    /// List rejected records with their reasons
     Rejected {
         /// At most this many
         #[arg(long, default_value_t = 50)]
@@ -52,25 +52,25 @@ enum Action {
     Retry {
         #[command(flatten)]
         which: Select,
-        /// As if never tried: delivers a stale one, perhaps a second time
+        /// As if never tried: a stale put is delivered, perhaps a second time
         #[arg(long)]
         force: bool,
     },
-    /// Delete records: rejected ones, or by number also those that wait
+    /// Delete records: rejected ones, or waiting ones by number
     #[command(visible_alias = "drop")]
     Discard {
         #[command(flatten)]
         which: Select,
-        /// With --all: those that wait, instead of the rejected ones
+        /// With --all: waiting records instead of rejected ones
         #[arg(long, requires = "all", conflicts_with = "reason")]
         waiting: bool,
         /// Do not ask: they cannot be restored
         #[arg(long)]
         yes: bool,
     },
-    /// Recover a damaged spool: what can be read moves to a new file
+    /// Recover a damaged spool: move what can be read to a new file
     ///
-    /// The producers and the compensator of this host have to be stopped. The damaged file is kept.
+    /// Stop this host's producers and compensator first. The damaged file is kept.
     Salvage,
 }
 
@@ -131,7 +131,7 @@ impl Action {
 fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
     let SpoolStats { spooled, replayed, rejected, discarded, waiting, oldest, bytes } = stats;
     let mut value = json!({
-        "spooled": spooled, "replayed": replayed, "rejected": rejected, "discarded": discarded, "waiting": waiting,
+        "spooled": spooled, "resubmitted": replayed, "rejected": rejected, "discarded": discarded, "waiting": waiting,
         "bytes": bytes, "balances": stats.balances(),
     });
     add_time(&mut value, "oldest", *oldest);
@@ -139,7 +139,7 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
         let mut rows = output.rows(&["records", ">count"]);
         let all = [
             ("spooled", spooled),
-            ("replayed", replayed),
+            ("resubmitted", replayed),
             ("rejected", rejected),
             ("discarded", discarded),
             ("waiting", waiting),
@@ -147,7 +147,7 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
         for (name, count) in all {
             rows.row([name.to_owned(), count.to_string()]);
         }
-        let oldest = oldest.map_or(String::new(), |at| format!("\nthe oldest waits since {}", time(at)));
+        let oldest = oldest.map_or(String::new(), |at| format!("\nthe oldest has waited since {}", time(at)));
         let books = if stats.balances() { "balance" } else { "DO NOT BALANCE" };
         format!("{}\n{} KiB on disk; its books {books}{oldest}", rows.text(), bytes >> 10)
     })

@@ -16,14 +16,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Follow deliveries in a forwarder's file, until Ctrl-C
 ///
 /// Prints every delivery that a file sink appends: when it was due and how late it became ready, its topic, id and attempt,
-/// and the payload. With -o json each comes as the sink wrote it. Where there is no such file, `delayq count TOPIC --follow`
+/// and the payload. With -o json, prints each line as the sink wrote it. Without such a file, `delayq count TOPIC --follow`
 /// shows how many messages became ready, were delivered and so on.
 #[derive(Debug, Args)]
 pub struct Tail {
     /// The file that a forwarder appends deliveries to, such as delivered.ndjson of delayq up --forward
     #[arg(long)]
     file: PathBuf,
-    /// Start at the beginning of the file, not at its end
+    /// Start at the beginning of the file instead of its end
     #[arg(long)]
     from_start: bool,
 }

@@ -37,21 +37,21 @@ const SHORTEST: Duration = Duration::from_millis(500);
 
 /// Watch shards, topics, processes and destinations live
 ///
-/// Four pages: shards with owner, messages and what is overdue; topics with counts and rates; processes with shards, rates and
-/// lateness, from the admin endpoints that are registered in etcd, configured and given; and forwarders' destinations with their
-/// circuits. Keys: 1 to 4 or tab turn pages, s sorts by the next column, r reverses, / filters, arrows scroll, p pauses,
-/// q quits.
+/// Four pages: shards with owner, messages and overdue time; topics with counts and rates; processes with shards, rates and
+/// lateness, from all admin endpoints that are registered in etcd, configured, or given with --admin; and forwarders'
+/// destinations with their circuits. Keys: 1 to 4 or tab select the page, s sorts by the next column, r reverses the order,
+/// / filters, arrows scroll, p pauses, q quits.
 ///
-/// Each look costs Redis two short scripts a shard, and one for each of the first 100 topics and shard.
+/// Each refresh costs Redis two short scripts per shard, and one per shard for each of the first 100 topics.
 #[derive(Debug, Args)]
 pub struct Top {
     /// The admin endpoint of a process that is not registered in etcd; may be repeated
     #[arg(long = "admin", value_name = "HOST:PORT")]
     endpoints: Vec<HostPort>,
-    /// The time between two looks, at least 500ms
+    /// The time between two refreshes, at least 500ms
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     interval: Span,
-    /// Print every page once, after two looks, and end; --json does so as well
+    /// Print every page once, after two refreshes, and end; --json implies this
     #[arg(long)]
     once: bool,
 }
@@ -146,7 +146,7 @@ impl Terminal {
         if self.has_panicked.load(Ordering::Relaxed) {
             return Err(std::io::Error::other("a part of the program has panicked"));
         }
-        let (width, height) = size()?;
+        let (width, height) = known(size()?);
         let bytes = drawn(screen.lines(frame, width.into(), height.into()), self.has_colour)?;
         let mut out = std::io::stdout().lock();
         out.write_all(&bytes)?;
@@ -158,6 +158,12 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         leave();
     }
+}
+
+/// A size to draw for: a terminal that nobody has told its size, as in a container, says 0.
+fn known((width, height): (u16, u16)) -> (u16, u16) {
+    let or = |size, usual| if size == 0 { usual } else { size };
+    (or(width, 80), or(height, 24))
 }
 
 /// What draws these lines from the top.

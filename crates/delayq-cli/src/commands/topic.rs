@@ -24,25 +24,25 @@ pub struct Topic {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show its numbers, whether it flows, and its policy in force
+    /// Show a topic's counts, pause, rate and policy
     Show {
         /// The topic
         topic: Name,
     },
-    /// Change its policy; settings that are not named stay
+    /// Change a topic's policy; settings that are not given are kept
     Set(Box<Set>),
-    /// Stop delivering: due messages wait in the ready queue
+    /// Stop delivering a topic: due messages wait in the ready queue
     Pause {
         /// The topic
         topic: Name,
     },
-    /// Resume delivering
+    /// Resume delivering a topic
     Resume {
         /// The topic
         topic: Name,
     },
-    /// Delete it with its policy, if it holds no message. Its finished ids are no longer recognised: a put of one is a new
-    /// message
+    /// Delete a topic with its policy, if it holds no message. Its finished ids are no longer recognised: a put of one is a
+    /// new message
     Delete {
         /// The topic
         topic: Name,

@@ -9,7 +9,7 @@ use delayq::admin::Numbers;
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
-/// List topics with their numbers
+/// List topics with their counts
 #[derive(Debug, Args)]
 pub struct Topics {}
 

@@ -17,8 +17,8 @@ const PROGRAM: Program = Program { name: "delayq-up", version: env!("CARGO_PKG_V
 
 /// Run everything on this machine, with a private Redis and etcd, until Ctrl-C
 ///
-/// Messages that become ready wait for your workers (delayq work TOPIC, or a client in your language). Only what --forward
-/// or the routes of --config name is forwarded. Resumes after a crash when given the same --data.
+/// Ready messages wait for your workers (delayq work TOPIC, or a client in your language). Only topics named by --forward or
+/// by the routes in --config are forwarded. Resumes after a crash when given the same --data.
 #[derive(Debug, Args)]
 pub struct Up {
     /// The folder for all data
@@ -27,8 +27,8 @@ pub struct Up {
     /// Run without etcd: a single timer owns every shard
     #[arg(long)]
     no_etcd: bool,
-    /// Keep the messages in a Redis Cluster of so many masters, 3 to 9, to try one; for a new folder. Its nodes reach each other
-    /// over ports of this machine that ask for no password
+    /// Use a Redis Cluster with this many masters (3 to 9), to try one; only for a new folder. Its nodes talk over ports of
+    /// this machine without a password
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=9))]
     redis_cluster: Option<u8>,
     /// Forward a topic, or a pattern such as 'notices.*', to file[:NAME] in the folder or to stream[:NAME] of the private

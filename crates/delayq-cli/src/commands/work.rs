@@ -14,30 +14,30 @@ use tokio::task::JoinSet;
 
 mod handler;
 
-/// Work on messages as they become ready: run a command for each, or print it
+/// Process messages as they become ready: run a command for each, or print it
 ///
 /// Print each payload and ack it:            delayq work orders
 /// Run a command with the payload as stdin:  delayq work orders -- ./cancel-unpaid.sh
 ///
-/// Exit code 0 acks the message. With any other it is released: it comes again after its topic's back-off, and is a dead
-/// letter after its last attempt. The command has DELAYQ_TOPIC, DELAYQ_ID, DELAYQ_GROUP, DELAYQ_DUE and DELAYQ_ATTEMPT
-/// in its environment. Ctrl-C takes no further message and waits for what is in progress.
+/// Exit code 0 acks the message. Any other code releases it: it is delivered again after its topic's back-off, and
+/// becomes a dead letter after its last attempt. The command has DELAYQ_TOPIC, DELAYQ_ID, DELAYQ_GROUP, DELAYQ_DUE and
+/// DELAYQ_ATTEMPT in its environment. After Ctrl-C it takes no further message and waits for those in progress.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Work {
-    /// The topics; of those with ready messages, the first comes first
+    /// The topics, in order of priority
     #[arg(required = true, value_name = "TOPIC")]
     topics: Vec<Topic>,
     /// The command and its arguments; without one, payloads are printed
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// How many messages are worked on at a time
+    /// How many messages to process at a time
     #[arg(long, short = 'c', value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     concurrency: u16,
-    /// End after this many messages; without it, work until Ctrl-C
+    /// End after this many messages; without it, run until Ctrl-C
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// How long a lease lasts unless it is renewed, which it is while the command runs. Default: the topic's
+    /// How long a lease lasts; it is renewed while the command runs. Default: the topic's
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
 }
@@ -110,8 +110,14 @@ async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
     let settled = match handler.handle(&delivery).await {
         Judgement::Done => delivery.ack().await,
         Judgement::Failed(why) => {
-            complain(&format!("{name}: {why}; attempt {} is released", delivery.envelope.attempt));
-            delivery.release(None, &why).await
+            let attempt = delivery.envelope.attempt;
+            let released = delivery.release(None, &why).await;
+            let fate = match released {
+                Ok(Settled::Buried) => "was the last: the message is a dead letter",
+                _ => "is released",
+            };
+            complain(&format!("{name}: {why}; attempt {attempt} {fate}"));
+            released
         }
         Judgement::Lost => {
             complain(&format!("{name}: cancelled, or its lease was lost; the command was ended"));

@@ -25,7 +25,9 @@ fn judge(name: &str, looked: Result<IntakeLook, IntakeFault>) -> Check {
                 IntakeFault::Unusable(_) => {
                     Check::bad(WHAT, found, "create it, or give this user the right: docs/guides/intake.md")
                 }
-                IntakeFault::Unknown(_) => Check::warning(WHAT, found, "take a delayq with that client"),
+                IntakeFault::Unknown(_) => {
+                    Check::warning(WHAT, found, "use a delayq that was built with that client")
+                }
             };
         }
     };

@@ -33,10 +33,7 @@ async fn nothing_is_purged_or_grown_without_a_yes() {
         ),
         (&["purge", "t", "--state", "ready"], "this deletes 0 ready messages of t for good"),
         (&["dead", "purge", "t"], "this deletes the dead letters of t for good: 0 in all"),
-        (
-            &["shards", "grow", "--to", "6"],
-            "this adds 2 shards to the 4 of dq: there can never be fewer again",
-        ),
+        (&["shards", "grow", "--to", "6"], "this adds 2 shards to the 4 of dq, which can never be removed"),
     ] {
         let refused = run(&redis, args).await;
         assert_eq!(refused.code, Some(64), "{args:?}: {refused:?}");
@@ -47,7 +44,7 @@ async fn nothing_is_purged_or_grown_without_a_yes() {
             refused.stderr
         );
         let (asked, no) = delayq(&redis).args(args).asked("n\n", SHORT).await;
-        assert!(asked.contains(what) && asked.contains("Is that meant? [y/N]"), "{args:?}: {asked}");
+        assert!(asked.contains(what) && asked.contains("Continue? [y/N]"), "{args:?}: {asked}");
         assert_eq!(no, Some(64), "{args:?}: {asked}");
     }
     assert!(done(&redis, &["count", "t", "--json"]).await.contains("\"delayed\": 2,"));

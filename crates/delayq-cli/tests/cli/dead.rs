@@ -26,7 +26,7 @@ async fn a_purge_takes_what_is_in_its_range_alone() {
         done(&redis, &["put", "t", "{}", "--id", id, "--at", at]).await;
     }
     let purge = ["purge", "t", "--until", "2100-01-01T12:00:00Z", "--yes"];
-    assert_eq!(done(&redis, &purge).await, "purged 1 of t\n");
+    assert_eq!(done(&redis, &purge).await, "purged 1 message of t\n");
     assert!(done(&redis, &["list", "t"]).await.contains("b "));
     assert!(done(&redis, &["audit"]).await.contains("balance"));
 }

@@ -86,7 +86,7 @@ async fn a_drained_timer_is_shown_everywhere_and_keeps_no_shard_over_its_restart
     let doctor = fleet.run(&["doctor"]).await;
     assert!(doctor.stdout.contains("one is drained since") && doctor.code == Some(0), "{doctor:?}");
     let check = fleet.run(&["check"]).await.stdout;
-    assert!(check.starts_with("OK - ") && check.contains("1 own 4 shards, 1 drained"), "{check}");
+    assert!(check.starts_with("OK - ") && check.contains("1 timer owns 4 shards, 1 drained"), "{check}");
     let again = fleet.json(&["timers", "drain", "one"]).await;
     assert_eq!(again["done"], "already_drained");
 

@@ -85,5 +85,5 @@ async fn ctrl_c_prints_the_summary_and_the_first_line_that_is_not_put() {
     let ended = put.end_by(Signal::INT, SHORT).await;
     assert_eq!(ended.code(), Some(75), "{}", put.tail());
     assert!(put.tail().contains("2 lines: 2 stored"), "{}", put.tail());
-    assert!(put.tail().contains("line 3 and what follows was not put"), "{}", put.tail());
+    assert!(put.tail().contains("line 3 and all after it were not put"), "{}", put.tail());
 }

@@ -42,7 +42,7 @@ async fn a_refused_put_names_its_fault_and_stores_nothing() {
             &["t", "{}", "--at", "2030-01-01T00:00:00Z", "--expires", "2029-01-01T00:00:00Z"],
             "not after its due time",
         ),
-        (&["t", "{}", "--max-attempts", "70000"], "70000 is not in 0..=65535"),
+        (&["t", "{}", "--max-attempts", "70000"], "70000 is not in 1..=65535"),
         (&["t", "{}", "--nonsense"], "unexpected argument"),
         (&[], "a TOPIC is needed"),
     ];
@@ -75,7 +75,7 @@ async fn a_time_in_seconds_is_not_delivered_at_once_as_one_of_1970() {
     let lines = delayq(&redis).args(["put", "t", "--from", "-"]).run(line, SHORT).await;
     assert!(lines.code == Some(65) && lines.stderr.contains(meant), "{lines:?}");
     let meant = delayq(&redis).args(["put", "t", "--from", "-", "--past-ok"]).run(line, SHORT).await;
-    assert_eq!(meant.stdout, "1 lines: 1 ready\n", "{meant:?}");
+    assert_eq!(meant.stdout, "1 line: 1 ready\n", "{meant:?}");
     let past = ["put", "t", "{}", "--id", "c", "--at", "1800000000", "--past-ok"];
     assert!(done(&redis, &past).await.contains("due 1970-01-21T20:00:00.000Z: it is ready"));
 }
@@ -207,9 +207,11 @@ async fn what_a_newcomer_types_wrong_is_answered_in_words_that_fit() {
     done(&redis, &["put", "t", "{}", "--id", "a", "--in", "1h"]).await;
     for (args, expected) in [
         (&["put", "t", "x", "--in", "-5s"][..], "a duration is not negative"),
-        (&["put", "t", "x", "--in", "30"], "write a duration with its unit"),
+        (&["put", "t", "x", "--in", "30"], "write a duration with its unit, such as"),
         (&["reschedule", "t", "a", "--in", "-5s"], "a duration is not negative"),
         (&["put", "t", "x", "--expires", "-1"], "is not between 1 and"),
+        // Of a topic it means no limit; of a message it would mean the topic's.
+        (&["put", "t", "x", "--max-attempts", "0"], "0 is not in 1..=65535"),
     ] {
         let finished = run(&redis, args).await;
         assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");

@@ -29,13 +29,17 @@ struct OnTerminal {
 // === impl OnTerminal ===
 
 impl OnTerminal {
-    fn start(mut program: Command) -> Self {
+    fn start(program: Command) -> Self {
+        Self::start_with(program, 80, 24)
+    }
+
+    fn start_with(mut program: Command, ws_col: u16, ws_row: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        tcsetwinsize(&slave, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&slave, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         program.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         let keys = File::from(master);
         let before = modes(&keys);
@@ -88,9 +92,17 @@ async fn the_screen_turns_pages_filters_and_pauses() {
     top.press("2");
     top.shows("reminders").await;
     top.press("/ord\r");
-    top.shows("1 rows, with \"ord\"").await;
+    top.shows("1 row, with \"ord\"").await;
     top.press("p");
     top.shows("PAUSED").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_of_unknown_size_gets_a_screen_of_80_by_24() {
+    let redis = deployment().await;
+    let top = OnTerminal::start_with(live(&redis), 0, 0);
+    top.shows("[shards]").await;
+    top.shows("nobody yet").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -181,7 +181,20 @@ fn without_value(message: &str) -> String {
     let refused = message.strip_prefix("invalid type: ").and_then(|rest| rest.rsplit_once(", expected "));
     let Some((found, expected)) = refused else { return message.to_owned() };
     let kind = found.split(['"', '`']).next().unwrap_or_default().trim_end();
-    format!("invalid type: {kind}, expected {expected}")
+    format!("invalid type: {}, expected {}", in_words(kind), in_words(expected))
+}
+
+/// A type of Rust or serde as somebody who writes TOML calls it.
+fn in_words(kind: &str) -> &str {
+    match kind {
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" | "integer" => "a whole number",
+        "f32" | "f64" | "floating point" => "a number",
+        "bool" | "boolean" | "a boolean" => "true or false",
+        "sequence" | "a sequence" => "a list",
+        "map" | "a map" => "a section",
+        "string" => "a string",
+        kind => kind,
+    }
 }
 
 fn as_written(path: &str, removed_items: &[String]) -> String {
@@ -291,14 +304,17 @@ mod tests {
         for (message, expected) in [
             (
                 r#"invalid type: string "u:hunter2@h", expected a sequence"#,
-                "invalid type: string, expected a sequence",
+                "invalid type: a string, expected a list",
             ),
-            (r#"invalid type: string "a, expected b", expected u16"#, "invalid type: string, expected u16"),
+            (
+                r#"invalid type: string "a, expected b", expected u16"#,
+                "invalid type: a string, expected a whole number",
+            ),
             (
                 "invalid type: integer `8472947`, expected a string",
-                "invalid type: integer, expected a string",
+                "invalid type: a whole number, expected a string",
             ),
-            ("invalid type: map, expected a string", "invalid type: map, expected a string"),
+            ("invalid type: map, expected a string", "invalid type: a section, expected a string"),
             ("unknown field `a`, expected `b`", "unknown field `a`, expected `b`"),
         ] {
             assert_eq!(without_value(message), expected);

@@ -1,6 +1,5 @@
 //! A duration as people write it: `"250ms"`, `"2h30m"`.
 
-use super::text::Written;
 use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
@@ -58,16 +57,17 @@ impl fmt::Display for HumanDuration {
     }
 }
 
+/// What to write instead of a text that is no duration.
+const WRITE: &str = "write a duration with its unit, such as \"250ms\" or \"2h30m\"";
+
 impl FromStr for HumanDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.trim_start().starts_with('-') {
-            return Err(format!("a duration is not negative; write {}", Self::EXPECTED));
+            return Err(format!("a duration is not negative; {WRITE}"));
         }
-        humantime::parse_duration(text)
-            .map(Self)
-            .map_err(|error| format!("{error}; write {}", Self::EXPECTED))
+        humantime::parse_duration(text).map(Self).map_err(|error| format!("{error}; {WRITE}"))
     }
 }
 

@@ -153,7 +153,8 @@ impl Display for ConfigFaults {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, count) = (&self.source, self.faults.len());
         let plural = if count == 1 { "" } else { "s" };
-        write!(out, "{count} fault{plural} in {source}")?;
+        let of_variables = self.faults.iter().all(|fault| matches!(fault.location, Location::Variable(_)));
+        write!(out, "{count} fault{plural} in {}", if of_variables { "the environment" } else { source })?;
         for fault in &self.faults {
             match &fault.location {
                 Location::Line(line) => write!(out, "\n  {source}:{line}: ")?,

@@ -220,7 +220,9 @@ fn target(found: &Found<'_>, to: ShardCount) -> Result<Layout, String> {
     if *behind {
         return Err(unfinished(now));
     }
-    known.grown_to(to).ok_or_else(|| format!("there are {now} shards already, and they do not become fewer"))
+    known
+        .grown_to(to)
+        .ok_or_else(|| format!("there are {now} shards already, and their number never decreases"))
 }
 
 fn unfinished(to: ShardCount) -> String {

@@ -2,7 +2,7 @@
 
 use super::look::{Fleet, Look, Shards};
 use crate::checked::Check;
-use crate::output::{Judgement, duration};
+use crate::output::{Judgement, counted, duration};
 use delayq::Topic;
 use delayq::admin::{Numbers, ServerFacts};
 use serde::Serialize;
@@ -152,7 +152,7 @@ fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
         _ if *unowned > 0 => {
             say(Status::Critical, format!("no timer has ever owned {unowned} of {count} shards"))
         }
-        Some(Err(why)) => say(Status::Warning, format!("etcd does not tell: {why}")),
+        Some(Err(why)) => say(Status::Warning, format!("etcd does not say: {why}")),
         Some(Ok(Fleet { members: 0, .. })) => {
             say(Status::Critical, "no timer is registered in etcd".to_owned())
         }
@@ -161,7 +161,9 @@ fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
         }
         Some(Ok(Fleet { members, unclaimed: 0, drained })) => {
             let drained_too = if *drained > 0 { format!(", {drained} drained") } else { String::new() };
-            say(Status::Ok, format!("{} own {count} shards{drained_too}", members - drained))
+            let owners = counted((members - drained) as u64, "timer");
+            let own = if members - drained == 1 { "owns" } else { "own" };
+            say(Status::Ok, format!("{owners} {own} {count} shards{drained_too}"))
         }
         Some(Ok(Fleet { members, unclaimed, .. })) => say(
             Status::Warning,
@@ -186,7 +188,8 @@ fn most(
     match topics.iter().max_by_key(|(_, numbers)| of(numbers)) {
         Some((topic, numbers)) if of(numbers) > 0 => {
             let most = of(numbers);
-            Judged::new(Status::of(most as f64, limits), what, format!("{most} {what} in {topic}"))
+            let counted = counted(most, what.trim_end_matches('s'));
+            Judged::new(Status::of(most as f64, limits), what, format!("{counted} in {topic}"))
         }
         _ => Judged::new(Status::of(0.0, limits), what, format!("no {what}")),
     }

@@ -150,7 +150,7 @@ fn cut_off(facts: &ServerFacts) -> Check {
         }
         None => Check::warning(
             "failover",
-            "min-replicas-to-write is 0: a master that is cut off goes on taking writes, which are lost",
+            "min-replicas-to-write is 0: an isolated master keeps accepting writes, which are lost",
             "min-replicas-to-write 1 and min-replicas-max-lag 10, or accept that loss",
         ),
     }

@@ -23,7 +23,7 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
         Ok(overviews) => overviews,
         Err(error) => {
             let others = context.other_namespaces().await;
-            let advice = others.unwrap_or_else(|| "delayq init, if it is to be new".to_owned());
+            let advice = others.unwrap_or_else(|| "delayq init, if the deployment is new".to_owned());
             return vec![Check::bad("deployment", error.to_string(), advice)];
         }
     };

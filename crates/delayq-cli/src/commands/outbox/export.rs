@@ -10,13 +10,13 @@ use delayq_service::Fault;
 /// So many rows are read at a time.
 const PAGE: usize = 100;
 
-/// Print rows that are kept aside as NDJSON
+/// Print rows that are set aside as NDJSON
 ///
 /// Puts are lines that `delayq put --from` reads; see docs/cli.md for those of cancels and reschedules. First rejected rows, then
 /// those that rest, each in their order. The rows stay where they are.
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// Only rejected rows, or only those that rest
+    /// Only rejected rows, or only resting ones
     #[arg(long, value_enum)]
     state: Option<Which>,
     /// Only this topic; may be repeated

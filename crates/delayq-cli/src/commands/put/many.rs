@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{self, INTERRUPTED, LINES_REFUSED, of_core};
-use crate::output::complain;
+use crate::output::{complain, counted};
 use delayq::{Message, Producer, Put, PutError};
 use delayq_service::Fault;
 use futures_util::StreamExt as _;
@@ -214,7 +214,8 @@ impl<L: Lines> Run<'_, L> {
     fn stop_at(&mut self, number: u64, fault: Fault) {
         let first = self.summary.stopped_at_line.map_or(number, |first| first.min(number));
         self.summary.stopped_at_line = Some(first);
-        let message = format!("stopped at {} line {first}; what follows may not be stored", self.name);
+        let message =
+            format!("stopped at {} line {first}; that line and all after it may not be stored", self.name);
         self.stop = Some(Fault::new(fault.code(), message).because(fault));
     }
 
@@ -222,7 +223,7 @@ impl<L: Lines> Run<'_, L> {
     fn interrupt(&mut self) {
         let first = self.summary.lines + 1;
         self.summary.stopped_at_line = Some(first);
-        let message = format!("interrupted: {} line {first} and what follows was not put", self.name);
+        let message = format!("interrupted: {} line {first} and all after it were not put", self.name);
         self.stop = Some(Fault::new(&INTERRUPTED, message));
     }
 
@@ -262,8 +263,8 @@ impl Summary {
             }
         }
         format!(
-            "{} lines: {}",
-            self.lines,
+            "{}: {}",
+            counted(self.lines, "line"),
             if words.is_empty() { "nothing to put".to_owned() } else { words.join(", ") }
         )
     }

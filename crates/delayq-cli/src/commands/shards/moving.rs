@@ -20,10 +20,10 @@ pub(super) struct Move {
     /// The node of [[redis.nodes]] that they move to
     #[arg(long, value_name = "NAME")]
     to: NodeName,
-    /// Give those of an interrupted move back to the node that they come from, unless the new one serves them
+    /// Return the shards of an interrupted move to their old node, unless the new one already serves them
     #[arg(long)]
     back: bool,
-    /// Do not ask: the node is promoted, and is no replica any more
+    /// Do not ask: the node is promoted, and stops being a replica
     #[arg(long)]
     yes: bool,
 }

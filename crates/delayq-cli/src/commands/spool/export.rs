@@ -31,10 +31,10 @@ const PAGE: usize = 100;
 /// then what was rejected, each in the order in which it was spooled. The records stay in the spool.
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// Only those that wait, or only rejected ones
+    /// Only waiting records, or only rejected ones
     #[arg(long, value_enum)]
     state: Option<Which>,
-    /// Only these; may be repeated
+    /// Only records with this verb; may be repeated
     #[arg(long = "verb", value_enum, value_name = "VERB")]
     verbs: Vec<Verb>,
     /// Only this topic; may be repeated

@@ -16,13 +16,13 @@ pub(super) struct Select {
     /// Their numbers
     #[arg(required_unless_present = "all")]
     numbers: Vec<u64>,
-    /// All rejected ones, unless --topic or --reason names fewer
+    /// All rejected ones, or those that --topic and --reason select
     #[arg(long, conflicts_with = "numbers")]
     all: bool,
     /// With --all: only those of this topic; may be repeated
     #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all")]
     topics: Vec<Topic>,
-    /// With --all: only those whose reason has this text
+    /// With --all: only those whose reason contains this text
     #[arg(long, value_name = "TEXT", requires = "all")]
     reason: Option<String>,
 }

@@ -18,18 +18,19 @@ use tokio::time::sleep;
 /// How often etcd is asked how far the shards are.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Take all shards from a timer that runs on, and give it none
+/// Move all shards from a running timer to the others, and keep it without any
 ///
-/// The other timers take the shards over as when a timer is stopped, and no message is late; the drained one runs on without
-/// shards until `delayq timers undrain NAME`. So a host can be taken down, or a timer be looked at, without haste.
+/// The other timers take over the shards, as they do when a timer stops, and no message is late. The drained timer keeps
+/// running without shards until `delayq timers undrain NAME`, so that you can take its host down, or inspect it, without
+/// haste.
 ///
-/// The drain belongs to the name: it outlives the timer's restart, the leader's change and this command. A timer without a
-/// `[timer] name` has another name after a restart, and is not drained then.
+/// The drain belongs to the timer's name: it survives a restart of the timer, a change of leader and the end of this
+/// command. A timer without `[timer] name` has a different name after a restart, and is then no longer drained.
 #[derive(Debug, Args)]
 pub(super) struct Drain {
     /// The timer's name, as `delayq timers` shows it
     name: String,
-    /// Why, for those who meet it in `delayq timers`
+    /// The reason, shown by `delayq timers`
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     /// Do not wait until its shards are handed over
@@ -38,14 +39,14 @@ pub(super) struct Drain {
     /// How long to wait; the drain stays in force beyond it
     #[arg(long, value_name = "DURATION", default_value = "60s", conflicts_with = "no_wait")]
     deadline: Span,
-    /// Even if no other timer could take the shards, and nobody would pump them
+    /// Drain even if no other timer can take the shards, so that none would pump them
     #[arg(long)]
     force: bool,
 }
 
-/// Let a drained timer have shards again
+/// Give a drained timer shards again
 ///
-/// The plan gives it its share at once, if it runs. Of a timer that is gone for good, this removes the drain.
+/// If the timer runs, it gets its share at once. For a timer that is gone for good, this removes the drain.
 #[derive(Debug, Args)]
 pub(super) struct Undrain {
     /// The timer's name, as `delayq timers` shows it
@@ -132,7 +133,7 @@ impl Undrain {
         let operator = operator(&context.config)?;
         let outcome = operator.undrain(name).await.map_err(|error| of_cluster(&error))?;
         let (done, text) = match outcome {
-            UndrainOutcome::Undrained => ("undrained", "is undrained: the plan gives it shards, if it runs"),
+            UndrainOutcome::Undrained => ("undrained", "is undrained: if it runs, it gets shards again"),
             UndrainOutcome::NotDrained => ("not_drained", "was not drained"),
             UndrainOutcome::Unknown => return Err(no_timer(name, &overview(&operator).await?)),
         };

@@ -1,7 +1,7 @@
 //! The live screen: which page is shown, how it is sorted and filtered, and its lines. Pure.
 
 use super::frame::{Frame, Line, Page};
-use crate::output::Judgement;
+use crate::output::{Judgement, counted};
 use crate::printable::printable;
 use std::cmp::Ordering;
 
@@ -117,7 +117,12 @@ impl Screen {
         let filter = if self.filter.is_empty() { String::new() } else { format!(", with {:?}", self.filter) };
         let reversed = if self.descending { ", reversed" } else { "" };
         let paused = if self.is_paused { ", PAUSED" } else { "" };
-        format!("{}   {rows} rows{}{reversed}{paused}", pages.join(" "), printable(&filter))
+        format!(
+            "{}   {}{}{reversed}{paused}",
+            pages.join(" "),
+            counted(rows as u64, "row"),
+            printable(&filter)
+        )
     }
 
     fn header(&self, columns: &[&str], widths: &[usize]) -> String {

@@ -34,7 +34,7 @@ pub(super) struct Set {
     /// Back-off before another attempt: 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list). Default 1s..10m
     #[arg(long, value_parser = backoff)]
     backoff: Option<Backoff>,
-    /// How long after its due time a message expires; 0s for never, which is the default
+    /// How long after its due time a message expires. Default 0s: never
     #[arg(long, value_name = "DURATION")]
     expire_after: Option<Span>,
     /// How long a cancelled id is kept for deduplication. Default 1h
@@ -46,24 +46,23 @@ pub(super) struct Set {
     /// How long a finished generated id is kept for deduplication. Default not at all
     #[arg(long, value_name = "DURATION")]
     remember_generated: Option<Span>,
-    /// What becomes of a repeated put whose first try may have ended and been forgotten: deliver (perhaps twice) or
+    /// What to do with a repeated put whose first attempt may have finished and been forgotten: deliver (perhaps twice) or
     /// refuse (perhaps never). Default deliver
     #[arg(long)]
     repeats: Option<Repeats>,
     /// How payloads are compressed: none, zstd, or zstd:ID of a dictionary. Default none
     #[arg(long)]
     codec: Option<Codec>,
-    /// About how many events each shard keeps of what happened to messages, for delayq log: at most 100000; 0 for none.
-    /// Default none
+    /// About how many events of its messages each shard keeps for delayq log: at most 100000; 0 for none. Default none
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     history: Option<u32>,
     /// How long a history is kept: at least 1s. Default 7days
     #[arg(long, value_name = "DURATION", value_parser = history_for)]
     history_for: Option<Span>,
-    /// How long a dead letter is kept: sweeps delete older ones; 0s until it is purged or replayed, which is the default
+    /// How long a dead letter is kept; sweeps delete older ones. Default 0s: until it is purged or replayed
     #[arg(long, value_name = "DURATION")]
     dead_for: Option<Span>,
-    /// How many dead letters each shard keeps: sweeps delete the oldest of more; 0 for all, which is the default
+    /// How many dead letters each shard keeps; sweeps delete the oldest beyond that. Default 0: all
     #[arg(long, value_name = "COUNT")]
     dead_max: Option<u32>,
     /// What the answers to puts, cancels and reschedules wait for: memory (nothing), disk (the master's append-only file,

@@ -39,6 +39,17 @@ async fn a_command_gets_the_payload_and_is_tried_again_when_it_fails() {
 }
 
 #[tokio::test]
+async fn a_command_that_fails_at_the_last_attempt_is_said_to_leave_a_dead_letter() {
+    let up = Up::start(&[]).await;
+    up.done(&["put", "orders", "{}", "--id", "order-17", "--max-attempts", "1"]).await;
+    let finished = up.delayq(&["work", "orders", "-n", "1", "--", "false"]).run(b"", SHORT).await;
+    let said = "orders order-17: exit status: 1; attempt 1 was the last: the message is a dead letter";
+    assert!(finished.stderr.contains(said), "{finished:?}");
+    assert!(up.done(&["count", "orders", "--json"]).await.contains("\"dead\": 1"));
+    up.stop().await;
+}
+
+#[tokio::test]
 async fn a_command_that_cannot_be_started_leaves_its_message_ready() {
     let up = Up::start(&[]).await;
     up.done(&["put", "orders", "{}"]).await;
