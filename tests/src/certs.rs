@@ -74,6 +74,22 @@ impl Authority {
         self.sign("wrong-name", &[WRONG_NAME])
     }
 
+    /// By which a Redis or a sentinel shows a certificate of this authority, and trusts those who show one of it; it `asks` every
+    /// client for one, or none.
+    pub(crate) fn redis_settings(
+        &self,
+        certificate: &Certificate,
+        asks: bool,
+    ) -> [(&'static str, String); 4] {
+        let path = |path: &Path| path.display().to_string();
+        [
+            ("tls-cert-file", path(&certificate.certificate)),
+            ("tls-key-file", path(&certificate.key)),
+            ("tls-ca-cert-file", path(&self.authority())),
+            ("tls-auth-clients", if asks { "yes" } else { "no" }.to_owned()),
+        ]
+    }
+
     /// Signs a new certificate for these names and addresses; `label` names its files, which a second one of the same
     /// label replaces.
     ///

@@ -65,7 +65,7 @@ impl RedisCluster {
         let options = |_| {
             let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
             let options = options.tls(&certificate, authority, false);
-            options.set("tls-cluster", "yes").set("tls-replication", "yes")
+            options.set("tls-cluster", "yes").tls_between()
         };
         Self::start_each(6, options).await
     }

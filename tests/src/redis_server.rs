@@ -32,7 +32,8 @@ pub struct RedisOptions {
     clock: Option<ClockShim>,
     /// What is started; `None`: redis-server.
     program: Option<PathBuf>,
-    tls_port: Option<u16>,
+    /// Whether it has a port for TLS.
+    tls: bool,
     /// Whether it takes every slot of its cluster once started.
     all_slots: bool,
     shape: RedisShape,
@@ -50,6 +51,8 @@ pub struct RedisServer {
     folder: Folder,
     /// Where the nodes of a Redis Cluster talk to each other, if it is one.
     bus_port: Option<u16>,
+    /// Where it speaks TLS, if it does.
+    tls_port: Option<u16>,
     /// What watches it, if it is reached so.
     sentinel: Option<Sentinel>,
     options: RedisOptions,
@@ -88,15 +91,21 @@ impl RedisOptions {
     /// Speaks TLS too, at [`RedisServer::tls_url`], with this certificate; `asks` every client for one of this authority, or
     /// none.
     #[must_use]
-    pub fn tls(mut self, certificate: &Certificate, authority: &Authority, asks: bool) -> Self {
-        let port = free_port();
-        self.tls_port = Some(port);
-        let path = |path: &Path| path.display().to_string();
-        self.set("tls-port", &port.to_string())
-            .set("tls-cert-file", &path(&certificate.certificate))
-            .set("tls-key-file", &path(&certificate.key))
-            .set("tls-ca-cert-file", &path(&authority.authority()))
-            .set("tls-auth-clients", if asks { "yes" } else { "no" })
+    pub fn tls(self, certificate: &Certificate, authority: &Authority, asks: bool) -> Self {
+        let settings = authority.redis_settings(certificate, asks).into_iter();
+        settings.fold(Self { tls: true, ..self }, |options, (name, value)| options.set(name, &value))
+    }
+
+    /// Speaks TLS, which [`Self::tls`] has set up, to its replicas and to the sentinels that watch it.
+    #[must_use]
+    pub fn tls_between(self) -> Self {
+        self.set("tls-replication", "yes")
+    }
+
+    /// What a sentinel of it is to say of TLS, as lines of its configuration; empty: nothing.
+    pub(crate) fn tls_lines(&self) -> String {
+        let tls = self.settings.iter().filter(|(name, _)| name.starts_with("tls-"));
+        tls.map(|(name, value)| format!("{name} {value}\n")).collect()
     }
 
     /// Makes it a Redis Cluster of one that serves every slot, once started.
@@ -121,7 +130,7 @@ impl RedisOptions {
     #[must_use]
     pub fn replica_of(self, master: &RedisServer) -> Self {
         let options = Self { shape: RedisShape::Plain, ..self };
-        options.set("replicaof", &format!("127.0.0.1 {}", master.port()))
+        options.set("replicaof", &format!("127.0.0.1 {}", master.announced_port()))
     }
 
     /// Runs it under a clock that the test can step.
@@ -144,7 +153,11 @@ impl RedisOptions {
     }
 
     fn is_cluster(&self) -> bool {
-        self.settings.iter().any(|(name, value)| name == "cluster-enabled" && value == "yes")
+        self.says_yes("cluster-enabled")
+    }
+
+    fn says_yes(&self, setting: &str) -> bool {
+        self.settings.iter().any(|(name, value)| name == setting && value == "yes")
     }
 }
 
@@ -203,10 +216,11 @@ impl RedisServer {
     /// If it does not; the message contains its output.
     pub async fn start_with(options: RedisOptions) -> Self {
         let bus_port = options.is_cluster().then(free_port);
+        let tls_port = options.tls.then(free_port);
         let folder = Folder::new("redis");
         let socket = folder.join("s").display().to_string();
         let redis = SharedRedis::of_test(free_port(), options.password.as_deref(), &socket, options.shape);
-        let mut server = Self { redis, folder, bus_port, sentinel: None, options, process: None };
+        let mut server = Self { redis, folder, bus_port, tls_port, sentinel: None, options, process: None };
         server.resume().await;
         if server.options.shape == RedisShape::Sentinel {
             server.be_watched().await;
@@ -269,7 +283,13 @@ impl RedisServer {
     /// If it was started without [`RedisOptions::tls`].
     #[must_use]
     pub fn tls_url(&self) -> String {
-        format!("rediss://127.0.0.1:{}", self.options.tls_port.expect("it was started with TLS"))
+        format!("rediss://127.0.0.1:{}", self.tls_port.expect("it was started with TLS"))
+    }
+
+    /// The port by which replicas and sentinels reach it, and call it.
+    pub(crate) fn announced_port(&self) -> u16 {
+        let by_tls = self.tls_port.filter(|_| self.options.says_yes("tls-replication"));
+        by_tls.unwrap_or_else(|| self.port())
     }
 
     /// The folder of its data and its log.
@@ -407,6 +427,9 @@ impl RedisServer {
         if let Some(port) = self.bus_port {
             command.args(["--cluster-port", &port.to_string()]);
         }
+        if let Some(port) = self.tls_port {
+            command.args(["--tls-port", &port.to_string()]);
+        }
         if let Some(password) = &self.options.password {
             command.args(["--requirepass", password]);
         }
@@ -432,7 +455,7 @@ impl RedisServer {
     async fn be_watched(&mut self) {
         let login = self.options.password.as_ref();
         let login = login.map(|word| format!("sentinel auth-pass {SERVICE} {word}")).unwrap_or_default();
-        let watch = Watch { master: self.port(), quorum: 1, down_after: NEVER_DOWN, lines: &login };
+        let watch = Watch { master: self.port(), quorum: 1, down_after: NEVER_DOWN, lines: &login, tls: "" };
         let sentinel = Sentinel::start(&watch);
         let knows = async || {
             let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
@@ -464,7 +487,7 @@ impl Borrow<SharedRedis> for RedisServer {
 /// # Panics
 /// If they do not in time, and if it has none.
 pub async fn replicated(servers: &[RedisServer], master: usize) {
-    let port = servers[master].port().to_string();
+    let port = servers[master].announced_port().to_string();
     wait_until("the replicas to have what their master has", LONG, async || {
         let written = servers[master].field("master_repl_offset").await;
         let mut replicas = 0;

@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Sentinel {
     folder: Folder,
     port: u16,
+    /// Where it speaks TLS, if it does.
+    tls_port: Option<u16>,
     process: Option<Process>,
 }
 
@@ -31,6 +33,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) down_after: Duration,
     /// More lines of the configuration.
     pub(crate) lines: &'a str,
+    /// Those by which it speaks TLS, on a port of its own; empty: it does not.
+    pub(crate) tls: &'a str,
 }
 
 // === impl Sentinel ===
@@ -38,15 +42,18 @@ pub(crate) struct Watch<'a> {
 impl Sentinel {
     pub(crate) fn start(watch: &Watch<'_>) -> Self {
         let (folder, port) = (Folder::new("sentinel"), free_port());
-        let Watch { master, quorum, down_after, lines } = watch;
+        let Watch { master, quorum, down_after, lines, tls } = watch;
+        let tls_port = (!tls.is_empty()).then(free_port);
+        let tls_line = tls_port.map(|port| format!("tls-port {port}\n")).unwrap_or_default();
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n\
-             sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 3000\n{lines}\n",
+             sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 3000\n{lines}\n\
+             {tls_line}{tls}",
             folder.path().display(),
             down_after.as_millis()
         );
         std::fs::write(folder.join("sentinel.conf"), text).expect("its folder takes its configuration");
-        let mut sentinel = Self { folder, port, process: None };
+        let mut sentinel = Self { folder, port, tls_port, process: None };
         sentinel.resume();
         sentinel
     }
@@ -55,6 +62,15 @@ impl Sentinel {
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Its address for TLS.
+    ///
+    /// # Panics
+    /// If it speaks none.
+    #[must_use]
+    pub fn tls_address(&self) -> String {
+        format!("127.0.0.1:{}", self.tls_port.expect("it was started with TLS"))
     }
 
     /// Starts it again after [`Self::kill`].

@@ -1,5 +1,6 @@
 //! A master with its replicas and the three sentinels that watch them, each of which a test can break.
 
+use crate::certs::Authority;
 use crate::deadline::{LONG, wait_for, wait_until};
 use crate::redis_server::{RedisOptions, RedisServer};
 use crate::sentinel::{SERVICE, Sentinel, Watch};
@@ -43,6 +44,17 @@ impl SentinelGroup {
         Self::around(RedisServer::start_with(options).await, lines).await
     }
 
+    /// As [`Self::start`]; the Redises and the sentinels speak nothing but TLS to each other, and to whoever reaches them by
+    /// [`Self::tls_url`], by a certificate of this authority, and ask for one of it.
+    ///
+    /// # Panics
+    /// If they do not come to know each other.
+    pub async fn with_tls(authority: &Authority) -> Self {
+        let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
+        let options = options.tls(&authority.server(), authority, true).tls_between();
+        Self::around(RedisServer::start_with(options).await, "").await
+    }
+
     /// Gives a Redis that is in use two replicas and three sentinels, with these lines in their configuration.
     ///
     /// # Panics
@@ -71,7 +83,8 @@ impl SentinelGroup {
             let follows = async || replica.field("master_link_status").await == "up";
             wait_until("the replica to have its master's data", LONG, follows).await;
         }
-        let watch = Watch { master: redises[0].port(), quorum: 2, down_after: DOWN_AFTER, lines };
+        let (port, tls) = (redises[0].announced_port(), redises[0].options().tls_lines());
+        let watch = Watch { master: port, quorum: 2, down_after: DOWN_AFTER, lines, tls: &tls };
         let sentinels = (0..3).map(|_| Sentinel::start(&watch)).collect();
         let group = Self { redises, sentinels };
         group.all_known().await;
@@ -85,11 +98,21 @@ impl SentinelGroup {
         format!("redis+sentinel://{}/{SERVICE}", nodes.join(","))
     }
 
+    /// The URL with all sentinels by TLS.
+    ///
+    /// # Panics
+    /// If they were started without.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        let nodes: Vec<String> = self.sentinels.iter().map(Sentinel::tls_address).collect();
+        format!("rediss+sentinel://{}/{SERVICE}", nodes.join(","))
+    }
+
     /// Which Redis is the master, as this sentinel says; `None`: it does not answer.
     pub async fn master_by(&self, sentinel: usize) -> Option<usize> {
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
         let (_, port): (String, u16) = self.sentinels[sentinel].try_command(&words).await.ok()?;
-        self.redises.iter().position(|redis| redis.port() == port)
+        self.redises.iter().position(|redis| redis.announced_port() == port)
     }
 
     /// The Redis that all sentinels call the master, as soon as they agree on one that is.

@@ -41,7 +41,7 @@ pub(crate) use nodes::{Nodes, PlacesVersion};
 
 pub use address::mask_query;
 pub use cluster_url::ClusterUrl;
-pub use identity::{Identity, without_certificate};
+pub use identity::{Identity, of_certificate};
 pub use node_map::{NodeMap, NodeMapError, NodeSettings};
 pub use sentinel_url::SentinelUrl;
 pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};

@@ -1,7 +1,7 @@
 //! Files of certificates and private keys, in PEM.
 
 use super::Faults;
-use delayq::protocol::without_certificate;
+use delayq::protocol::of_certificate;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -77,7 +77,7 @@ impl PemFiles<'_> {
     #[must_use]
     pub fn explain(self, why: String) -> String {
         match (self.cert, self.off) {
-            (None, None) => without_certificate(why),
+            (None, None) => of_certificate(why, false),
             _ => why,
         }
     }

@@ -1,4 +1,4 @@
-//! The certificate by which a client says who it is, and what a failure may mean where it has none.
+//! The certificate by which a client says who it is, and what a failure may have to do with it.
 
 use redis::ClientTlsConfig;
 use std::fmt;
@@ -34,15 +34,18 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why a client without a certificate has no connection over TLS, and that the server may ask for one: in TLS 1.3 the reset
-/// of a server that does can overtake the alert that says so.
+/// Why a client has no connection over TLS, and what the server may miss: a certificate of the client's, or trust in the one
+/// that it `shows`. In TLS 1.3 the reset of a server that refuses it can overtake the alert that says so.
 #[must_use]
-pub fn without_certificate(why: String) -> String {
+pub fn of_certificate(why: String, shows: bool) -> String {
     let lower = why.to_lowercase();
     if OTHER_CAUSES.iter().any(|cause| lower.contains(cause)) {
         return why;
     }
-    why + " (the server may ask for a client certificate: set `cert` and `key`)"
+    why + match shows {
+        false => " (the server may ask for a client certificate: set `cert` and `key`)",
+        true => " (the server may not trust the client certificate: check `cert`)",
+    }
 }
 
 #[cfg(test)]
@@ -53,15 +56,18 @@ mod tests {
     fn a_certificate_is_named_unless_the_failure_has_another_cause() {
         for (why, expected) in [
             ("received fatal alert: CertificateRequired", true),
+            ("received fatal alert: UnknownCA", true),
             ("Connection reset by peer (os error 104)", true),
             ("Connection refused (os error 111)", false),
             ("failed to lookup address information: Name or service not known", false),
             ("invalid peer certificate: UnknownIssuer", false),
             ("SSL handshake failed: certificate verify failed", false),
         ] {
-            let said = without_certificate(why.to_owned());
-            assert_eq!(said.contains("set `cert` and `key`"), expected, "{said}");
-            assert!(said.starts_with(why), "{said}");
+            for (shows, hint) in [(false, "set `cert` and `key`"), (true, "check `cert`")] {
+                let said = of_certificate(why.to_owned(), shows);
+                assert_eq!(said.contains(hint), expected, "{said}");
+                assert!(said.starts_with(why), "{said}");
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::address;
 use super::cluster_url::ClusterUrl;
-use super::identity::{Identity, without_certificate};
+use super::identity::{Identity, of_certificate};
 use super::node::Node;
 use super::sentinel_url::SentinelUrl;
 use crate::error::Error;
@@ -151,8 +151,8 @@ impl LinkSettings {
     /// Why no connection was made to a Redis at this address.
     pub(super) fn unconnected(&self, address: &str, error: &RedisError) -> Error {
         match Error::of_connecting(address, error) {
-            Error::Unreachable { address, why } if self.is_tls() && self.identity.is_none() => {
-                Error::Unreachable { address, why: without_certificate(why) }
+            Error::Unreachable { address, why } if self.is_tls() => {
+                Error::Unreachable { address, why: of_certificate(why, self.identity.is_some()) }
             }
             error => error,
         }
@@ -160,7 +160,7 @@ impl LinkSettings {
 
     /// The same of a sentinel, as `why` says.
     pub(super) fn sentinel_unconnected(&self, why: String) -> String {
-        if self.sentinel_tls() && self.sentinel_identity().is_none() { without_certificate(why) } else { why }
+        if self.sentinel_tls() { of_certificate(why, self.sentinel_identity().is_some()) } else { why }
     }
 
     /// A client of one sentinel.
