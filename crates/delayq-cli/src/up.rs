@@ -1,4 +1,4 @@
-//! Everything on one machine: a Redis and an etcd of its own in a data folder, and every role in this process.
+//! Everything on one machine: Redis and etcd of its own in a data folder, and every role in this process.
 
 mod child;
 mod cluster;
@@ -10,11 +10,14 @@ mod given;
 mod patience;
 mod ports;
 mod programs;
+mod redises;
 mod roles;
 mod servers;
+mod shape;
 
 pub use folder::DataFolder;
 pub use forward::Forward;
 pub use given::Given;
 pub use roles::Roles;
 pub use servers::{Options, Servers};
+pub use shape::Shape;

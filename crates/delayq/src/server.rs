@@ -97,8 +97,11 @@ pub(crate) async fn check_usable(calls: &Calls, role: Option<Role>) -> Result<Ve
     Ok(usable)
 }
 
-/// What each node says of itself, or why it cannot be used now.
-async fn check_each(calls: &Calls, role: Option<Role>) -> Result<Vec<Result<NodeFacts, Error>>, Error> {
+/// As [`check`]: what each node says of itself, or why it cannot be used now.
+pub(crate) async fn check_each(
+    calls: &Calls,
+    role: Option<Role>,
+) -> Result<Vec<Result<NodeFacts, Error>>, Error> {
     let links = calls.nodes().all().await?;
     let shards: Vec<ShardId> = calls.shards().shards().collect();
     let (placed, nowhere) = calls.placed(&shards).await;

@@ -3,7 +3,7 @@
 use crate::deployment::Global;
 use crate::failure::usage;
 use crate::output::{Output, say};
-use crate::up::{DataFolder, Forward, Given, Options, Roles, Servers};
+use crate::up::{DataFolder, Forward, Given, Options, Roles, Servers, Shape};
 use clap::Args;
 use delayq_forwarder::RouteConfig;
 use delayq_service::config::{AdminConfig, Environment, LogConfig, ShutdownConfig, Source, load};
@@ -31,6 +31,9 @@ pub struct Up {
     /// this machine without a password
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=9))]
     redis_cluster: Option<u8>,
+    /// Use this many independent Redises (2 to 9), each with its part of the shards, to try them; only for a new folder
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=9), conflicts_with = "redis_cluster")]
+    redis_nodes: Option<u8>,
     /// Forward a topic, or a pattern such as 'notices.*', to file[:NAME] in the folder or to stream[:NAME] of the private
     /// Redis; may be repeated
     #[arg(long = "forward", value_name = "TOPIC=DESTINATION")]
@@ -92,9 +95,6 @@ impl Up {
         if global.redis.is_some() {
             return Err(usage("up runs a Redis of its own: leave --redis out"));
         }
-        if self.redis_cluster.is_some() && self.forwards.iter().any(Forward::is_stream) {
-            return Err(usage("a stream is in one Redis: with --redis-cluster, forward into a file"));
-        }
         let given = match global.file() {
             Some(path) => Given::read(&path, &self.data.join("delayq.toml"))?,
             None => None,
@@ -103,7 +103,7 @@ impl Up {
             no_etcd: self.no_etcd,
             namespace: global.namespace.clone(),
             shards: global.shards,
-            redis_cluster: self.redis_cluster,
+            shape: self.redis_cluster.map(Shape::Cluster).or(self.redis_nodes.map(Shape::Nodes)),
             forwards: self.forwards.clone(),
             given,
         })

@@ -5,12 +5,12 @@ use super::folder::DataFolder;
 use super::forward::{Forward, quoted};
 use super::given::{Given, WRITTEN_BY_UP};
 use super::ports::Ports;
+use super::redises::Redis;
+use super::shape::Shape;
+use delayq::protocol::ShardRanges;
 use delayq::{Namespace, ShardCount};
 use delayq_service::Fault;
 use delayq_service::config::{DeploymentConfig, Environment, Source, load};
-
-/// The most bytes of a unix socket's path that every system takes.
-const SOCKET_PATH_BYTES: usize = 100;
 
 /// What the configuration is made of.
 pub(super) struct Parts<'p> {
@@ -19,8 +19,8 @@ pub(super) struct Parts<'p> {
     pub(super) etcd: bool,
     pub(super) namespace: &'p Namespace,
     pub(super) shards: ShardCount,
-    /// Where Redis listens; `None`: on its port, or those of its cluster, with a password.
-    pub(super) socket: Option<String>,
+    /// What keeps the messages.
+    pub(super) redises: &'p [Redis],
     /// What is forwarded, in addition to the routes of `given`.
     pub(super) forwards: &'p [Forward],
     /// What the user configured.
@@ -38,15 +38,32 @@ delayq_service::configuration! {
 
 impl Parts<'_> {
     fn redis(&self) -> String {
-        let nodes: Vec<String> =
-            self.ports.cluster.iter().map(|node| format!("127.0.0.1:{}", node.client)).collect();
-        let url = match &self.socket {
-            Some(path) => return format!("url = {}", quoted(&format!("unix://{path}"))),
-            None if nodes.is_empty() => format!("redis://127.0.0.1:{}", self.ports.redis),
-            None => format!("redis+cluster://{}", nodes.join(",")),
+        let password = match self.redises.iter().all(Redis::is_on_socket) {
+            true => String::new(),
+            false => {
+                format!(
+                    "password = {{ file = {} }}\n",
+                    quoted(&password_file(self.folder).display().to_string())
+                )
+            }
         };
-        let password = password_file(self.folder).display().to_string();
-        format!("url = {}\npassword = {{ file = {} }}", quoted(&url), quoted(&password))
+        let place = match self.ports.shape() {
+            Shape::One => self.redises.iter().map(|redis| url(&redis.url())).collect(),
+            Shape::Cluster(_) => {
+                let nodes = self.ports.cluster.iter().map(|node| format!("127.0.0.1:{}", node.client));
+                url(&format!("redis+cluster://{}", nodes.collect::<Vec<_>>().join(",")))
+            }
+            Shape::Nodes(_) => (0..).zip(self.redises).map(|(i, redis)| self.node(i, redis)).collect(),
+        };
+        password + &place
+    }
+
+    /// One of several independent Redises, which have as many shards each.
+    fn node(&self, i: usize, redis: &Redis) -> String {
+        let (shards, nodes) = (usize::from(self.shards.get()), self.redises.len());
+        let own = self.shards.shards().take((i + 1) * shards / nodes).skip(i * shards / nodes);
+        let (name, own) = (quoted(&redis.name), quoted(&own.collect::<ShardRanges>().to_string()));
+        format!("\n[[redis.nodes]]\nname = {name}\nshards = {own}\n{}", url(&redis.url()))
     }
 
     fn etcd(&self) -> String {
@@ -116,11 +133,8 @@ poll_interval = "500ms"
     }
 }
 
-/// The path of Redis's socket, where it is short enough.
-pub(super) fn socket(folder: &DataFolder) -> Option<String> {
-    let path = folder.join("redis.sock").display().to_string();
-    let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#%@".contains(&byte));
-    (path.len() <= SOCKET_PATH_BYTES && plain).then_some(path)
+fn url(url: &str) -> String {
+    format!("url = {}\n", quoted(url))
 }
 
 /// The deployment that the folder was made with, if it was.
@@ -139,39 +153,55 @@ mod tests {
     use crate::deployment::CliConfig;
     use crate::up::ports::NodePorts;
     use crate::whole::WholeConfig;
+    use delayq_service::config::{RedisConfig, RedisNodeConfig};
+
+    /// Where the messages are, in the order of the shards.
+    fn places(redis: &RedisConfig) -> String {
+        if redis.nodes.is_empty() {
+            return redis.url.to_string();
+        }
+        let node = |node: &RedisNodeConfig| format!("{} {} {}", node.name, node.shards, node.url);
+        redis.nodes.iter().map(node).collect::<Vec<_>>().join(", ")
+    }
 
     #[test]
     fn what_is_written_is_what_the_next_start_reads() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = DataFolder::open(dir.path()).unwrap();
-        assert_eq!(earlier(&folder).unwrap(), None);
-        crate::up::credentials::password(&folder).unwrap();
-        Certificates::make(&folder).unwrap();
+        // Of the second one, no path of a socket is short enough.
+        let [short, long] = ["data".to_owned(), "long".repeat(30)]
+            .map(|name| DataFolder::open(&dir.path().join(name)).unwrap());
+        assert_eq!(earlier(&short).unwrap(), None);
         let node = |client| NodePorts { client, bus: client + 100 };
-        let one = Ports { redis: 1, cluster: Vec::new(), etcd: 2, admin: 4 };
+        let one = Ports { redis: 1, cluster: Vec::new(), nodes: Vec::new(), etcd: 2, admin: 4 };
         let three = Ports { cluster: vec![node(5), node(6), node(7)], ..one.clone() };
+        let two = Ports { nodes: vec![8, 9], ..one.clone() };
         let cluster = "redis+cluster://127.0.0.1:5,127.0.0.1:6,127.0.0.1:7";
-        for (etcd, socket, ports, url) in [
-            (false, Some("/s".to_owned()), &one, "unix:///s"),
-            (true, None, &one, "redis://127.0.0.1:1"),
-            (true, None, &three, cluster),
+        let by_ports = "a 0-2 redis://127.0.0.1:8, b 3-6 redis://127.0.0.1:9";
+        let at = short.path().display();
+        let by_sockets = format!("a 0-2 unix://{at}/redis-a.sock, b 3-6 unix://{at}/redis-b.sock");
+        for (etcd, folder, ports, wanted) in [
+            (false, &short, &one, format!("unix://{at}/redis.sock").as_str()),
+            (true, &long, &one, "redis://127.0.0.1:1"),
+            (true, &short, &three, cluster),
+            (true, &long, &two, by_ports),
+            (false, &short, &two, &by_sockets),
         ] {
+            crate::up::credentials::password(folder).unwrap();
+            Certificates::make(folder).unwrap();
+            let redises = Redis::all(folder, ports);
             let (namespace, shards) = ("try".parse().unwrap(), ShardCount::new(7).unwrap());
             // A stream is in one Redis.
-            let other = if ports.cluster.is_empty() { "b=stream:out" } else { "b=file:out" };
+            let other = if ports.shape() == Shape::One { "b=stream:out" } else { "b=file:out" };
             let forwards = ["a=file".parse().unwrap(), other.parse().unwrap()];
-            let (namespace, folder) = (&namespace, &folder);
-            let parts =
-                Parts { folder, ports, etcd, namespace, shards, socket, forwards: &forwards, given: None };
+            let (namespace, redises, forwards) = (&namespace, &redises, &forwards);
+            let parts = Parts { folder, ports, etcd, namespace, shards, redises, forwards, given: None };
             folder.replace("delayq.toml", &parts.text()).unwrap();
             let made = earlier(folder).unwrap().unwrap();
             assert_eq!((made.namespace, made.shards), (namespace.clone(), shards));
             let text = Source::text("delayq.toml", parts.text());
             let config = load::<CliConfig>(&text, &Environment::empty()).unwrap().config;
-            assert_eq!(
-                (config.redis.url.to_string(), config.redis.password.is_none()),
-                (url.to_owned(), !etcd)
-            );
+            let asks = !wanted.contains("unix://");
+            assert_eq!((places(&config.redis).as_str(), config.redis.password.is_some()), (wanted, asks));
             assert_eq!((config.etcd.enabled, config.etcd.tls.key.is_some()), (etcd, etcd));
             let routes = load::<WholeConfig>(&text, &Environment::empty()).unwrap().config.routes;
             assert_eq!(routes.iter().map(|route| route.topic.to_string()).collect::<Vec<_>>(), ["a", "b"]);

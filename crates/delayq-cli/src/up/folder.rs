@@ -5,10 +5,11 @@
 //! delayq.toml       the configuration for every command: delayq --config FOLDER/delayq.toml …
 //! ports.json        the ports, kept over restarts
 //! children.json     process id and start time of the servers, by which the next start finds them
-//! redis.sock        where Redis listens; redis.conf has what may not stand on its command line
+//! redis.sock        where Redis listens, redis-a.sock and so on if there are several; redis.conf has what may not stand on
+//!                   their command lines
 //! redis.password    Redis's password, where the path of redis.sock would be too long and it listens on a port
 //! etcd*.pem         the certificate that etcd and its clients show each other
-//! redis/  etcd/     their data; of a Redis Cluster, redis/1, redis/2 and so on
+//! redis/  etcd/     their data; of a Redis Cluster, redis/1, redis/2 and so on; of several Redises, redis/a, redis/b
 //! spool/            puts that could not reach Redis
 //! delivered.ndjson  what was forwarded into a file
 //! logs/             redis.log, etcd.log, delayq.log

@@ -1,7 +1,7 @@
 //! The ports of the private servers.
 
 use super::folder::DataFolder;
-use crate::failure::usage;
+use super::shape::Shape;
 use delayq_service::{Fault, codes};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,9 +11,12 @@ use std::net::{Ipv4Addr, TcpListener};
 pub(super) struct Ports {
     /// Of Redis, where it cannot listen on a socket.
     pub(super) redis: u16,
-    /// Of the masters of a Redis Cluster; empty: one Redis.
+    /// Of the masters of a Redis Cluster; empty: there is none.
     #[serde(default)]
     pub(super) cluster: Vec<NodePorts>,
+    /// Of several independent Redises, where they cannot listen on sockets; empty: there are none.
+    #[serde(default)]
+    pub(super) nodes: Vec<u16>,
     pub(super) etcd: u16,
     pub(super) admin: u16,
 }
@@ -29,22 +32,29 @@ pub(super) struct NodePorts {
 // === impl Ports ===
 
 impl Ports {
-    /// The earlier ones where they are free, written into the folder for the next start; with those of so many masters of a
-    /// Redis Cluster, `None` being as many as the folder was made with.
+    /// Those of the last start; `None`: the folder is new.
     ///
     /// # Errors
-    /// The folder was made with another number of masters, the system has no free port, or the folder cannot be written.
-    pub(super) fn choose(folder: &DataFolder, masters: Option<u8>) -> Result<Self, Fault> {
-        let earlier = folder.read("ports.json")?.and_then(|text| serde_json::from_str::<Self>(&text).ok());
-        let made = earlier.as_ref().map(|ports| ports.cluster.len());
-        let masters = masters.map(usize::from);
-        if let (Some(made), Some(masters)) = (made, masters.filter(|&masters| made != Some(masters))) {
-            let of = if made == 0 { "one Redis".to_owned() } else { format!("a cluster of {made} masters") };
-            return Err(usage(format!(
-                "{} keeps its messages in {of}: leave --redis-cluster {masters} out, or name another folder by --data",
-                folder.path().display()
-            )));
+    /// The folder cannot be read.
+    pub(super) fn earlier(folder: &DataFolder) -> Result<Option<Self>, Fault> {
+        Ok(folder.read("ports.json")?.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// What the Redises are for which they were chosen.
+    pub(super) fn shape(&self) -> Shape {
+        let number = |all: usize| u8::try_from(all).expect("a folder has nine Redises at most");
+        match (self.cluster.len(), self.nodes.len()) {
+            (0, 0) => Shape::One,
+            (0, nodes) => Shape::Nodes(number(nodes)),
+            (masters, _) => Shape::Cluster(number(masters)),
         }
+    }
+
+    /// The earlier ones where they are free, written into the folder for the next start.
+    ///
+    /// # Errors
+    /// The system has no free port, or the folder cannot be written.
+    pub(super) fn choose(folder: &DataFolder, earlier: Option<&Self>, shape: Shape) -> Result<Self, Fault> {
         // Held until all are chosen, so that none is chosen twice.
         let mut held = Vec::new();
         let mut port = |earlier: Option<u16>| {
@@ -57,17 +67,23 @@ impl Ports {
             });
             taken.map_err(|error| Fault::new(&codes::SYSTEM, "cannot get a free port").because(error))
         };
-        let earlier = earlier.as_ref();
-        let mut node = |i: usize| {
+        let (masters, nodes) = match shape {
+            Shape::One => (0, 0),
+            Shape::Cluster(masters) => (masters, 0),
+            Shape::Nodes(nodes) => (0, nodes),
+        };
+        let mut cluster = Vec::new();
+        for i in 0..masters.into() {
             let earlier = earlier.and_then(|ports| ports.cluster.get(i));
             let (client, bus) = (earlier.map(|node| node.client), earlier.map(|node| node.bus));
-            Ok(NodePorts { client: port(client)?, bus: port(bus)? })
-        };
-        let nodes = masters.or(made).unwrap_or_default();
-        let cluster = (0..nodes).map(&mut node).collect::<Result<_, Fault>>()?;
+            cluster.push(NodePorts { client: port(client)?, bus: port(bus)? });
+        }
+        let earlier_node = |i| earlier.and_then(|ports| ports.nodes.get(i).copied());
+        let nodes = (0..nodes.into()).map(|i| port(earlier_node(i))).collect::<Result<_, Fault>>()?;
         let ports = Self {
             redis: port(earlier.map(|ports| ports.redis))?,
             cluster,
+            nodes,
             etcd: port(earlier.map(|ports| ports.etcd))?,
             admin: port(earlier.map(|ports| ports.admin))?,
         };

@@ -3,44 +3,39 @@
 use super::credentials::{Certificates, password};
 use super::folder::DataFolder;
 use super::ports::{NodePorts, Ports};
+use super::redises::{Listens, Redis};
 use crate::failure::file;
 use delayq_service::Fault;
 use std::fs::File;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The private Redis, or each node of its cluster.
-pub(super) fn redis(folder: &DataFolder, ports: &Ports, socket: Option<&str>) -> Result<Vec<Command>, Fault> {
+/// The private Redises.
+pub(super) fn redis(folder: &DataFolder, redises: &[Redis]) -> Result<Vec<Command>, Fault> {
     // What stands on a command line is everybody's to read.
-    let secret = match socket {
-        Some(_) => String::new(),
-        None => format!("requirepass {}\n", password(folder)?),
+    let secret = match redises.iter().all(Redis::is_on_socket) {
+        true => String::new(),
+        false => format!("requirepass {}\n", password(folder)?),
     };
     folder.replace("redis.conf", &secret)?;
-    if ports.cluster.is_empty() {
-        let mut command = redis_in(folder, &folder.join("redis"))?;
-        match socket {
-            Some(path) => command.args(["--port", "0", "--unixsocket", path, "--unixsocketperm", "700"]),
-            None => command.args(["--port", &ports.redis.to_string(), "--bind", "127.0.0.1"]),
-        };
-        return Ok(vec![command]);
-    }
-    let node = |(i, node): (usize, &NodePorts)| {
-        let data = folder.join("redis").join((i + 1).to_string());
-        std::fs::create_dir_all(&data).map_err(|error| file(&data, "make the folder", error))?;
-        let mut command = redis_in(folder, &data)?;
-        command.args(["--port", &node.client.to_string(), "--bind", "127.0.0.1"]);
-        command.args(["--cluster-enabled", "yes", "--cluster-port", &node.bus.to_string()]);
-        Ok(command)
-    };
-    ports.cluster.iter().enumerate().map(node).collect()
+    redises.iter().map(|redis| one_redis(folder, redis)).collect()
 }
 
-fn redis_in(folder: &DataFolder, data: &Path) -> Result<Command, Fault> {
+fn one_redis(folder: &DataFolder, redis: &Redis) -> Result<Command, Fault> {
+    let data = &redis.data;
+    std::fs::create_dir_all(data).map_err(|error| file(data, "make the folder", error))?;
     let mut command = Command::new("redis-server");
     command.arg(folder.join("redis.conf")).arg("--dir").arg(data);
     command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]);
     command.args(["--maxmemory-policy", "noeviction", "--daemonize", "no"]);
+    match &redis.listens {
+        Listens::Socket(path) => {
+            command.args(["--port", "0", "--unixsocket", path, "--unixsocketperm", "700"])
+        }
+        Listens::Port(port) => command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]),
+        Listens::Node(NodePorts { client, bus }) => command
+            .args(["--port", &client.to_string(), "--bind", "127.0.0.1"])
+            .args(["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()]),
+    };
     logged(folder, "redis.log", command)
 }
 

@@ -1,15 +1,17 @@
-//! The private Redis, or its cluster, and etcd: started, waited for, watched, ended.
+//! The private Redises and etcd: started, waited for, watched, ended.
 
 use super::child::{Child, Record};
-use super::configuration::{Parts, earlier, socket};
+use super::configuration::{Parts, earlier};
 use super::folder::DataFolder;
 use super::forward::Forward;
 use super::given::Given;
 use super::patience::Patience;
 use super::ports::Ports;
+use super::redises::Redis;
+use super::shape::Shape;
 use super::{cluster, programs};
 use crate::deployment::CliConfig;
-use crate::failure::{UNREACHABLE, of_core};
+use crate::failure::{UNREACHABLE, of_core, usage};
 use crate::fleet::observer;
 use delayq::{Admin, Client, Namespace, ShardCount};
 use delayq_service::config::{Environment, Source, load};
@@ -25,8 +27,8 @@ pub struct Options {
     pub namespace: Option<Namespace>,
     /// The number of shards; `None`: the folder's, or the default.
     pub shards: Option<ShardCount>,
-    /// How many masters of a Redis Cluster keep the messages; `None`: as the folder, or one Redis.
-    pub redis_cluster: Option<u8>,
+    /// What keeps the messages; `None`: as in the folder, or one Redis.
+    pub shape: Option<Shape>,
     /// What is forwarded into the folder, or into a stream.
     pub forwards: Vec<Forward>,
     /// The user's own configuration.
@@ -47,6 +49,31 @@ pub struct Servers {
     pub on_socket: bool,
 }
 
+// === impl Options ===
+
+impl Options {
+    /// What keeps the messages of a folder that was made so, in so many shards.
+    fn shape(&self, folder: &DataFolder, made: Option<Shape>, shards: ShardCount) -> Result<Shape, Fault> {
+        let asked = self.shape.filter(|&asked| made != Some(asked));
+        if let (Some(made), Some(option)) = (made, asked.and_then(Shape::option)) {
+            return Err(usage(format!(
+                "{} keeps its messages in {made}: leave {option} out, or name another folder by --data",
+                folder.path().display()
+            )));
+        }
+        let shape = made.or(asked).unwrap_or_default();
+        match shape {
+            Shape::Cluster(_) | Shape::Nodes(_) if self.forwards.iter().any(Forward::is_stream) => {
+                Err(usage(format!("a stream is in one Redis, and here is {shape}: forward into a file")))
+            }
+            Shape::Nodes(nodes) if shards.get() < nodes.into() => Err(usage(format!(
+                "{shape} need a shard each: ask for more with --shards, or for fewer Redises"
+            ))),
+            shape => Ok(shape),
+        }
+    }
+}
+
 // === impl Servers ===
 
 impl Servers {
@@ -57,29 +84,34 @@ impl Servers {
     /// A program is missing or does not answer, or the folder belongs to a deployment with other numbers.
     pub async fn start(folder: &DataFolder, options: &Options) -> Result<Self, Fault> {
         end_strays(folder).await?;
-        let ports = Ports::choose(folder, options.redis_cluster)?;
-        let earlier = earlier(folder)?.unwrap_or_default();
-        let socket = socket(folder).filter(|_| ports.cluster.is_empty());
+        let made = earlier(folder)?;
+        let before = Ports::earlier(folder)?;
+        // One that was never up keeps nothing.
+        let made_in = before.as_ref().filter(|_| made.is_some()).map(Ports::shape);
+        let earlier = made.unwrap_or_default();
         let given = options.given.as_ref();
         let given_namespace = given.and_then(Given::namespace);
+        let shards = options.shards.or(given.and_then(Given::shards)).unwrap_or(earlier.shards);
+        let shape = options.shape(folder, made_in, shards)?;
+        let ports = Ports::choose(folder, before.as_ref(), shape)?;
+        let redises = Redis::all(folder, &ports);
         let parts = Parts {
             folder,
             ports: &ports,
             etcd: !options.no_etcd,
             namespace: options.namespace.as_ref().or(given_namespace.as_ref()).unwrap_or(&earlier.namespace),
-            shards: options.shards.or(given.and_then(Given::shards)).unwrap_or(earlier.shards),
-            socket: socket.clone(),
+            shards,
+            redises: &redises,
             forwards: &options.forwards,
             given,
         };
         let text = parts.text();
 
         let mut children = Vec::new();
-        for redis in programs::redis(folder, &ports, socket.as_deref())? {
+        for redis in programs::redis(folder, &redises)? {
             children.push(Child::start("redis-server", "redis-server", redis)?);
             record(folder, &children)?;
         }
-        let redises = children.len();
         if !options.no_etcd {
             children.push(Child::start("etcd", "etcd-server", programs::etcd(folder, &ports)?)?);
             record(folder, &children)?;
@@ -87,16 +119,17 @@ impl Servers {
         let config =
             load::<CliConfig>(&Source::text("delayq.toml", text.as_str()), &Environment::empty())?.config;
         let client = client(&config.deployment, &config.redis)?;
-        let mut patience = Patience::new(&children[..redises], folder.join("logs/redis.log"));
+        let mut patience = Patience::new(&children[..redises.len()], folder.join("logs/redis.log"));
         cluster::form(&ports.cluster, &config.redis, &mut patience).await?;
         redis_ready(&client, &mut patience).await?;
         if !options.no_etcd {
-            etcd_ready(&config, Patience::new(&children[redises..], folder.join("logs/etcd.log"))).await?;
+            etcd_ready(&config, Patience::new(&children[redises.len()..], folder.join("logs/etcd.log")))
+                .await?;
         }
         let created = Admin::new(client.clone()).init().await.map_err(of_core)?;
         // Only what was found to fit is written: a refused start leaves the folder as it was.
         folder.replace("delayq.toml", &text)?;
-        Ok(Self { children, config, client, created, on_socket: socket.is_some() })
+        Ok(Self { children, config, client, created, on_socket: redises.iter().all(Redis::is_on_socket) })
     }
 
     /// Watches the servers: the process ends when one does.
@@ -138,11 +171,11 @@ fn record(folder: &DataFolder, children: &[Child]) -> Result<(), Fault> {
     folder.replace("children.json", &serde_json::to_string(&records).expect("records are plain values"))
 }
 
-/// Asks Redis until it has loaded what it has.
+/// Asks every Redis until it has loaded what it has.
 async fn redis_ready(client: &Client, patience: &mut Patience<'_>) -> Result<(), Fault> {
     let admin = Admin::new(client.clone());
     loop {
-        match admin.check_server().await {
+        match admin.check_nodes().await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_outage() => patience.wait(&error.to_string()).await?,
             Err(error) => return Err(of_core(error)),

@@ -1,10 +1,12 @@
-//! The whole of delayq over three independent Redises, while one of them is away.
+//! The whole of delayq over several independent Redises, while one of them is away; and what the command says of them.
 
 use crate::flow::{Flow, Load, Window, delayq, moment};
 use delayq::{Producer, ProducerOptions};
+use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_nodes::{RedisNodes, section};
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_away_stops_its_shards_alone_and_nothing_is_lost() {
@@ -86,4 +88,55 @@ async fn a_growth_gives_the_new_shards_to_the_node_that_was_asked_for_and_to_no_
     let lines: Vec<serde_json::Value> = serde_json::from_str(&shards.stdout).unwrap();
     let homes: Vec<&str> = lines.iter().map(|line| line["node"].as_str().unwrap()).collect();
     assert_eq!(homes, ["a", "a", "b", "b", "c", "c"], "{shards:?}");
+}
+
+#[tokio::test]
+async fn of_several_redises_the_one_without_room_or_with_another_clock_is_named() {
+    let (clock, folder) = (ClockShim::new(), Folder::new("nodes"));
+    let b = RedisServer::start_with(RedisOptions::default().clock(&clock)).await;
+    let a = RedisServer::start_with(RedisOptions::default()).await;
+    let row =
+        |name: &str, server: &RedisServer, shards: &str| [name, &server.url(), shards].map(str::to_owned);
+    let rows = [row("a", &a, "0-1"), row("b", &b, "2-3")];
+    let file = folder.join("delayq.toml");
+    let text = format!("[deployment]\nshards = 4\n{}[etcd]\nenabled = false\n", section(&rows));
+    std::fs::write(&file, text).unwrap();
+    let run = async |args: &[&str]| delayq(&file, args).run(b"", LONG).await.stdout;
+    run(&["init"]).await;
+    // The first one has more in it, and the second one less room.
+    for (server, megabytes) in [(&a, 40), (&b, 20)] {
+        server.command::<()>(&["SETRANGE", "filler", &(megabytes << 20).to_string(), "x"]).await;
+    }
+    let used: u64 = b.field("used_memory").await.parse().unwrap();
+    b.command::<()>(&["CONFIG", "SET", "maxmemory", &(used / 95 * 100).to_string()]).await;
+    let check = run(&["check"]).await;
+    assert!(check.contains("2 nodes, fullest b (redis://"), "{check}");
+    b.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
+
+    let doctor = run(&["doctor"]).await;
+    assert!(doctor.contains("ms between this machine's and that of node "), "{doctor}");
+    clock.set_offset_ms(3_600_000);
+    let doctor = run(&["doctor"]).await;
+    assert!(doctor.contains("ms between this machine's and that of node b "), "{doctor}");
+}
+
+#[tokio::test]
+async fn doctor_names_each_redis_that_is_away_and_shows_the_others() {
+    let (mut nodes, folder) = (RedisNodes::start(2).await, Folder::new("nodes"));
+    let file = folder.join("delayq.toml");
+    let text = format!("[deployment]\nshards = 6\n{}[etcd]\nenabled = false\n", nodes.section());
+    std::fs::write(&file, text).unwrap();
+    delayq(&file, &["init"]).run(b"", LONG).await;
+    for away in [0, 2] {
+        nodes.servers[away].kill().await;
+    }
+    let doctor = delayq(&file, &["doctor", "--json"]).run(b"", LONG).await;
+    assert_eq!(doctor.code, Some(69), "{doctor:?}");
+    let checks: Vec<serde_json::Value> = serde_json::from_str(&doctor.stdout).unwrap();
+    let about = |node: &str, verdict: &str| {
+        let named = format!("{node} (redis://");
+        checks.iter().any(|one| one["verdict"] == verdict && one["found"].to_string().contains(&named))
+    };
+    let seen = ["a", "b", "c"].map(|node| (about(node, "bad"), about(node, "good")));
+    assert_eq!(seen, [(true, false), (false, true), (true, false)], "{checks:?}");
 }

@@ -1,10 +1,10 @@
 //! `delayq up`, with a command-line worker alongside.
 
-mod cluster;
 mod doctor;
 mod forwarding;
 mod intake;
 mod kept;
+mod shapes;
 mod work;
 
 use delayq_tests::binary::{Binary, Finished};

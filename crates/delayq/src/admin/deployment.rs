@@ -33,6 +33,14 @@ impl Admin {
         server::check(&self.client.calls, self.client.role).await
     }
 
+    /// As [`Self::check_nodes`]: what each of them says, or why it cannot be used now.
+    ///
+    /// # Errors
+    /// As those of [`Self::check_server`], but for a node that cannot be reached.
+    pub async fn check_each_node(&self) -> Result<Vec<Result<NodeFacts, Error>>, Error> {
+        server::check_each(&self.client.calls, self.client.role).await
+    }
+
     /// Whether its Redis is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.client.calls.nodes().is_cluster()

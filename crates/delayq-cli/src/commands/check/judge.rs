@@ -1,10 +1,10 @@
 //! What a look means: a pure function from what was seen and the thresholds.
 
-use super::look::{Fleet, Look, Shards};
+use super::look::{Fleet, Fullest, Look, Shards};
 use crate::checked::Check;
 use crate::output::{Judgement, counted, duration};
 use delayq::Topic;
-use delayq::admin::{Numbers, ServerFacts};
+use delayq::admin::Numbers;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -126,18 +126,20 @@ pub(super) fn judge(look: &Look, limits: &Limits) -> Vec<Judged> {
     judged
 }
 
-fn redis(found: &Result<ServerFacts, String>) -> Judged {
+fn redis(found: &Result<Fullest, String>) -> Judged {
     match found {
         Err(why) => Judged::new(Status::Critical, "redis", why.clone()),
-        Ok(facts) => {
-            let (used, limit) = (facts.used_memory_bytes, facts.maxmemory_bytes);
+        Ok(Fullest { node, of }) => {
+            let (used, limit) = (node.facts.used_memory_bytes, node.facts.maxmemory_bytes);
             let full = limit > 0 && used > limit / 10 * 9;
             let memory = match limit {
                 0 => format!("{} MiB used", used >> 20),
                 _ => format!("{} of {} MiB used", used >> 20, limit >> 20),
             };
             let status = if full { Status::Warning } else { Status::Ok };
-            Judged::new(status, "redis", format!("version {}, {memory}", facts.version))
+            let which =
+                if *of > 1 { format!("{of} nodes, fullest {}: ", node.address) } else { String::new() };
+            Judged::new(status, "redis", format!("{which}version {}, {memory}", node.facts.version))
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::checked::Check;
 use crate::deployment::{Context, Global};
 use crate::fleet::observer;
 use crate::sources;
-use delayq::admin::{Numbers, Overview, ServerFacts};
+use delayq::admin::{NodeFacts, Numbers, Overview};
 use delayq::protocol::ShardId;
 use delayq::{Admin, Error, Topic};
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// What was seen.
 #[derive(Debug, Default)]
 pub(super) struct Look {
-    /// Redis, or why it cannot be used.
-    pub(super) redis: Option<Result<ServerFacts, String>>,
+    /// Redis, of several the fullest, or why one cannot be used.
+    pub(super) redis: Option<Result<Fullest, String>>,
     /// Every shard; nothing where Redis does not tell.
     pub(super) shards: Option<Shards>,
     /// The fleet of timers in etcd, or why it cannot be asked; `None`: etcd is not used.
@@ -23,6 +23,14 @@ pub(super) struct Look {
     pub(super) topics: BTreeMap<Topic, Numbers>,
     /// The outbox and the intakes.
     pub(super) sources: Vec<Check>,
+}
+
+/// The node with the least room.
+#[derive(Debug)]
+pub(super) struct Fullest {
+    pub(super) node: NodeFacts,
+    /// How many there are.
+    pub(super) of: usize,
 }
 
 /// The shards together.
@@ -59,7 +67,7 @@ impl Look {
     }
 
     async fn of_messages(context: &Context, topics: &[Topic]) -> Self {
-        let mut look = Self { redis: Some(facts(&context.admin()).await), ..Self::default() };
+        let mut look = Self { redis: Some(fullest(&context.admin()).await), ..Self::default() };
         if matches!(look.redis, Some(Ok(_)))
             && let Err(error) = look.messages(context, topics).await
         {
@@ -109,10 +117,17 @@ impl Shards {
     }
 }
 
-async fn facts(admin: &Admin) -> Result<ServerFacts, String> {
+async fn fullest(admin: &Admin) -> Result<Fullest, String> {
     let nodes = admin.check_nodes().await.map_err(|error| error.to_string())?;
-    let fullest = nodes.into_iter().map(|node| node.facts).max_by_key(|facts| facts.used_memory_bytes);
-    fullest.ok_or_else(|| "it has no nodes".to_owned())
+    let of = nodes.len();
+    let fullest = nodes.into_iter().max_by_key(fullness);
+    fullest.map(|node| Fullest { node, of }).ok_or_else(|| "it has no nodes".to_owned())
+}
+
+/// How many thousandths of its limit a node uses, if it has one, and how many bytes that is.
+fn fullness(NodeFacts { facts, .. }: &NodeFacts) -> (u64, u64) {
+    let used = facts.used_memory_bytes;
+    (used.saturating_mul(1000).checked_div(facts.maxmemory_bytes).unwrap_or(0), used)
 }
 
 async fn unheard(admin: &Admin, overviews: &[(ShardId, Overview)]) -> Option<usize> {

@@ -8,26 +8,30 @@ use std::collections::BTreeSet;
 
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let address = context.client.address();
-    let nodes = match context.admin().check_nodes().await {
-        Ok(nodes) => nodes,
+    let (mut nodes, mut checks) = (Vec::new(), Vec::new());
+    match context.admin().check_each_node().await {
+        Ok(each) => {
+            for node in each {
+                match node {
+                    Ok(facts) => nodes.push(facts),
+                    Err(error) => checks.push(away(&error)),
+                }
+            }
+        }
         Err(error @ Error::Unfit(_)) => {
             return vec![Check::bad("redis", error.to_string(), "change the setting, or use another Redis")];
         }
-        Err(error) => {
-            return vec![Check::bad(
-                "redis",
-                error.to_string(),
-                "start it, or correct [redis] url, username and password, [redis.sentinel] and [[redis.nodes]]",
-            )];
-        }
-    };
+        Err(error) => return vec![away(&error)],
+    }
     if context.admin().is_cluster() {
-        return cluster(&address, &nodes);
+        checks.extend(cluster(&address, &nodes, checks.is_empty()));
+        return checks;
     }
     if context.admin().has_nodes() {
-        return several(&nodes);
+        checks.extend(several(&nodes));
+        return checks;
     }
-    let Some(NodeFacts { facts, .. }) = nodes.first() else { return Vec::new() };
+    let Some(NodeFacts { facts, .. }) = nodes.first() else { return checks };
     let sentinels = context.admin().sentinels().await;
     let kind = if sentinels.is_some() { "by Sentinel" } else { "standalone" };
     let mut checks = vec![
@@ -45,12 +49,23 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
     checks
 }
 
-/// Whether each node is fit, and the shards are spread over them.
-fn cluster(address: &str, nodes: &[NodeFacts]) -> Vec<Check> {
+/// A node that cannot be used now.
+fn away(error: &Error) -> Check {
+    let advice =
+        "start it, or correct [redis] url, username and password, [redis.sentinel] and [[redis.nodes]]";
+    Check::bad("redis", error.to_string(), advice)
+}
+
+/// Whether each node that answers is fit, and the shards are spread over them; `all` do or not.
+fn cluster(address: &str, nodes: &[NodeFacts], all: bool) -> Vec<Check> {
     let Some(first) = nodes.first() else { return Vec::new() };
     let (masters, version) = (nodes.len(), &first.facts.version);
+    let kind = match all {
+        true => format!("a cluster of {masters} masters"),
+        false => format!("a cluster, of which {masters} masters answer"),
+    };
     let mut checks = vec![
-        Check::good("redis", format!("{address}, version {version}, a cluster of {masters} masters")),
+        Check::good("redis", format!("{address}, version {version}, {kind}")),
         Check::good("eviction", first.facts.maxmemory_policy.clone()),
         spread(nodes),
     ];

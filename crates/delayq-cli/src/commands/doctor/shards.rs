@@ -39,7 +39,7 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let fleet = fleet(context).await;
     checks.push(timers(context, &overviews, fleet.as_ref()).await);
     checks.extend(fleet.iter().flat_map(|fleet| &fleet.drains).map(of_drain));
-    checks.extend(overviews.first().map(|(_, first)| clocks(first)));
+    checks.extend(clocks(context, &overviews).await);
     checks
 }
 
@@ -115,12 +115,25 @@ fn overdue(overview: &Overview) -> Duration {
     overview.next_due.map_or(Duration::ZERO, |due| overview.now.millis().since(due))
 }
 
-fn clocks(first: &Overview) -> Check {
+/// Whether Redis's clock, or that of each of several nodes, is near this machine's.
+async fn clocks(context: &Context, overviews: &[(ShardId, Overview)]) -> Option<Check> {
     let here = UnixMillis::from(Timestamp::now());
-    let apart = here.get().abs_diff(first.now.millis().get());
-    let found = format!("{apart} ms between this machine's and Redis's");
-    match apart {
+    let apart = |(shard, one): &(ShardId, Overview)| (here.get().abs_diff(one.now.millis().get()), *shard);
+    let (apart, shard) = overviews.iter().map(apart).max()?;
+    let whose = match context.admin().has_nodes() {
+        true => format!("that of {}", node_of(context, shard).await),
+        false => "Redis's".to_owned(),
+    };
+    let found = format!("{apart} ms between this machine's and {whose}");
+    Some(match apart {
         0..=CLOCKS_APART_MS => Check::good("clocks", found),
         _ => Check::warning("clocks", found, "due times go by Redis's clock; correct NTP on one of the two"),
-    }
+    })
+}
+
+/// The node that has a shard.
+async fn node_of(context: &Context, shard: ShardId) -> String {
+    let nodes = context.admin().shards_by_node().await.unwrap_or_default();
+    let its = nodes.into_iter().find(|(_, shards)| shards.contains(&shard));
+    its.map_or_else(|| format!("shard {shard}'s node"), |(node, _)| format!("node {node}"))
 }
