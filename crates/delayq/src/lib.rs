@@ -8,6 +8,7 @@ mod client;
 mod clock;
 mod consumer;
 mod durable;
+mod emptied;
 mod error;
 mod gather;
 mod growth;

@@ -9,6 +9,7 @@
 use crate::calls::Calls;
 use crate::circuit::Circuit;
 use crate::client::Client;
+use crate::emptied::Emptied;
 use crate::error::Error;
 use crate::payloads::Payloads;
 use crate::scatter::{Batch, batches, in_order, scatter};
@@ -33,6 +34,7 @@ pub(crate) struct Placing {
     payloads: Payloads,
     spread: Arc<Spread>,
     circuit: Circuit,
+    emptied: Emptied,
 }
 
 /// A message on its way to where it belongs.
@@ -40,6 +42,8 @@ pub(crate) struct Placing {
 pub(crate) struct Placed {
     pub(crate) message: Arc<Message>,
     pub(crate) place: Place,
+    /// Whether it may go to any shard: it has neither an own id nor a group, and its generated id was given here.
+    pub(crate) is_free: bool,
     /// When this process first tried it, where that try's answer was lost.
     pub(crate) lost: Option<Instant>,
     /// When its first try began, on Redis's clock, where that try's answer was lost.
@@ -92,19 +96,36 @@ impl Place {
 impl Placing {
     pub(crate) fn new(client: &Client, circuit: Circuit) -> Self {
         let Client { calls, payloads, .. } = client.clone();
-        Self { calls, payloads, spread: Arc::default(), circuit }
+        let emptied = Emptied::new(calls.clone());
+        Self { calls, payloads, spread: Arc::default(), circuit, emptied }
     }
 
-    /// The shard for messages with generated ids, at a node that is known and not known to be silent. Those that go together share
-    /// one, so that they share a call.
+    /// The shard for messages with generated ids, at a node that is known, and not known to be silent or to have lost
+    /// shards. Those that go together share one, so that they share a call.
     pub(crate) fn present_shard(&self) -> ShardId {
         let nodes = self.calls.nodes();
         if nodes.only().is_some() {
             return self.spread.present(self.calls.shards(), |_| false);
         }
         let outages = self.circuit.outages();
-        let avoid = |shard| !nodes.has_node(shard) || outages.of(shard).is_some();
+        let avoid = |shard| !nodes.has_node(shard) || outages.of(shard).is_some() || self.emptied.has(shard);
         self.spread.present(self.calls.shards(), avoid)
+    }
+
+    /// A write to a shard failed: notes whether its node is silent, or has lost shards.
+    pub(crate) fn note(&self, shard: ShardId, error: &Error) {
+        self.circuit.note(shard, error);
+        self.emptied.note(shard, error);
+    }
+
+    /// A message that its shard did not take because it is not there, under another id in a shard of another node; `None`:
+    /// its shard is not of our choice, or no other node is known to be well.
+    pub(crate) fn elsewhere(&self, put: &Placed, now: UnixMillis) -> Option<Placed> {
+        let shard = put.is_free.then(|| self.present_shard()).filter(|&shard| !self.emptied.has(shard))?;
+        let mut message = Message::clone(&put.message);
+        message.id = Some(MessageId::generate(shard, now.get()));
+        let place = Place::new(&self.calls.known(), Placement { home: shard, earlier: Vec::new() });
+        Some(Placed { message: Arc::new(message), place, ..put.clone() })
     }
 
     /// Goes on to the next shard for messages with generated ids. Now and then that asks shards how much they hold,

@@ -192,13 +192,19 @@ impl Producer {
         answers.into_iter().map(|answer| answer.expect("every message is refused or put")).collect()
     }
 
+    /// A call to a shard failed: notes whether its node is silent, or has lost shards.
+    pub(crate) fn note(&self, shard: ShardId, error: &Error) {
+        self.placing.note(shard, error);
+    }
+
     /// Checks a message, and finds its places and its id.
     fn place(&self, mut message: Message, fallback: ShardId) -> Result<Placed, PutError> {
+        let is_free = message.id.is_none() && message.group.is_none();
         let place = message
             .check(self.client.max_payload_bytes)
             .and_then(|()| self.placing.place(&mut message, fallback, clock::now()));
         let place = place.map_err(|error| PutError { reference: None, error: error.into() })?;
-        Ok(Placed { message: Arc::new(message), place, lost: None, first_try: None })
+        Ok(Placed { message: Arc::new(message), place, is_free, lost: None, first_try: None })
     }
 }
 

@@ -6,8 +6,8 @@
 use delayq::admin::{Durability, Policy};
 use delayq::protocol::{NodeMap, NodeSettings, ShardId};
 use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Error, Fate, Group, Message, MessageId, Producer,
-    ProducerOptions, PutOutcome, Settings, ShardCount, Target, Topic, UnixMillis,
+    Admin, CancelOutcome, Client, Consumer, ConsumerOptions, Error, Fate, Group, Message, MessageId,
+    Producer, ProducerOptions, PutOutcome, Settings, ShardCount, Target, Topic, UnixMillis,
 };
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::{created, lives, settings as one_redis};
@@ -172,6 +172,63 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
     .await;
     // The connection to the other node may be found broken now.
     wait_until("each node to answer", LONG, async || admin.check_nodes().await.is_ok()).await;
+}
+
+/// How many calls a node refused because their shard is not there.
+async fn refusals(server: &RedisServer) -> u64 {
+    let stats: String = server.command(&["INFO", "errorstats"]).await;
+    let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_DQUNINITIALISED:count="));
+    count.map_or(0, |count| count.trim().parse().unwrap())
+}
+
+#[tokio::test]
+async fn generated_ids_avoid_at_once_a_node_that_came_back_empty_and_own_ids_of_it_are_refused_by_name() {
+    let nodes = RedisNodes::start(2).await;
+    let (client, admin, producer) = created(nodes.settings()).await;
+    let (lost, ill) = (nodes.shards_of(1), id_in(nodes.shards_of(1), 6));
+    nodes.servers[1].command::<()>(&["FLUSHALL"]).await;
+
+    // Nobody knows of it yet: those whose turn is there go elsewhere by themselves.
+    for producer in [&producer, &Producer::start(client, ProducerOptions::default())] {
+        for _ in 0..30 {
+            let put = producer.put(far()).await.unwrap();
+            assert!(!lost.contains(&put.reference.shard.get()), "{put:?}");
+            let target = Target::from(put.reference);
+            assert_eq!(producer.cancel(&topic(), &target).await.unwrap(), CancelOutcome::Cancelled);
+        }
+    }
+    for put in producer.put_many((0..2000).map(|_| far()).collect()).await {
+        assert!(!lost.contains(&put.unwrap().reference.shard.get()));
+    }
+    let refused = refusals(&nodes.servers[1]).await;
+    assert!((1..5).contains(&refused), "each producer has to meet it once: {refused} calls were refused");
+    for message in [far().id(&*ill).unwrap(), far().group(&*ill).unwrap()] {
+        let error = producer.put(message).await.unwrap_err().error;
+        assert!(matches!(error, Error::Uninitialised(shard) if lost.contains(&shard.get())), "{error}");
+        assert_eq!(error.fate(), Fate::NotApplied);
+    }
+
+    assert_eq!(admin.init().await.unwrap(), 2);
+    producer.put(far().id(&*ill).unwrap()).await.unwrap();
+    wait_until("generated ids to go there again", LONG, async || {
+        lost.contains(&producer.put(far()).await.unwrap().reference.shard.get())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_every_node_came_back_empty_a_generated_id_is_refused_by_name() {
+    let nodes = RedisNodes::start(2).await;
+    let (_, admin, producer) = created(nodes.settings()).await;
+    for server in &nodes.servers {
+        server.command::<()>(&["FLUSHALL"]).await;
+    }
+    for _ in 0..20 {
+        let error = producer.put(far()).await.unwrap_err().error;
+        assert!(matches!(error, Error::Uninitialised(_)), "{error}");
+    }
+    assert_eq!(admin.init().await.unwrap(), 6);
+    assert!(producer.put(far()).await.unwrap().outcome.is_accepted());
 }
 
 #[tokio::test]

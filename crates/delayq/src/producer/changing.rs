@@ -145,7 +145,7 @@ impl Producer {
     /// The error of a group's step at a shard, whose node may be silent: an outage leaves unknown what was changed, if steps
     /// before it have changed something.
     fn failed_at(&self, shard: ShardId, tally: GroupTally, error: Error) -> Error {
-        self.circuit.note(shard, &error);
+        self.note(shard, &error);
         if tally.changed > 0 && error.is_outage() { error.into_unknown() } else { error }
     }
 
@@ -186,7 +186,7 @@ impl Producer {
             let read = |batch: &Batch<ShardId>, reply| read(reply, batch.items.len());
             for (i, answer) in scatter(&self.client.calls, &batches, request, read).await {
                 if let (Err(error), Some(&shard)) = (&answer, asked[i].last()) {
-                    self.circuit.note(shard, error);
+                    self.note(shard, error);
                 }
                 answers[i] = Some(answer);
             }

@@ -22,11 +22,38 @@ use tokio::sync::oneshot;
 /// How often one put is handed over: more changes of its topic's durability while it is under way are none.
 const MOST_LANES: usize = 4;
 
+/// How many other nodes are tried for a put whose shard is not there: more that lost their shards at once are none.
+const MOST_NODES: usize = 4;
+
 // === impl Producer ===
 
 impl Producer {
-    /// Puts messages, in the order of the spool if there is one. One answer each, in order.
-    pub(super) async fn put_retrying(&self, puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
+    /// Puts messages, in the order of the spool if there is one; those elsewhere whose shard is our choice and not there.
+    /// One answer each, in order.
+    pub(super) async fn put_retrying(&self, mut puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
+        let mut answers = self.put_in_order(&puts).await;
+        for _ in 0..MOST_NODES {
+            let elsewhere: Vec<(usize, Placed)> = (0..puts.len())
+                .filter(|&i| matches!(answers[i], Err(Error::Uninitialised(_))))
+                .filter_map(|i| Some((i, self.placing.elsewhere(&puts[i], clock::now())?)))
+                .collect();
+            if elsewhere.is_empty() {
+                break;
+            }
+            let (which, again): (Vec<usize>, Vec<Placed>) = elsewhere.into_iter().unzip();
+            let repeated = self.put_in_order(&again).await;
+            for ((i, put), answer) in which.into_iter().zip(again).zip(repeated) {
+                (puts[i], answers[i]) = (put, answer);
+            }
+        }
+        let answer = |(put, answer): (&Placed, Result<_, Error>)| match answer {
+            Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
+            Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
+        };
+        puts.iter().zip(answers).map(answer).collect()
+    }
+
+    async fn put_in_order(&self, puts: &[Placed]) -> Vec<Result<(ShardId, PutOutcome), Error>> {
         let tried = clock::now();
         let names = puts.iter().map(|put| {
             let id = put.message.id.as_ref().expect("a message has its id once it is placed");
@@ -36,12 +63,7 @@ impl Producer {
             |i: usize| SpoolRecord::shared_put(Arc::clone(&puts[i].message), Fate::NotApplied, tried);
         let write = |open: Vec<usize>| self.put_twice(open.into_iter().map(|i| puts[i].clone()).collect());
         let spooled = |i: usize| (puts[i].place.home(), PutOutcome::Spooled);
-        let answers = self.in_order(names, record, write, spooled).await;
-        let answer = |(put, answer): (&Placed, Result<_, Error>)| match answer {
-            Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
-            Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
-        };
-        puts.iter().zip(answers).map(answer).collect()
+        self.in_order(names, record, write, spooled).await
     }
 
     /// Puts messages, and those that an outage kept from being answered a second time: a repeat with the same id is
@@ -64,7 +86,7 @@ impl Producer {
         let note = |(at, answer): PutAnswer| match answer {
             Ok(outcome) => Ok((at, outcome)),
             Err(error) => {
-                self.circuit.note(at, &error);
+                self.note(at, &error);
                 Err(error)
             }
         };

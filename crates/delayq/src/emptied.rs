@@ -1,0 +1,91 @@
+//! Which of several nodes have lost shards, as one does that came back empty: messages with generated ids go to the others
+//! until all of its shards are there again.
+//!
+//! What belongs to such a shard by its own id, or by its group, is still sent there, and refused by name: nothing else says
+//! when it is there again, and the caller has to know.
+
+use crate::calls::Calls;
+use crate::error::Error;
+use delayq_core::call::Call;
+use delayq_core::layout::NOT_ASKED;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::deployment::{self, Asked};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+/// The rest between two questions: it bounds for how long generated ids avoid a node whose shards are there again.
+const REST: Duration = Duration::from_millis(500);
+
+/// The nodes that have lost shards, as far as a producer has met it. Cheap to clone: all clones are the same.
+#[derive(Clone)]
+pub(crate) struct Emptied {
+    calls: Calls,
+    state: Arc<State>,
+}
+
+/// Shared with the callers who look at it, and copied for a change, which is rare.
+type State = Mutex<Arc<BTreeSet<String>>>;
+
+/// Forgets a node, also if the questions end with their runtime: the next put finds out.
+struct Forgetting(Weak<State>, String);
+
+// === impl Emptied ===
+
+impl Emptied {
+    pub(crate) fn new(calls: Calls) -> Self {
+        Self { calls, state: Arc::default() }
+    }
+
+    /// Notes the node of a shard that does not exist there. The one Redis is not noted: there is no other one.
+    pub(crate) fn note(&self, shard: ShardId, error: &Error) {
+        if !matches!(error, Error::Uninitialised(_)) {
+            return;
+        }
+        let Some(node) = self.calls.nodes().label(shard) else { return };
+        let is_new = Arc::make_mut(&mut lock(&self.state)).insert(node.clone());
+        if is_new {
+            tracing::warn!(%node, %error, "a node of Redis has lost shards: generated ids avoid it until they are back");
+            tokio::spawn(ask(self.calls.clone(), Forgetting(Arc::downgrade(&self.state), node)));
+        }
+    }
+
+    /// Whether the node of a shard is known to have lost shards.
+    pub(crate) fn has(&self, shard: ShardId) -> bool {
+        let nodes = Arc::clone(&lock(&self.state));
+        !nodes.is_empty() && self.calls.nodes().label(shard).is_some_and(|node| nodes.contains(&node))
+    }
+}
+
+/// Asks for the shards of a node until all of them are there, or are elsewhere, or the producer has ended.
+async fn ask(calls: Calls, of: Forgetting) {
+    let is_missing = |shard, reply: Result<_, Error>| match reply {
+        Ok(reply) => matches!(deployment::read_asked(reply, shard), Ok(Asked::Missing)),
+        // It says nothing about them.
+        Err(error) => error.is_outage(),
+    };
+    while of.0.strong_count() > 0 {
+        tokio::time::sleep(REST).await;
+        let is_there = |shard: &ShardId| calls.nodes().label(*shard).as_ref() == Some(&of.1);
+        let shards: Vec<ShardId> = calls.shards().shards().filter(is_there).collect();
+        let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(NOT_ASKED)).collect();
+        let replies = calls.scripts().send_all(&asking).await;
+        if !shards.into_iter().zip(replies).any(|(shard, reply)| is_missing(shard, reply)) {
+            return tracing::info!(node = of.1, "a node of Redis has its shards again");
+        }
+    }
+}
+
+fn lock(state: &State) -> MutexGuard<'_, Arc<BTreeSet<String>>> {
+    state.lock().expect("nothing panics while it holds the state")
+}
+
+// === impl Forgetting ===
+
+impl Drop for Forgetting {
+    fn drop(&mut self) {
+        if let Some(state) = self.0.upgrade() {
+            Arc::make_mut(&mut lock(&state)).remove(&self.1);
+        }
+    }
+}
