@@ -4,10 +4,13 @@
 //! Their writes rest alone, and the others go on. For a while nothing is sent to these shards, or each call would wait for
 //! their deadline. Where all are away, or where all answer again, nothing is known here: then everything stays in order, and
 //! is tried again.
+//!
+//! A node that the producer knows to be silent is not asked: only the first silence is waited for, and what the others take
+//! is held up no more until it answers.
 
 use crate::outcome::Settle;
 use delayq::protocol::{Placement, Probe, ShardId};
-use delayq::{Client, Error};
+use delayq::{Error, Producer};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -33,16 +36,16 @@ impl Away {
     }
 
     /// Finds out which shards are away, if calls could not be carried out.
-    pub(crate) async fn learn(&mut self, client: &Client, answers: &[Settle]) {
+    pub(crate) async fn learn(&mut self, producer: &Producer, answers: &[Settle]) {
         if answers.iter().any(|settle| matches!(settle, Settle::Hold(..))) {
             // Where none can be used, all are tried again.
-            let _ = self.ask(client).await;
+            let _ = self.ask(producer).await;
         }
     }
 
     /// Whether any shard can be used. None is asked while it is known that some are away.
-    pub(crate) async fn probe(&mut self, client: &Client) -> Result<(), Error> {
-        if self.is_fresh() && !self.shards.is_empty() { Ok(()) } else { self.ask(client).await }
+    pub(crate) async fn probe(&mut self, producer: &Producer) -> Result<(), Error> {
+        if self.is_fresh() && !self.shards.is_empty() { Ok(()) } else { self.ask(producer).await }
     }
 
     /// What becomes of a write: one that only its own shards hold up rests alone.
@@ -65,9 +68,9 @@ impl Away {
     }
 
     /// Asks every shard whether it can be used.
-    async fn ask(&mut self, client: &Client) -> Result<(), Error> {
-        let shards: Vec<ShardId> = client.shards().shards().collect();
-        let answers = Probe::new(client).takes_puts(&shards).await;
+    async fn ask(&mut self, producer: &Producer) -> Result<(), Error> {
+        let shards: Vec<ShardId> = producer.client().shards().shards().collect();
+        let answers = Probe::by(producer).takes_puts(&shards).await;
         self.note(shards.into_iter().zip(answers).collect())
     }
 
@@ -90,7 +93,7 @@ impl Away {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq::{Fate, Settings};
+    use delayq::{Client, Fate, ProducerOptions, Settings};
 
     fn gone() -> Error {
         Error::Unreachable { address: "node".to_owned(), why: "refused".to_owned() }
@@ -127,6 +130,7 @@ mod tests {
     #[tokio::test]
     async fn no_shard_is_asked_while_it_is_known_that_some_are_away() {
         let nowhere = Client::new(Settings::new("redis://127.0.0.1:1/"));
+        let nowhere = Producer::start(nowhere, ProducerOptions::default());
         let mut away = Away::default();
         assert!(away.probe(&nowhere).await.is_err());
         let (here, gone) = ((ShardId::new(0), Ok(())), (ShardId::new(1), Err(gone())));

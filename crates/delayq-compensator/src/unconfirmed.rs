@@ -87,7 +87,7 @@ impl Unconfirmed {
 async fn ask(producer: &Producer, topic: Option<&Topic>) -> HashMap<ShardId, String> {
     let shards: Vec<ShardId> = producer.client().shards().shards().collect();
     let answers = match topic {
-        None => Probe::new(producer.client()).confirms_groups(&shards).await,
+        None => Probe::by(producer).confirms_groups(&shards).await,
         Some(topic) => cancel_nothing(producer, topic, &shards).await,
     };
     let unconfirmed = |(shard, answer)| match answer {

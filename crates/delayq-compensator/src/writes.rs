@@ -95,7 +95,7 @@ impl Carrier {
             }
             let settle = |answer: Result<Settle, Error>| answer.unwrap_or_else(|error| of_error(&error));
             let settles: Vec<Settle> = answers.into_iter().map(settle).collect();
-            self.away.learn(self.producer.client(), &settles).await;
+            self.away.learn(&self.producer, &settles).await;
             let mut has_ended = false;
             for (at, settle) in tried.into_iter().zip(settles) {
                 let record = &batch[at].record;
@@ -157,7 +157,7 @@ impl Carrier {
                     self.unconfirmed.learn(&self.producer, None, error);
                 }
                 let settle = answer.unwrap_or_else(|error| of_error(&error));
-                self.away.learn(self.producer.client(), std::slice::from_ref(&settle)).await;
+                self.away.learn(&self.producer, std::slice::from_ref(&settle)).await;
                 self.away.judge(settle, places)
             }
         };
@@ -169,7 +169,7 @@ impl Carrier {
 
     /// Whether any shard can be used: where nothing at all is carried out, it may be the whole Redis.
     pub(crate) async fn probe(&mut self) -> Result<(), Error> {
-        self.away.probe(self.producer.client()).await
+        self.away.probe(&self.producer).await
     }
 
     fn places(&self, record: &SpoolRecord) -> Placement {

@@ -3,7 +3,10 @@
 use crate::client::Client;
 use crate::clock;
 use crate::error::Error;
+use crate::producer::Producer;
+use delayq_core::call::Call;
 use delayq_core::id::{Group, MessageId};
+use delayq_core::reply::Value;
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
 use delayq_core::verbs::cursor::Cursor;
@@ -13,6 +16,8 @@ use delayq_core::verbs::{group as group_steps, probe, put};
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
     client: &'a Client,
+    /// Who knows which nodes are silent.
+    producer: Option<&'a Producer>,
 }
 
 // === impl Probe ===
@@ -20,7 +25,13 @@ pub struct Probe<'a> {
 impl<'a> Probe<'a> {
     /// Over this client's connection.
     pub fn new(client: &'a Client) -> Self {
-        Self { client }
+        Self { client, producer: None }
+    }
+
+    /// Over the connection of this producer. A node that it knows to be silent is not asked and not waited for, and one
+    /// that does not answer is known to it from then on.
+    pub fn by(producer: &'a Producer) -> Self {
+        Self { client: producer.client(), producer: Some(producer) }
     }
 
     /// Whether a shard's Redis takes writes now: it runs a script that may write, and writes nothing.
@@ -36,7 +47,7 @@ impl<'a> Probe<'a> {
     pub async fn takes_puts(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
         let calls = shards.iter().map(|&shard| put::of_none(shard)).collect();
         let would_take = |error: &Error| matches!(error, Error::Redis { code, .. } if code == "DQARG");
-        let answers = self.client.calls.send_all(calls).await.into_iter();
+        let answers = self.send_all(calls).await.into_iter();
         answers
             .map(|answer| match answer {
                 Err(error) if would_take(&error) => Ok(()),
@@ -55,7 +66,24 @@ impl<'a> Probe<'a> {
         let begin = Cursor::from(UnixMillis::new(0));
         let cancel = |&shard: &ShardId| group_steps::cancel(shard, &nobodys(shard), &begin, 1);
         let calls = shards.iter().map(cancel).collect();
-        let answers = self.client.calls.ask_all(calls, group_steps::read_cancel).await.into_iter();
-        answers.map(|answer| answer.map(drop)).collect()
+        let answers = self.send_all(calls).await.into_iter();
+        answers.map(|answer| group_steps::read_cancel(answer?).map(drop).map_err(Error::from)).collect()
+    }
+
+    /// Sends calls, but none to a node that is known to be silent: one answer each.
+    async fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
+        let Some(producer) = self.producer else { return self.client.calls.send_all(calls).await };
+        let shards: Vec<ShardId> = calls.iter().map(|call| call.shard).collect();
+        let mut answers: Vec<Option<Result<Value, Error>>> =
+            shards.iter().map(|&shard| producer.outage(shard).map(Err)).collect();
+        let (which, open): (Vec<usize>, Vec<Call>) =
+            calls.into_iter().enumerate().filter(|&(i, _)| answers[i].is_none()).unzip();
+        for (i, answer) in which.into_iter().zip(self.client.calls.send_all(open).await) {
+            if let Err(error) = &answer {
+                producer.note(shards[i], error);
+            }
+            answers[i] = Some(answer);
+        }
+        answers.into_iter().map(|answer| answer.expect("each call was sent or is not")).collect()
     }
 }

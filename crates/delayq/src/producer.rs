@@ -192,6 +192,11 @@ impl Producer {
         answers.into_iter().map(|answer| answer.expect("every message is refused or put")).collect()
     }
 
+    /// Why nothing is sent to a shard now, while its node is known to be silent.
+    pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
+        self.circuit.outage(shard)
+    }
+
     /// A call to a shard failed: notes whether its node is silent, or has lost shards.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         self.placing.note(shard, error);

@@ -2,6 +2,7 @@
 //! order, and all others go on.
 
 use super::{message, reader, target, topic};
+use delayq::protocol::{NodeMap, NodeSettings};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Settings, UnixMillis};
 use delayq_compensator::Resubmitter;
@@ -12,13 +13,25 @@ use delayq_tests::folder::Folder;
 use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::redis_nodes::RedisNodes;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use delayq_tests::stall::Stall;
+use delayq_tests::timing::{Timing, conclusive};
+use std::time::{Duration, Instant};
 
 const SHARDS: u16 = 12;
 const IDS: u64 = 240;
+/// How long a call to a silent node takes.
+const PATIENT: Duration = Duration::from_secs(3);
+/// Far more than a step takes that does not wait for a silent node.
+const STEP: Duration = Duration::from_secs(1);
+/// A few times as long as a compensator believes that a node is away.
+const SILENCE: Duration = Duration::from_secs(4);
 
 /// A deployment of several nodes, and a spool with writes of all shards.
 struct Spooled {
     admin: Admin,
+    spool: SpoolWriter,
+    /// How many messages are put and cancelled.
+    ids: u64,
     resubmitter: Resubmitter,
     _folder: Folder,
 }
@@ -30,12 +43,20 @@ impl Spooled {
         let (client, admin, _) = created(settings).await;
         let folder = Folder::new("spool");
         let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
-        let (at, ids) = (UnixMillis::new(1), (0..IDS).map(|n| format!("m{n}")).collect::<Vec<_>>());
+        let resubmitter = Resubmitter::new(reader(folder.path()), client, 50);
+        let mut spooled = Self { admin, spool, ids: 0, resubmitter, _folder: folder };
+        spooled.add(IDS).await;
+        spooled
+    }
+
+    /// Adds the puts of so many messages, and then their cancels.
+    async fn add(&mut self, count: u64) {
+        let at = UnixMillis::new(1);
+        let ids: Vec<String> = (self.ids..self.ids + count).map(|n| format!("m{n}")).collect();
         let put = |id: &String| SpoolRecord::put(&message(id), Fate::NotApplied, at);
         let cancel = |id: &String| SpoolRecord::cancel(&topic(), &target(id), at);
-        spool.append(ids.iter().map(put).chain(ids.iter().map(cancel)).collect()).await.unwrap();
-        let resubmitter = Resubmitter::new(reader(folder.path()), client, 50);
-        Self { admin, resubmitter, _folder: folder }
+        self.spool.append(ids.iter().map(put).chain(ids.iter().map(cancel)).collect()).await.unwrap();
+        self.ids += count;
     }
 
     /// Carries out what can be: some of it rests.
@@ -64,7 +85,11 @@ impl Spooled {
         })
         .await;
         let numbers = self.admin.count(&topic()).await.unwrap();
-        assert_eq!((numbers.accepted, numbers.cancelled), (IDS, IDS), "each cancel came behind its put");
+        assert_eq!(
+            (numbers.accepted, numbers.cancelled),
+            (self.ids, self.ids),
+            "each cancel came behind its put"
+        );
         let stats = self.resubmitter.stats().await.unwrap();
         assert!(stats.rejected == 0 && stats.balances(), "{stats:?}");
     }
@@ -101,4 +126,42 @@ async fn what_a_node_keeps_waiting_that_answers_but_takes_no_messages_rests_and_
         set("0").await;
         spooled.goes_on().await;
     }
+}
+
+/// The same with calls that take long in vain.
+fn patient(settings: Settings) -> Settings {
+    let patient = |node: &NodeSettings| NodeSettings {
+        link: node.link.clone().deadline(PATIENT).connect_timeout(PATIENT),
+        ..node.clone()
+    };
+    let map = NodeMap::new(settings.nodes.unwrap().nodes().iter().map(patient).collect()).unwrap();
+    Settings::of_nodes(map).shards(settings.shards)
+}
+
+/// How long steps take with writes for all nodes, of which one has been silent for some time.
+async fn steps_beside_a_silent_node() -> Timing {
+    let nodes = RedisNodes::start(SHARDS / 3).await;
+    let mut spooled = Spooled::new(patient(nodes.settings())).await;
+    nodes.servers[0].freeze();
+    spooled.goes_on_in_part().await;
+    let (stall, began, mut longest) = (Stall::watch(), Instant::now(), Duration::ZERO);
+    let mut pace = tokio::time::interval(Duration::from_millis(50));
+    while began.elapsed() < SILENCE {
+        pace.tick().await;
+        spooled.add(SHARDS.into()).await;
+        spooled.resubmitter.try_again();
+        let step = Instant::now();
+        let report = spooled.resubmitter.run_once().await.unwrap();
+        longest = longest.max(step.elapsed());
+        assert_eq!((report.rejected, report.held), (0, None));
+    }
+    nodes.servers[0].thaw();
+    spooled.goes_on().await;
+    println!("beside a silent node, a step takes {longest:?} at most");
+    stall.judge("a step beside a silent node", longest, STEP)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_at_a_silent_node_does_not_hold_up_the_writes_to_the_others() {
+    conclusive(steps_beside_a_silent_node).await;
 }
