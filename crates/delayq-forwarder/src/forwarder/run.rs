@@ -47,7 +47,7 @@ pub(super) struct Run {
     next_count: Option<Instant>,
     /// Redis did not answer: nothing is sent before this.
     rest_until: Option<Instant>,
-    /// Some nodes of several do not serve their shards, and that was logged.
+    /// Some nodes of several do not serve their shards, or a shard is missing, and that was logged.
     in_part: bool,
     /// Errors of single shards that were logged.
     logged_errors: BTreeSet<String>,
@@ -334,11 +334,11 @@ impl Run {
         Ok(())
     }
 
-    /// Every node answered a poll, and takes writes.
+    /// Every node answered a poll, and takes writes, and no shard is missing.
     fn well(&mut self) {
         self.condition.ready();
         if std::mem::replace(&mut self.in_part, false) {
-            tracing::info!("every node of Redis answers again");
+            tracing::info!("every shard is served again");
         }
     }
 
@@ -365,8 +365,8 @@ impl Run {
         Ok(())
     }
 
-    /// A call failed. Without an answer from the one Redis, or without its data, everything rests, and with several nodes the
-    /// shards of that one; an error of one shard concerns that shard alone.
+    /// A call failed. Without an answer from the one Redis everything rests, and with several nodes the shards of that one;
+    /// a missing shard rests alone, and so does one that has an error of its own.
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
         self.context.stats.reserve_errors.inc();
         if matches!(error, Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
@@ -380,11 +380,18 @@ impl Run {
             return Ok(());
         }
         let until = Instant::now() + REST_AFTER_ERROR;
-        if !self.context.places.is_one() {
-            // The lanes rest from its shards alone.
+        let missing = match error {
+            Error::Uninitialised(shard) => Some(*shard),
+            _ => None,
+        };
+        if missing.is_some() || !self.context.places.is_one() {
+            // The lanes rest from its shards alone. One that is missing is polled until it is there.
             self.polls.rest(until);
+            if let Some(shard) = missing.filter(|&shard| self.board.serves(shard)) {
+                self.polls.sweep(&[shard]);
+            }
             if !std::mem::replace(&mut self.in_part, true) {
-                tracing::warn!(%error, "a node of Redis does not serve its shards: trying again, the others continue");
+                tracing::warn!(%error, "shards are not served: trying again, the others continue");
             }
             return Ok(());
         }
