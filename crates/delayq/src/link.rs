@@ -80,7 +80,8 @@ pub struct Link {
     current: Mutex<Option<Line>>,
     /// When the last try to connect failed, and why.
     connecting: tokio::sync::Mutex<Option<(Instant, Error)>>,
-    /// Connections that have answered nothing since then are not used again; shared by all links of a client.
+    /// Connections that have answered nothing since then are not used again; shared by all links of a client to one Redis,
+    /// or to one node.
     doubted: watch::Sender<Instant>,
 }
 
@@ -112,7 +113,7 @@ impl Link {
 
     /// A link to a node of a cluster. `doubts`: whether the cluster is asked again who has which slot when it fails.
     fn of_node(board: &Arc<Board>, node: &Node, doubts: bool) -> Self {
-        Self::to(Arc::new(Master::of_node(board, node, doubts)), watch::Sender::new(now()))
+        Self::to(Arc::new(Master::of_node(board, node, doubts)), board.doubted(node, now()))
     }
 
     /// Another connection to the same Redis.

@@ -5,8 +5,10 @@ use super::node::Node;
 use super::settings::LinkSettings;
 use super::slot_map::SlotMap;
 use crate::error::Error;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What is known of a cluster. Who asks it writes, those who call it read.
 pub(crate) struct Board {
@@ -15,6 +17,8 @@ pub(crate) struct Board {
     pub(super) view: watch::Sender<View>,
     /// The round of questions; from 1.
     pub(super) round: watch::Sender<u64>,
+    /// Of each node, the time since when a connection that has answered nothing is not used again.
+    doubted: Mutex<BTreeMap<Node, watch::Sender<Instant>>>,
 }
 
 /// The map, and when it was asked for.
@@ -36,7 +40,16 @@ impl Board {
     /// Of a cluster of which no node was asked yet.
     pub(super) fn new(url: ClusterUrl, settings: LinkSettings) -> Self {
         let (view, round) = (watch::Sender::new(View::default()), watch::Sender::new(1));
-        Self { url, settings, view, round }
+        Self { url, settings, view, round, doubted: Mutex::default() }
+    }
+
+    /// What all connections to a node share of the doubts about them. A connection that is made from `now` on is in no
+    /// doubt.
+    pub(super) fn doubted(&self, node: &Node, now: Instant) -> watch::Sender<Instant> {
+        let mut doubted = self.doubted.lock().expect("nothing panics while it holds the doubts");
+        // Those of nodes to which nobody has a connection any more are dropped.
+        doubted.retain(|known, doubted| known == node || doubted.sender_count() > 1);
+        doubted.entry(node.clone()).or_insert_with(|| watch::Sender::new(now)).clone()
     }
 
     /// How to connect to a node.

@@ -1,13 +1,17 @@
 //! Nodes that are dead or silent: the others are served, and what nobody answers is an error.
 
 use crate::scene::{SHARDS, apart, id_in, message, silent, slot, topic};
-use delayq::protocol::{Owner, ShardId};
+use delayq::protocol::{Holder, Notification, Owner, ShardId};
 use delayq::{Admin, Client, Consumer, ConsumerOptions, Error, Fate};
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, settings};
+use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_cluster::RedisCluster;
-use delayq_tests::redis_server::RedisServer;
+use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::time::{Duration, Instant};
+
+/// The deadline of calls through a proxy: long enough for a busy machine.
+const DEADLINE: Duration = Duration::from_secs(1);
 
 /// How often a node was asked who has which slot.
 async fn questions(node: &RedisServer) -> u64 {
@@ -132,4 +136,56 @@ async fn what_no_node_says_is_an_error_with_each_reason_and_passes() {
     assert!(matches!(error, Error::Uninitialised(_)), "{error}");
     stranger.init().await.unwrap();
     wait_until("a put", LONG, async || producer.put(message("x")).await.is_ok()).await;
+}
+
+/// A cluster of one node that is reached through a proxy, and a deployment of one shard in it.
+struct Strandable {
+    _node: RedisServer,
+    proxy: Proxy,
+    client: Client,
+}
+
+// === impl Strandable ===
+
+impl Strandable {
+    async fn start() -> Self {
+        let node = RedisServer::start_with(RedisOptions::default().cluster_node()).await;
+        node.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+        let is_well =
+            async || node.command::<String>(&["CLUSTER", "INFO"]).await.contains("cluster_state:ok");
+        wait_until("the node to have the slots", LONG, is_well).await;
+        let proxy = Proxy::start_for_redis(&node.address());
+        let mut settings = settings(format!("redis+cluster://{}", proxy.address()), 1);
+        (settings.link.deadline, settings.link.connect_timeout) = (DEADLINE, DEADLINE);
+        let (client, _, _) = created(settings).await;
+        asked(&client).await.unwrap();
+        Self { _node: node, proxy, client }
+    }
+}
+
+/// Whether the shard answers this client.
+async fn asked(client: &Client) -> Result<(), Error> {
+    let admin = Admin::new(client.clone());
+    within("a call", LONG, admin.overview_of(&[ShardId::new(0)])).await.remove(0).map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_to_a_node_are_replaced_with_the_one_that_is_silent() {
+    let Strandable { proxy, client, _node } = Strandable::start().await;
+    let idle = client.apart();
+    asked(&idle).await.unwrap();
+    proxy.strand_open();
+    asked(&client).await.unwrap_err();
+    asked(&idle).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_at_a_node_notices_that_its_idle_neighbour_is_silent() {
+    let Strandable { proxy, client, _node } = Strandable::start().await;
+    let mut listener = Holder::new(client.apart()).listen(vec![ShardId::new(0)]);
+    within("it to listen", LONG, listener.next()).await;
+    asked(&client).await.unwrap();
+    proxy.strand_open();
+    assert_eq!(within("it to listen again", LONG, listener.next()).await, Notification::Resync);
+    asked(&client).await.unwrap();
 }
