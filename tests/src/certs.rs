@@ -74,8 +74,8 @@ impl Authority {
         self.sign("wrong-name", &[WRONG_NAME])
     }
 
-    /// By which a Redis or a sentinel shows a certificate of this authority, and trusts those who show one of it; it `asks` every
-    /// client for one, or none.
+    /// By which a Redis or a sentinel shows a certificate of this authority, and trusts clients that show one of it; it `asks`
+    /// every client for one, or none.
     pub(crate) fn redis_settings(
         &self,
         certificate: &Certificate,

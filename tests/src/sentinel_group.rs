@@ -44,7 +44,7 @@ impl SentinelGroup {
         Self::around(RedisServer::start_with(options).await, lines).await
     }
 
-    /// As [`Self::start`]; the Redises and the sentinels speak nothing but TLS to each other, and to whoever reaches them by
+    /// As [`Self::start`]; the Redises and the sentinels speak nothing but TLS to each other, and to clients that reach them by
     /// [`Self::tls_url`], by a certificate of this authority, and ask for one of it.
     ///
     /// # Panics
