@@ -339,11 +339,15 @@ async fn full_batches_reach_every_shard() {
     for _ in 0..8 {
         deployment.put(500).await;
     }
+    let mut accepted = Vec::new();
     for shard in deployment.client.shards().shards() {
         let stats = format!("{{dq:{shard}}}:stats");
-        let accepted: u64 = deployment.server.command(&["HGET", &stats, "accepted:1"]).await;
-        assert_eq!(accepted, 1_000, "shard {shard}");
+        accepted.push(deployment.server.command::<Option<u64>>(&["HGET", &stats, "accepted:1"]).await);
     }
+    // Not each the same: what the shards hold is asked meanwhile, and those that held less by then have more turns.
+    let full = |batches: &Option<u64>| batches.is_some_and(|messages| messages >= 500 && messages % 500 == 0);
+    assert!(accepted.iter().all(full), "{accepted:?}");
+    assert_eq!(accepted.into_iter().flatten().sum::<u64>(), 4_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

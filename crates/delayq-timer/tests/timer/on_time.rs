@@ -141,7 +141,8 @@ async fn messages_at_random_times_are_ready_within_their_millisecond_or_near_it(
             timer.metric("delayq_timer_pump_calls_total{outcome=\"empty\"}"),
         );
         println!("{calls} calls, {empty} of them empty");
-        assert!(timer.metric("delayq_lateness_seconds_count") >= count as f64);
+        // Redis has moved the last ones before the timer is told.
+        timer.exceeds("delayq_lateness_seconds_count", count as f64 - 0.5).await;
         timer.stop().await;
         stall.judge("the median", Duration::from_micros(at(500)), Duration::from_millis(5))
     })
