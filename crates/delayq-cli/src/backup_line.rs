@@ -4,6 +4,7 @@
 //! {"backup":{"format":1,"namespace":"dq","shards":"4","dead":false,"topics":[],"begun_ms":1800000000000}}
 //! {"dictionary":{"id":7,"bytes_base64":"N6Qw7A=="}}
 //! {"policy":{"topic":"orders","settings":{"lease":"1m"},"paused":true,"rate":100.0}}
+//! {"left_out":{"nodes":["b"],"shards":"2-3"}}
 //! {"checkpoint":{"cursor":"0-1:5d41:1536:2-3","pending":1000,"dead":0,"missing":0}}
 //! {"end":{"pending":5000,"dead":3,"missing":0}}
 //! ```
@@ -16,8 +17,8 @@ use std::collections::BTreeMap;
 pub const FORMAT: u32 = 1;
 
 /// With what the lines begin that are not messages.
-const BEGINNINGS: [&str; 5] =
-    ["{\"backup\":", "{\"dictionary\":", "{\"policy\":", "{\"checkpoint\":", "{\"end\":"];
+const BEGINNINGS: [&str; 6] =
+    ["{\"backup\":", "{\"dictionary\":", "{\"policy\":", "{\"left_out\":", "{\"checkpoint\":", "{\"end\":"];
 
 /// A line that is not a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,8 @@ pub enum Record {
     Dictionary(Dictionary),
     /// What a topic is set to.
     Policy(TopicPolicy),
+    /// What the operator had left out; the last one counts.
+    LeftOut(LeftOut),
     /// Whatever stands above it is complete.
     Checkpoint(Checkpoint),
     /// The last line.
@@ -73,6 +76,15 @@ pub struct TopicPolicy {
     /// How many messages a second are reserved at most.
     #[serde(default)]
     pub rate: Option<f64>,
+}
+
+/// Nodes of several Redises whose shards are not in a backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Their names.
+    pub nodes: Vec<String>,
+    /// Their shards, as far as is known.
+    pub shards: String,
 }
 
 /// How far a backup is.
@@ -123,6 +135,17 @@ impl Record {
     }
 }
 
+// === impl LeftOut ===
+
+impl LeftOut {
+    /// What is not in the backup.
+    pub fn sentence(&self) -> String {
+        let word = if self.nodes.len() == 1 { "node" } else { "nodes" };
+        let Self { nodes, shards } = self;
+        format!("not in the backup, as it was asked for: shards {shards} of {word} {}", nodes.join(", "))
+    }
+}
+
 /// Whether a line of a backup is not a message.
 pub fn is_record(line: &[u8]) -> bool {
     BEGINNINGS.iter().any(|beginning| line.starts_with(beginning.as_bytes()))
@@ -154,6 +177,7 @@ mod tests {
                 paused: true,
                 rate: Some(2.5),
             }),
+            Record::LeftOut(LeftOut { nodes: vec!["b".to_owned()], shards: "2-3".to_owned() }),
             Record::Checkpoint(Checkpoint { cursor: "ab:1".to_owned(), tally }),
             Record::End(tally),
         ] {

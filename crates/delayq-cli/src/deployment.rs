@@ -189,8 +189,7 @@ impl Context {
     /// # Errors
     /// It does not, and which names are like it; or Redis cannot be used.
     pub async fn known_topic(&self, topic: &Topic) -> Result<(), Fault> {
-        let topics = self.admin().topics().await.map_err(of_core)?;
-        if topics.contains(topic) { Ok(()) } else { Err(unknown(no_topic(topic, &topics))) }
+        check_topic(&self.admin(), topic).await
     }
 
     /// For a put that is about to create a topic: the one that was probably meant.
@@ -231,6 +230,15 @@ impl Context {
     pub async fn now(&self) -> Result<UnixMillis, Fault> {
         redis_now(&self.client).await
     }
+}
+
+/// Makes sure that the topic exists, so that a misspelt name is an error.
+///
+/// # Errors
+/// It does not, and which names are like it; or Redis cannot be used.
+pub async fn check_topic(admin: &Admin, topic: &Topic) -> Result<(), Fault> {
+    let topics = admin.topics().await.map_err(of_core)?;
+    if topics.contains(topic) { Ok(()) } else { Err(unknown(no_topic(topic, &topics))) }
 }
 
 /// Redis's clock, read through the first shard.

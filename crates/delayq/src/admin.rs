@@ -54,21 +54,24 @@ pub use delayq_core::verbs::overview::Overview;
 pub use delayq_core::verbs::purge::Purged;
 pub use delayq_core::verbs::replay::Replayed;
 
-use crate::calls::Calls;
 use crate::client::Client;
 use crate::error::Error;
-use delayq_core::id::Topic;
+use crate::link::NodeMap;
+use delayq_core::id::{NodeName, Topic};
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::{count, histogram, overview, purge};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An operator's view of a deployment.
 #[derive(Clone, Debug)]
 pub struct Admin {
     client: Client,
+    /// The nodes whose shards are left out.
+    without: Arc<BTreeSet<NodeName>>,
 }
 
 /// A range of times, both ends included.
@@ -103,12 +106,55 @@ impl TimeRange {
 impl Admin {
     /// The admin of a deployment.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, without: Arc::default() }
     }
 
     /// The deployment.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The same without the shards of these nodes of several Redises, which are lost for good: what is counted, listed or
+    /// walked over leaves them out, and does not ask these nodes. What is set is set in every shard all the same.
+    ///
+    /// # Errors
+    /// [`Error::Deployment`]: there is no such node, or no other one.
+    pub fn without(&self, nodes: impl IntoIterator<Item = NodeName>) -> Result<Self, Error> {
+        let without: BTreeSet<NodeName> = nodes.into_iter().collect();
+        let map = self.client.calls.nodes().map();
+        let all: Vec<&NodeName> = map.into_iter().flat_map(NodeMap::nodes).map(|node| &node.name).collect();
+        if let Some(unknown) = without.iter().find(|node| !all.contains(node)) {
+            let all: Vec<&str> = all.into_iter().map(NodeName::as_str).collect();
+            let what = match all.is_empty() {
+                true => "it is not kept by several Redises".to_owned(),
+                false => format!("its nodes are {}", all.join(", ")),
+            };
+            return Err(Error::Deployment(format!("there is no node {unknown} to leave out: {what}")));
+        }
+        if !without.is_empty() && without.len() == all.len() {
+            return Err(Error::Deployment("every node is to be left out".to_owned()));
+        }
+        Ok(Self { client: self.client.clone(), without: Arc::new(without) })
+    }
+
+    /// The shards of the deployment, as far as is known, in order: without those that are left out.
+    pub fn shards(&self) -> Vec<ShardId> {
+        self.client.shards().shards().filter(|&shard| !self.leaves_out(shard)).collect()
+    }
+
+    /// The nodes that are left out.
+    pub fn nodes_left_out(&self) -> impl Iterator<Item = &NodeName> {
+        self.without.iter()
+    }
+
+    /// The shards that are left out, in order.
+    pub fn left_out(&self) -> Vec<ShardId> {
+        self.client.shards().shards().filter(|&shard| self.leaves_out(shard)).collect()
+    }
+
+    fn leaves_out(&self, shard: ShardId) -> bool {
+        !self.without.is_empty()
+            && self.client.calls.nodes().name(shard).is_some_and(|node| self.without.contains(node))
     }
 
     /// The numbers of a topic, summed over all shards. Each shard is counted at its own instant.
@@ -157,10 +203,10 @@ impl Admin {
         Ok(numbers)
     }
 
-    /// Every shard, those that a growth adds meanwhile included.
+    /// Every shard that is not left out, those that a growth adds meanwhile included.
     async fn every_shard(&self) -> Result<EveryShard<'_>, Error> {
         self.client.calls.layout().await?;
-        Ok(EveryShard { calls: &self.client.calls, next: 0 })
+        Ok(EveryShard { admin: self, next: 0 })
     }
 
     /// Every topic that anything was ever put into, by name.
@@ -254,7 +300,7 @@ impl Admin {
 
 /// Hands out one shard after the other, as many as are known at each step.
 struct EveryShard<'a> {
-    calls: &'a Calls,
+    admin: &'a Admin,
     next: u16,
 }
 
@@ -262,9 +308,15 @@ struct EveryShard<'a> {
 
 impl EveryShard<'_> {
     fn next(&mut self) -> Option<ShardId> {
-        let shard = ShardId::new(self.next);
-        let there = self.calls.shards().contains(shard);
-        self.next += u16::from(there);
-        there.then_some(shard)
+        loop {
+            let shard = ShardId::new(self.next);
+            if !self.admin.client.shards().contains(shard) {
+                return None;
+            }
+            self.next += 1;
+            if !self.admin.leaves_out(shard) {
+                return Some(shard);
+            }
+        }
     }
 }

@@ -18,6 +18,9 @@ use tokio::time::Instant;
 /// How long a topic's codec is believed before it is read again.
 const BELIEVED: Duration = Duration::from_secs(10);
 
+/// The shard that has the dictionaries; policies are in every shard.
+pub(crate) const FIRST: ShardId = ShardId::new(0);
+
 /// The codecs and dictionaries that a client knows. Cheap to clone: all clones share them.
 #[derive(Clone)]
 pub(crate) struct Payloads(Arc<Inner>);
@@ -86,7 +89,7 @@ impl Payloads {
 
     /// Reads a topic's codec, and its dictionary.
     pub(crate) async fn refresh_codec(&self, topic: &Topic) -> Result<(), Error> {
-        let codec = policy(&self.0.calls, topic).await?.codec.unwrap_or_default();
+        let codec = policy(&self.0.calls, FIRST, topic).await?.codec.unwrap_or_default();
         let dictionary = match codec {
             Codec::ZstdDictionary(id) => Some(self.dictionary(id).await?),
             Codec::None | Codec::Zstd => None,
@@ -150,10 +153,10 @@ impl Payloads {
     }
 }
 
-/// The policy of a topic, as the first shard has it.
-pub(crate) async fn policy(calls: &Calls, topic: &Topic) -> Result<Policy, Error> {
+/// The policy of a topic, as this shard has it.
+pub(crate) async fn policy(calls: &Calls, shard: ShardId, topic: &Topic) -> Result<Policy, Error> {
     let mut policy = Policy::default();
-    for (field, value) in calls.ask(settings::describe(ShardId::new(0), topic), settings::read).await? {
+    for (field, value) in calls.ask(settings::describe(shard, topic), settings::read).await? {
         policy.read(field, &value)?;
     }
     Ok(policy)

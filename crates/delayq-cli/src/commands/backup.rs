@@ -1,8 +1,8 @@
 //! `delayq backup`: the pending messages as NDJSON.
 
-use crate::backup_line::{Begin, Checkpoint, Dictionary, FORMAT, Record, Tally, TopicPolicy};
-use crate::commands::backup::target::Target;
-use crate::deployment::Context;
+use crate::backup_line::{Begin, Checkpoint, Dictionary, FORMAT, LeftOut, Record, Tally, TopicPolicy};
+use crate::commands::backup::target::{Interrupted, Target};
+use crate::deployment::{Context, check_topic};
 use crate::failure::{BACKUP_INCOMPLETE, INTERRUPTED, of_core};
 use crate::output::{complain, counted};
 use crate::policy_text::settings_of;
@@ -10,6 +10,7 @@ use crate::put_line::line_of;
 use base64::Engine as _;
 use clap::Args;
 use delayq::admin::{Codec, Listed, Walk, WalkCursor};
+use delayq::protocol::{NodeName, ShardRanges};
 use delayq::{Admin, State, Topic};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
@@ -45,13 +46,19 @@ pub struct Backup {
     /// Replace the file
     #[arg(long)]
     overwrite: bool,
+    /// Leave out the shards of this one of several Redises, which is lost for good; may be repeated. Output, file and a later
+    /// restore say so, and --resume keeps to it
+    #[arg(long = "without-node", value_name = "NAME")]
+    without_nodes: Vec<NodeName>,
 }
 
 /// A backup under way.
 struct Run<'c> {
     context: &'c Context,
+    admin: Admin,
     target: Target,
     begin: Begin,
+    left_out: LeftOut,
     tally: Tally,
     /// How many there were at the last checkpoint.
     marked: u64,
@@ -66,44 +73,65 @@ impl Backup {
     /// # Errors
     /// Redis or the file cannot be used; or some messages could not be read, the others are written.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let admin = context.admin();
-        let layout = admin.layout().await.map_err(of_core)?;
         let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        let (mut run, walk) = if self.resume {
-            let (target, begin, checkpoint) = Target::resume(&self.file)?;
-            let tally = checkpoint.tally;
-            let cursor: WalkCursor = checkpoint.cursor.parse().map_err(|why: String| self.unusable(&why))?;
-            let namespace = context.config.deployment.namespace.as_str();
-            if begin.namespace != namespace {
-                let why = format!("it is of namespace {}, not {namespace}", begin.namespace);
-                return Err(self.unusable(&why));
-            }
-            let walk = admin.walk(Some(&cursor)).await.map_err(of_core)?;
-            (Run { context, target, begin, tally, marked: tally.pending + tally.dead, bar }, walk)
-        } else {
-            for topic in &self.topics {
-                context.known_topic(topic).await?;
-            }
-            let begin = Begin {
-                format: FORMAT,
-                namespace: context.config.deployment.namespace.to_string(),
-                shards: layout.to_string(),
-                dead: self.dead,
-                topics: self.topics.iter().map(Topic::to_string).collect(),
-                begun_ms: context.now().await?.get(),
-            };
-            let walk = admin.walk(None).await.map_err(of_core)?;
-            let target = Target::create(&self.file, self.overwrite)?;
-            let mut run = Run { context, target, begin, tally: Tally::default(), marked: 0, bar };
-            run.begin(&admin).await?;
-            run.checkpoint(&walk)?;
-            (run, walk)
+        let (mut run, walk) = match self.resume {
+            true => self.resumed(context, bar).await?,
+            false => self.begun(context, bar).await?,
         };
         let topics = run.begin.topics.iter().map(|topic| topic.parse::<Topic>());
         let topics: Vec<Topic> =
             topics.collect::<Result<_, _>>().map_err(|why| self.unusable(&why.to_string()))?;
         run.all(walk.only(topics)).await?;
         run.end()
+    }
+
+    async fn begun<'c>(&self, context: &'c Context, bar: ProgressBar) -> Result<(Run<'c>, Walk), Fault> {
+        let admin = context.admin().without(self.without_nodes.iter().cloned()).map_err(of_core)?;
+        let layout = admin.layout().await.map_err(of_core)?;
+        for topic in &self.topics {
+            check_topic(&admin, topic).await?;
+        }
+        let first: Vec<_> = admin.shards().into_iter().take(1).collect();
+        let overview = admin.overview_of(&first).await.pop().expect("a shard is not left out");
+        let begin = Begin {
+            format: FORMAT,
+            namespace: context.config.deployment.namespace.to_string(),
+            shards: layout.to_string(),
+            dead: self.dead,
+            topics: self.topics.iter().map(Topic::to_string).collect(),
+            begun_ms: overview.map_err(of_core)?.now.millis().get(),
+        };
+        let walk = admin.walk(None).await.map_err(of_core)?;
+        let target = Target::create(&self.file, self.overwrite)?;
+        let (left_out, tally) = (LeftOut::default(), Tally::default());
+        let mut run = Run { context, admin, target, begin, left_out, tally, marked: 0, bar };
+        run.begin().await?;
+        run.leave_out()?;
+        run.checkpoint(&walk)?;
+        Ok((run, walk))
+    }
+
+    async fn resumed<'c>(&self, context: &'c Context, bar: ProgressBar) -> Result<(Run<'c>, Walk), Fault> {
+        let (target, Interrupted { begin, left_out, checkpoint }) = Target::resume(&self.file)?;
+        let (tally, cursor) = (checkpoint.tally, checkpoint.cursor.parse::<WalkCursor>());
+        let cursor = cursor.map_err(|why| self.unusable(&why))?;
+        let namespace = context.config.deployment.namespace.as_str();
+        if begin.namespace != namespace {
+            let why = format!("it is of namespace {}, not {namespace}", begin.namespace);
+            return Err(self.unusable(&why));
+        }
+        let before = left_out.nodes.iter().map(|name| name.parse::<NodeName>());
+        let before: Vec<NodeName> =
+            before.collect::<Result<_, _>>().map_err(|why| self.unusable(&why.to_string()))?;
+        let nodes = before.into_iter().chain(self.without_nodes.iter().cloned());
+        let admin = context.admin().without(nodes).map_err(of_core)?;
+        admin.layout().await.map_err(of_core)?;
+        let walk = admin.walk(Some(&cursor)).await.map_err(of_core)?;
+        let marked = tally.pending + tally.dead;
+        let mut run = Run { context, admin, target, begin, left_out, tally, marked, bar };
+        run.leave_out()?;
+        run.checkpoint(&walk)?;
+        Ok((run, walk))
     }
 
     fn unusable(&self, why: &str) -> Fault {
@@ -115,9 +143,11 @@ impl Backup {
 
 impl Run<'_> {
     /// Writes what a restore needs before the messages.
-    async fn begin(&mut self, admin: &Admin) -> Result<(), Fault> {
+    async fn begin(&mut self) -> Result<(), Fault> {
         self.write(&Record::Backup(self.begin.clone()))?;
-        let mut dictionaries = BTreeSet::new();
+        let (admin, mut dictionaries) = (self.admin.clone(), BTreeSet::new());
+        // A rate is the sum of what the shards have of it, in equal parts.
+        let (here, left_out) = (admin.shards().len() as f64, admin.left_out().len() as f64);
         for topic in admin.topics().await.map_err(of_core)? {
             if !self.begin.topics.is_empty() && !self.begin.topics.iter().any(|one| one == topic.as_str()) {
                 continue;
@@ -136,9 +166,27 @@ impl Run<'_> {
                 topic: topic.to_string(),
                 settings: settings_of(&policy),
                 paused: numbers.paused > 0,
-                rate: numbers.rate.map(rounded),
+                rate: numbers.rate.map(|rate| rounded(rate * (here + left_out) / here)),
             }))?;
         }
+        Ok(())
+    }
+
+    /// Says and records what is left out.
+    fn leave_out(&mut self) -> Result<(), Fault> {
+        let nodes: Vec<String> = self.admin.nodes_left_out().map(NodeName::to_string).collect();
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let shards = self.admin.left_out().into_iter().collect::<ShardRanges>().to_string();
+        self.left_out = LeftOut { nodes, shards };
+        self.write(&Record::LeftOut(self.left_out.clone()))?;
+        let sentence = self.left_out.sentence();
+        let complaint = match self.context.output.json {
+            true => json!({ "left_out": self.left_out, "message": sentence }).to_string(),
+            false => sentence,
+        };
+        self.bar.suspend(|| complain(&complaint));
         Ok(())
     }
 
@@ -217,12 +265,16 @@ impl Run<'_> {
     }
 
     fn end(mut self) -> Result<(), Fault> {
+        self.leave_out()?;
         self.write(&Record::End(self.tally))?;
         self.bar.finish_and_clear();
         let to_stdout = self.target.is_stdout();
         self.target.finish()?;
         let Tally { pending, dead, missing } = self.tally;
-        let value = json!({ "pending": pending, "dead": dead, "missing": missing });
+        let mut value = json!({ "pending": pending, "dead": dead, "missing": missing });
+        if !self.left_out.nodes.is_empty() {
+            value["left_out"] = json!(self.left_out);
+        }
         let text = || sentence(self.tally);
         match to_stdout {
             true => complain(&if self.context.output.json { value.to_string() } else { text() }),

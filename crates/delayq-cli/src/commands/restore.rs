@@ -1,15 +1,17 @@
 //! `delayq restore`: the messages of a backup, put again.
 
-use crate::backup_line::{Dictionary, Record, TopicPolicy};
+use crate::backup_line::{Dictionary, LeftOut, Record, TopicPolicy};
 use crate::commands::put::many::{Line, LineFault, Lines, Many};
 use crate::deployment::Context;
 use crate::failure::{BACKUP_UNUSABLE, LINES_REFUSED, of_core};
+use crate::output::complain;
 use crate::policy_text::policy_of;
 use crate::put_line::parse_any;
 use base64::Engine as _;
 use clap::Args;
 use delayq::{Admin, Due, Producer, ProducerOptions, Topic};
 use delayq_service::Fault;
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,6 +51,9 @@ struct Backup<'r> {
     admin: Admin,
     begun: bool,
     ended: bool,
+    /// What it has not, as was said last.
+    left_out: LeftOut,
+    json: bool,
 }
 
 // === impl Restore ===
@@ -67,7 +72,8 @@ impl Restore {
         let many = Many { from, from_line: self.from_line, strict: self.strict, in_flight };
         // Without the spool of this host: what cannot be put is told, and the user repeats it.
         let producer = Producer::start(context.client.clone(), ProducerOptions::default());
-        let mut lines = Backup { restore: &self, admin, begun: false, ended: false };
+        let (left_out, json) = (LeftOut::default(), context.output.json);
+        let mut lines = Backup { restore: &self, admin, begun: false, ended: false, left_out, json };
         let put = many.run(context, &producer, &mut lines).await;
         match put {
             Ok(()) if lines.ended => return Ok(()),
@@ -123,9 +129,22 @@ impl Backup<'_> {
             }
             Record::Policy(policy) => return self.policy(policy).await,
             Record::Dictionary(dictionary) => self.dictionary(dictionary).await?,
+            Record::LeftOut(left_out) => self.is_left_out(left_out),
             Record::Checkpoint(_) => {}
         }
         Ok(Line::Record)
+    }
+
+    /// Says what is not in the backup, once.
+    fn is_left_out(&mut self, left_out: LeftOut) {
+        if self.left_out != left_out {
+            let sentence = left_out.sentence();
+            complain(&match self.json {
+                true => json!({ "left_out": left_out, "message": sentence }).to_string(),
+                false => sentence,
+            });
+            self.left_out = left_out;
+        }
     }
 
     /// Sets a topic as it was. It is paused where it was, and never resumed: somebody may have paused it here.

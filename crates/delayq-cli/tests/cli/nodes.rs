@@ -1,12 +1,14 @@
 //! The whole of delayq over several independent Redises, while one of them is away; and what the command says of them.
 
 use crate::flow::{Flow, Load, Window, delayq, moment};
-use delayq::{Producer, ProducerOptions};
+use delayq::{Producer, ProducerOptions, ShardCount};
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_nodes::{RedisNodes, section};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_away_stops_its_shards_alone_and_nothing_is_lost() {
@@ -132,11 +134,95 @@ async fn doctor_names_each_redis_that_is_away_and_shows_the_others() {
     }
     let doctor = delayq(&file, &["doctor", "--json"]).run(b"", LONG).await;
     assert_eq!(doctor.code, Some(69), "{doctor:?}");
-    let checks: Vec<serde_json::Value> = serde_json::from_str(&doctor.stdout).unwrap();
+    let checks: Vec<Value> = serde_json::from_str(&doctor.stdout).unwrap();
     let about = |node: &str, verdict: &str| {
         let named = format!("{node} (redis://");
         checks.iter().any(|one| one["verdict"] == verdict && one["found"].to_string().contains(&named))
     };
     let seen = ["a", "b", "c"].map(|node| (about(node, "bad"), about(node, "good")));
     assert_eq!(seen, [(true, false), (false, true), (true, false)], "{checks:?}");
+}
+
+/// The ids of a backup, and what it says that it left out.
+fn told(file: &std::path::Path) -> (BTreeSet<String>, Vec<Value>, Vec<Value>) {
+    let (mut ids, mut left_out, mut policies) = (BTreeSet::new(), Vec::new(), Vec::new());
+    for line in std::fs::read_to_string(file).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        ids.extend(line["id"].as_str().map(str::to_owned));
+        left_out.extend(line.get("left_out").cloned());
+        policies.extend(line.get("policy").cloned());
+    }
+    (ids, left_out, policies)
+}
+
+#[tokio::test]
+async fn a_backup_leaves_out_a_node_that_is_lost_only_by_its_name_and_says_so_everywhere() {
+    let mut nodes = RedisNodes::start(2).await;
+    let folder = Folder::new("nodes");
+    let (file, other) = (folder.join("delayq.toml"), folder.join("other.toml"));
+    let text = |deployment: &str| {
+        format!("[deployment]\n{deployment}\n[etcd]\nenabled = false\n{}", nodes.section())
+    };
+    std::fs::write(&file, text("shards = 6")).unwrap();
+    std::fs::write(&other, text("shards = 6\nnamespace = 'other'")).unwrap();
+    let run = async |args: &[&str]| delayq(&file, args).run(b"", LONG).await;
+    let count = ShardCount::new(6).unwrap();
+    let ids: Vec<String> = (0..300).map(|n| format!("own-{n}")).collect();
+    let without = |node: usize| -> BTreeSet<String> {
+        let lost = |id: &&String| nodes.shards_of(node).contains(&count.shard_of_name(id).get());
+        ids.iter().filter(|id| !lost(id)).cloned().collect()
+    };
+    let lines: String = ids.iter().map(|id| format!("{{\"id\":\"{id}\",\"due\":4102444800000}}\n")).collect();
+    for args in [
+        &["init"][..],
+        &["topic", "set", "orders", "--create", "--lease", "90s"],
+        &["topic", "rate", "orders", "60"],
+    ] {
+        let set = run(args).await;
+        assert_eq!(set.code, Some(0), "{set:?}");
+    }
+    let put = delayq(&file, &["put", "orders", "--from", "-"]).run(lines.as_bytes(), LONG).await;
+    assert_eq!(put.code, Some(0), "{put:?}");
+    let [whole, first, third] = ["whole", "first", "third"].map(|name| folder.join(name));
+    let [whole_path, first_path, third_path] =
+        [&whole, &first, &third].map(|path| path.display().to_string());
+    let backup = run(&["backup", &whole_path]).await;
+    assert_eq!((backup.code, told(&whole).1), (Some(0), Vec::new()), "{backup:?}");
+    let (expected_first, expected_third) = (without(0), without(2));
+    // As if it had been interrupted before the first message.
+    let text = std::fs::read_to_string(&whole).unwrap();
+    let begun: Vec<&str> = text.lines().take_while(|line| !line.contains("\"own-")).collect();
+    std::fs::write(&third, begun.join("\n") + "\n").unwrap();
+
+    nodes.servers[0].kill().await;
+    let stopped = run(&["backup", &first_path]).await;
+    assert_eq!(stopped.code, Some(69), "{stopped:?}");
+    assert!(stopped.stderr.contains("a (redis://") && !first.exists(), "{stopped:?}");
+    for (name, why) in [("x", "there is no node x to leave out: its nodes are a, b, c"), ("b", "a (redis://")]
+    {
+        let refused = run(&["backup", &first_path, "--without-node", name]).await;
+        assert!(refused.code != Some(0) && refused.stderr.contains(why) && !first.exists(), "{refused:?}");
+    }
+    let done = run(&["backup", &first_path, "--without-node", "a"]).await;
+    let (backed_up, left_out, policies) = told(&first);
+    assert_eq!((done.code, &backed_up), (Some(0), &expected_first), "{done:?}");
+    assert_eq!(left_out[0], json!({ "nodes": ["a"], "shards": "0-1" }));
+    assert_eq!((&policies[0]["settings"]["lease"], &policies[0]["rate"]), (&json!("1m 30s"), &json!(60.0)));
+    let sentence = "not in the backup, as it was asked for: shards 0-1 of node a";
+    assert_eq!(done.stderr.matches(sentence).count(), 2, "at the beginning and the end: {done:?}");
+    nodes.servers[0].resume().await;
+
+    nodes.servers[2].kill().await;
+    let stopped = run(&["backup", &third_path, "--resume"]).await;
+    assert!(stopped.code == Some(69) && stopped.stderr.contains("c (redis://"), "{stopped:?}");
+    let done = run(&["backup", &third_path, "--resume", "--without-node", "c", "--json"]).await;
+    let printed: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(printed["left_out"], json!({ "nodes": ["c"], "shards": "4-5" }), "{done:?}");
+    assert_eq!((done.code, told(&third).0), (Some(0), expected_third), "{done:?}");
+    nodes.servers[2].resume().await;
+
+    let init = delayq(&other, &["init"]).run(b"", LONG).await;
+    assert_eq!(init.code, Some(0), "{init:?}");
+    let restored = delayq(&other, &["restore", &first_path]).run(b"", LONG).await;
+    assert!(restored.code == Some(0) && restored.stderr.contains(sentence), "{restored:?}");
 }

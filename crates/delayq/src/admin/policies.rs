@@ -11,12 +11,14 @@ use delayq_core::verbs::settings;
 // === impl Admin ===
 
 impl Admin {
-    /// The policy of a topic, as its first shard has it; the paused flag and the rate are among its numbers.
+    /// The policy of a topic, as the first shard has it that is not left out; the paused flag and the rate are among its
+    /// numbers.
     ///
     /// # Errors
     /// Redis cannot be used.
     pub async fn policy(&self, topic: &Topic) -> Result<Policy, Error> {
-        payloads::policy(&self.client.calls, topic).await
+        let first = self.shards().into_iter().next().unwrap_or(payloads::FIRST);
+        payloads::policy(&self.client.calls, first, topic).await
     }
 
     /// Sets the policy of a topic. A setting that is `None` returns to its default.

@@ -2,6 +2,7 @@
 
 use super::{Admin, TimeRange};
 use crate::error::Error;
+use crate::payloads::FIRST;
 use delayq_core::codec::{self, Codec};
 use delayq_core::id::Topic;
 use delayq_core::policy::Policy;
@@ -25,11 +26,15 @@ pub struct Trained {
 // === impl Admin ===
 
 impl Admin {
-    /// The dictionary of this id, as a backup carries it; `None`: the deployment does not have it.
+    /// The dictionary of this id, as a backup carries it; `None`: the deployment does not have it, or the shard that has the
+    /// dictionaries is left out.
     ///
     /// # Errors
     /// Redis cannot be used.
     pub async fn dictionary(&self, id: u32) -> Result<Option<Vec<u8>>, Error> {
+        if self.leaves_out(FIRST) {
+            return Ok(None);
+        }
         self.client.calls.ask(dictionary::request(id, b""), dictionary::read).await
     }
 

@@ -24,8 +24,10 @@ use super::paced::Paced;
 use crate::clock;
 use crate::error::Error;
 use crate::link::Link;
+use crate::payloads::FIRST;
 use cursor::Visit;
-use delayq_core::codec::Unrestored;
+use delayq_core::codec::{self, Unrestored};
+use delayq_core::envelope::Envelope;
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::list::{self, Listed};
@@ -173,7 +175,13 @@ impl Walk {
         let is_over = |listed: &Listed| listed.envelope.as_ref().is_ok_and(|found| found.state.is_over());
         let mut messages: Vec<Listed> = found.into_iter().flatten().flatten().collect();
         messages.retain(|listed| !is_over(listed));
+        // Without the shard that has the dictionaries, what was compressed with one stays so.
+        let is_lost = |envelope: &Envelope| {
+            let needs_one = || codec::dictionary_of(&envelope.payload).is_some();
+            self.admin.leaves_out(FIRST) && envelope.zstd && needs_one()
+        };
         let envelopes = messages.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
+        let envelopes = envelopes.filter(|envelope| !is_lost(envelope));
         let answers = client.payloads.restore_all(envelopes).await;
         let not_now = answers.into_iter().flatten().find_map(|answer| match answer {
             Unrestored::NotNow(why) => Some(why),
@@ -195,16 +203,19 @@ impl fmt::Debug for Walk {
 // === impl Admin ===
 
 impl Admin {
-    /// Begins a walk over every message of the deployment, or continues one.
+    /// Begins a walk over every message of the deployment but those of shards that are left out, or continues one.
     ///
     /// # Errors
     /// A Redis that cannot be used, or the deployment is not there.
     pub async fn walk(&self, from: Option<&WalkCursor>) -> Result<Walk, Error> {
         self.client.calls.layout().await?;
-        let WalkCursor { through, visit } = from.cloned().unwrap_or_default();
+        let WalkCursor { through, mut visit } = from.cloned().unwrap_or_default();
+        if let Some(visit) = &mut visit {
+            visit.shards.retain(|&shard| !self.leaves_out(shard));
+        }
         let visit = match visit {
-            Some(visit) => self.found_again(visit).await?,
-            None => None,
+            Some(visit) if !visit.shards.is_empty() => self.found_again(visit).await?,
+            _ => None,
         };
         let (only, topics) = (BTreeSet::new(), HashMap::new());
         Ok(Walk { admin: self.clone(), through, visit, only, topics })

@@ -1,6 +1,6 @@
 //! Where a backup is written: a file that only its owner can read, or standard output.
 
-use crate::backup_line::{Begin, Checkpoint, Record};
+use crate::backup_line::{Begin, Checkpoint, LeftOut, Record};
 use crate::failure::{self, BACKUP_UNUSABLE};
 use delayq_service::Fault;
 use std::fs::{File, OpenOptions, Permissions};
@@ -15,6 +15,13 @@ const PIECE_BYTES: usize = 1 << 18;
 pub(super) struct Target {
     path: PathBuf,
     out: Out,
+}
+
+/// A backup that was interrupted: what it is of, and how far it is.
+pub(super) struct Interrupted {
+    pub(super) begin: Begin,
+    pub(super) left_out: LeftOut,
+    pub(super) checkpoint: Checkpoint,
 }
 
 enum Out {
@@ -53,15 +60,14 @@ impl Target {
         }
     }
 
-    /// The file of an interrupted backup, without what was written behind its last checkpoint; what it is of, and that
-    /// checkpoint.
-    pub(super) fn resume(path: &Path) -> Result<(Self, Begin, Checkpoint), Fault> {
+    /// The file of an interrupted backup, without what was written behind its last checkpoint.
+    pub(super) fn resume(path: &Path) -> Result<(Self, Interrupted), Fault> {
         if path.as_os_str() == "-" {
             return Err(unusable(path, "only a file can be continued"));
         }
         let cannot = |error| failure::file(path, "continue", error);
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(cannot)?;
-        let (mut begin, mut last) = (None, None);
+        let (mut begin, mut left_out, mut last) = (None, LeftOut::default(), None);
         let (mut line, mut length) = (Vec::new(), 0);
         let mut input = BufReader::with_capacity(PIECE_BYTES, &file);
         loop {
@@ -74,17 +80,18 @@ impl Target {
             length += read as u64;
             match Record::of_line(line.trim_ascii()).map_err(|why| unusable(path, &why))? {
                 Some(Record::Backup(found)) if begin.is_none() => begin = Some(found),
-                Some(Record::Checkpoint(found)) => last = Some((found, length)),
+                Some(Record::LeftOut(found)) => left_out = found,
+                Some(Record::Checkpoint(found)) => last = Some((found, left_out.clone(), length)),
                 Some(Record::End(_)) => return Err(unusable(path, "it is complete already")),
                 _ => {}
             }
         }
         let begin = begin.ok_or_else(|| unusable(path, "it does not begin as a backup does"))?;
-        let (checkpoint, length) =
+        let (checkpoint, left_out, length) =
             last.ok_or_else(|| unusable(path, "it has no checkpoint: begin again with --overwrite"))?;
         file.set_len(length).map_err(cannot)?;
         file.seek(SeekFrom::End(0)).map_err(cannot)?;
-        Ok((Self::of_file(path, file), begin, checkpoint))
+        Ok((Self::of_file(path, file), Interrupted { begin, left_out, checkpoint }))
     }
 
     fn of_file(path: &Path, file: File) -> Self {

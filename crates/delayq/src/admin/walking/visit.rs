@@ -20,7 +20,7 @@ impl Admin {
         through: &BTreeSet<ShardId>,
     ) -> Result<Option<(Arc<Link>, Visit)>, Error> {
         let calls = &self.client.calls;
-        let left: Vec<ShardId> = calls.shards().shards().filter(|shard| !through.contains(shard)).collect();
+        let left: Vec<ShardId> = self.shards().into_iter().filter(|shard| !through.contains(shard)).collect();
         let mut there = Vec::new();
         for (&shard, found) in left.iter().zip(calls.shard_layouts(&left).await) {
             match found {
