@@ -58,7 +58,7 @@ TOML
 sed -i 's/^appendonly no/appendonly yes/' "$root/etc/redis/redis.conf"
 # Redis asks for a password, which only root can read: the units get it as a credential.
 echo 'requirepass planted-secret' >> "$root/etc/redis/redis.conf"
-install -m 600 /dev/stdin "$root/etc/delayq/credentials/redis-password" <<< planted-secret
+install -D -m 600 /dev/stdin "$root/etc/delayq/credentials/redis-password" <<< planted-secret
 install -D -m 644 /dev/stdin "$root/etc/systemd/system/delayq-.service.d/20-secrets.conf" << 'UNIT'
 [Service]
 LoadCredential=redis-password:/etc/delayq/credentials/redis-password
