@@ -24,6 +24,7 @@ mod kafka_topics;
 pub mod mariadb_server;
 pub mod mutation;
 pub mod nats_server;
+pub mod outages;
 pub mod pgbouncer;
 pub mod ports;
 pub mod postgres_server;

@@ -2,10 +2,10 @@
 
 use crate::folder::{forget_group, mark_group};
 use rustix::process::{Pid, Resource, Rlimit, kill_process, kill_process_group, prlimit};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +15,8 @@ pub use rustix::process::Signal;
 
 /// How many of the last lines a failure shows.
 const TAIL: usize = 40;
+/// How much larger than in the middle of a run a program may be at its end: by a fifth, or by this much.
+const MORE_KIB: u64 = 8 * 1024;
 
 /// Which of its two outputs a line was printed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,14 +57,28 @@ struct Lines {
 // === impl Process ===
 
 impl Process {
-    /// Starts `command` with both outputs captured; failures call it `name`. Its standard input is empty unless the
-    /// command sets it.
+    /// Starts `command` with both outputs captured; failures call it `name`. Its standard input is empty.
     ///
     /// # Panics
     /// If the program cannot be started.
     #[must_use]
-    pub fn spawn(name: &str, mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    pub fn spawn(name: &str, command: Command) -> Self {
+        Self::spawn_with(name, command, Stdio::null())
+    }
+
+    /// As [`Self::spawn`]; what is written to the pipe is its standard input.
+    ///
+    /// # Panics
+    /// If the program cannot be started.
+    #[must_use]
+    pub fn spawn_fed(name: &str, command: Command) -> (Self, ChildStdin) {
+        let mut process = Self::spawn_with(name, command, Stdio::piped());
+        let input = process.child.stdin.take().expect("it is piped");
+        (process, input)
+    }
+
+    fn spawn_with(name: &str, mut command: Command, input: Stdio) -> Self {
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {name} ({}): {e}", command.get_program().display()));
@@ -93,6 +109,12 @@ impl Process {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.split_whitespace().next()?.parse().ok()
+    }
+
+    /// How many files it has open, sockets included; 0 once it has ended.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).map_or(0, Iterator::count)
     }
 
     /// Sends a signal to the process only, if it has not ended.
@@ -180,6 +202,12 @@ impl Process {
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {
         self.lines.lock().clone()
+    }
+
+    /// The lines after `mark`.
+    #[must_use]
+    pub fn lines_from(&self, mark: usize) -> Vec<Line> {
+        self.lines.lock()[mark..].to_vec()
     }
 
     /// The text that one output holds so far.
@@ -296,6 +324,18 @@ fn collect(lines: &Arc<Lines>, stream: Stream, from: impl Read + Send + 'static)
         }
         lines.open.send_modify(|open| *open -= 1);
     });
+}
+
+/// Compares the sizes of programs in the middle of a run and at its end.
+///
+/// # Panics
+/// If one has grown.
+pub fn assert_none_grew<N: fmt::Display>(run: &str, middle: &[(N, u64)], last: &[(N, u64)]) {
+    for ((name, before), (_, after)) in middle.iter().zip(last) {
+        eprintln!("{run}: {name}: {before} KiB in the middle, {after} KiB at the end");
+        let most = before + (before / 5).max(MORE_KIB);
+        assert!(*after <= most, "{name} grew from {before} KiB to {after} KiB");
+    }
 }
 
 /// Whether a process that may be another one's child has ended: a zombie (state Z) only awaits its parent.

@@ -1,10 +1,11 @@
 //! The whole of delayq over a Redis Cluster while slots move, and while a master dies.
 
-use crate::flow::{BOUND, Flow, Load, Window, delayq, moment};
+use crate::flow::{Flow, Load, delayq};
 use delayq::protocol::{Keys, ShardId};
 use delayq::{Namespace, Producer, ProducerOptions};
 use delayq_tests::deadline::LONG;
 use delayq_tests::deployment::settings;
+use delayq_tests::outages::{BOUND, Window, now_ms};
 use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
@@ -48,7 +49,7 @@ async fn whole_run() -> Timing {
     }
 
     let (victim, stall) = (cluster.master_of(slot(0)).await, Stall::watch());
-    let broken = moment();
+    let broken = now_ms();
     cluster.nodes[victim].kill().await;
     cluster.take_over(victim, slot(0)).await;
     let known = Instant::now();

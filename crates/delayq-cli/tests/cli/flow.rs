@@ -9,8 +9,9 @@ use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::folder::Folder;
-use delayq_tests::history::{Answer, Event, History, sha256_hex};
+use delayq_tests::history::{Answer, Event, sha256_hex};
 use delayq_tests::invariants::{Permit, check};
+use delayq_tests::outages::{Window, assert_copies_are_of_outages, history, now_ms};
 use delayq_tests::process::{Process, Signal};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::Value;
@@ -18,14 +19,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// How long after a new master is known a message is put, moved and delivered at the latest.
-pub(crate) const BOUND: Duration = Duration::from_secs(3);
-/// For how long before a fault an answered write may be missing from the replica that takes over.
-const UNREPLICATED: Duration = Duration::from_secs(2);
 /// What works on the deployment.
 pub(crate) const SERVICES: [&str; 2] = ["delayq-timer", "delayq-forwarder"];
 /// What a whole fleet has besides.
@@ -66,7 +63,7 @@ struct Streamed {
 pub(crate) struct Load {
     pub(crate) stop: Arc<AtomicBool>,
     producer: Arc<Mutex<Producer>>,
-    puts: JoinHandle<Vec<(String, u64, Answer, Instant)>>,
+    puts: JoinHandle<Vec<(String, u64, Answer, u64)>>,
 }
 
 // === impl Flow ===
@@ -247,7 +244,7 @@ impl Flow {
         let history = history(&puts, deliveries, lost);
         let permit = Permit { duplicates: usize::MAX, rewound: true, ..Permit::default() };
         assert_eq!(check(&history, &permit), Vec::new());
-        assert_copies_are_of_failovers(&history, windows);
+        assert_copies_are_of_outages(&history, windows);
         let audit = delayq(&self.configuration, &["audit", "--bodies"]).run(b"", LONG).await;
         assert_eq!(audit.code, Some(0), "{audit:?}");
     }
@@ -321,7 +318,7 @@ impl Load {
                         }
                     }
                 };
-                puts.push((id, due.get(), answer, Instant::now()));
+                puts.push((id, due.get(), answer, now_ms()));
                 tokio::time::sleep(pause).await;
             }
             puts
@@ -333,11 +330,6 @@ impl Load {
     pub(crate) fn turn_to(&self, producer: Producer) {
         *self.producer.lock().unwrap() = producer;
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "all servers of the test are on this host")]
-fn now_ms() -> u64 {
-    UnixMillis::from(std::time::SystemTime::now()).get()
 }
 
 /// All services of a run.
@@ -417,55 +409,6 @@ async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: one
 
 fn arrived(events: &[Event], wanted: &str) -> bool {
     events.iter().any(|event| matches!(event, Event::Delivery { id, .. } if id == wanted))
-}
-
-/// From when to when, in ms, a failover may cost what was answered; by this host's clock.
-pub(crate) struct Window {
-    from_ms: u64,
-    to_ms: u64,
-    from: Instant,
-    to: Instant,
-}
-
-// === impl Window ===
-
-impl Window {
-    /// From a while before a fault until now.
-    pub(crate) fn since((broken, broken_ms): (Instant, u64)) -> Self {
-        let unreplicated_ms = u64::try_from(UNREPLICATED.as_millis()).unwrap();
-        let from_ms = broken_ms - unreplicated_ms;
-        Self { from_ms, to_ms: now_ms(), from: broken - UNREPLICATED, to: Instant::now() }
-    }
-}
-
-/// This moment, by the clock of this process and by that of the host.
-pub(crate) fn moment() -> (Instant, u64) {
-    (Instant::now(), now_ms())
-}
-
-/// The history of a run; what was answered within a window may have been lost with its master.
-fn history(puts: &[(String, u64, Answer, Instant)], deliveries: Vec<Event>, windows: &[Window]) -> History {
-    let history = History::new();
-    for (id, due_ms, answer, at) in puts {
-        let lost = windows.iter().any(|window| (window.from..=window.to).contains(at));
-        let answer = if lost && *answer == Answer::Ok { Answer::Unknown } else { *answer };
-        history.put(id, *due_ms, id.as_bytes(), answer);
-    }
-    deliveries.into_iter().for_each(|event| history.record(event));
-    history
-}
-
-/// A copy of what was delivered in no window is one too many.
-fn assert_copies_are_of_failovers(history: &History, windows: &[Window]) {
-    let mut seen = BTreeMap::new();
-    for event in history.events() {
-        let Event::Delivery { id, ready_ms, .. } = event else { continue };
-        if let Some(first_ms) = seen.insert(id.clone(), ready_ms) {
-            let lease_ms = 5000;
-            let is_of = |window: &Window| (window.from_ms - lease_ms..=window.to_ms).contains(&first_ms);
-            assert!(windows.iter().any(is_of), "{id} came twice, first at {first_ms}");
-        }
-    }
 }
 
 fn of_load(event: &Event) -> bool {

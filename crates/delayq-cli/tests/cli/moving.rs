@@ -1,12 +1,13 @@
 //! The whole of delayq while one Redis becomes several.
 
-use crate::flow::{BOUND, Flow, Load, delayq};
+use crate::flow::{Flow, Load, delayq};
 use delayq::admin::MoveStep;
 use delayq::protocol::ShardId;
 use delayq::{Admin, Client, Message, Producer, ProducerOptions, PutOutcome, ShardCount, Topic};
 use delayq_tests::binary::Finished;
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, settings as one_redis};
+use delayq_tests::outages::BOUND;
 use delayq_tests::redis_nodes::{section, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::stall::Stall;

@@ -1,10 +1,11 @@
 //! The whole of delayq over several independent Redises, while one of them is away; and what the command says of them.
 
-use crate::flow::{Flow, Load, Window, delayq, moment};
+use crate::flow::{Flow, Load, delayq};
 use delayq::{Producer, ProducerOptions, ShardCount};
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::folder::Folder;
+use delayq_tests::outages::{Window, now_ms};
 use delayq_tests::redis_nodes::{RedisNodes, section};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ async fn a_node_that_is_away_stops_its_shards_alone_and_nothing_is_lost() {
     flow.flows(&producer, "begin").await;
     let load = Load::start(producer.clone());
 
-    let broken = moment();
+    let broken = now_ms();
     nodes.servers[1].kill().await;
     // Generated ids avoid the node, so both services go on with what is put now.
     for _ in 0..3 {

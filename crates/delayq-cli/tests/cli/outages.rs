@@ -3,105 +3,73 @@
 //! After each outage, what was put while it lasted and what is put now arrives within [`BOUND`]; at the end nothing is lost,
 //! every program still runs, and none has grown. `make test-outages` runs the long form.
 
-mod cluster;
-mod one_redis;
-mod sentinels;
-
-use crate::flow::{BOUND, Flow, Load, Window, moment};
-use delayq::{Producer, Settings};
-use delayq_tests::environment::outages;
+use crate::flow::{Flow, Load};
+use delayq::Producer;
+use delayq_tests::deployment::settings;
+use delayq_tests::outages::{BOUND, ClusterScene, OneRedisScene, Plan, Scene, SentinelScene, Window, now_ms};
+use delayq_tests::process::assert_none_grew;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// How long outages last in the short form; seconds in the long one.
-const SHORT_MS: Range<u64> = 1_000..2_500;
-const LONG_MS: Range<u64> = 1_000..60_000;
 /// How many outages each shape has in the short form.
 const FEW: usize = 10;
-/// How much larger than in the middle of the run a program may be at its end: by a fifth, or by this much.
-const MORE_KIB: u64 = 8 * 1024;
 
 /// A run of outages of one deployment.
-pub(crate) struct Run {
+struct Run<S> {
+    scene: S,
     flow: Flow,
     producer: Producer,
     load: Load,
-    shape: &'static str,
-    /// How long each lasts.
-    lengths_ms: Range<u64>,
-    count: usize,
+    plan: Plan,
     windows: RefCell<Vec<Window>>,
     done: Cell<usize>,
     slowest: Cell<Duration>,
 }
 
-/// What an outage is to be.
-pub(crate) struct Outage<K> {
-    pub(crate) kind: K,
-    pub(crate) lasts: Duration,
-}
-
 // === impl Run ===
 
-impl Run {
-    async fn start(shape: &'static str, redis: &str, settings: Settings) -> Self {
-        let flow = Flow::start_fleet(redis, settings).await;
+impl<S: Scene> Run<S> {
+    async fn start() -> Self {
+        let scene = S::start().await;
+        let redis = format!("[redis]\nurl = '{}'", scene.url());
+        let flow = Flow::start_fleet(&redis, settings(scene.url(), S::SHARDS)).await;
         let producer = flow.producer();
         flow.flows(&producer, "begin").await;
+        let plan = Plan::of(FEW);
         // Longer runs put less often: what was delivered stays in memory until it is checked.
-        let (lengths_ms, count, pause_ms) = match outages() {
-            None => (SHORT_MS, FEW, 10),
-            Some(count) => (LONG_MS, count.div_ceil(3), 50),
-        };
+        let pause_ms = if plan.is_long { 50 } else { 10 };
         let load = Load::start_every(Duration::from_millis(pause_ms), producer.clone());
         let (windows, done, slowest) = (RefCell::default(), Cell::new(0), Cell::default());
-        Self { flow, producer, load, shape, lengths_ms, count, windows, done, slowest }
+        Self { scene, flow, producer, load, plan, windows, done, slowest }
     }
 
-    /// Goes through outages of these kinds in turn, each for a random time. `break_it` breaks Redis for that long, and returns
-    /// when it is back, or when its new master is known.
-    async fn through<K: Copy + std::fmt::Debug>(
-        mut self,
-        kinds: &[K],
-        lossy: bool,
-        break_it: impl AsyncFn(Outage<K>) -> Instant,
-        mend_it: impl AsyncFn(),
-    ) {
+    /// Goes through all kinds of outages in turn, each for a random time.
+    async fn through_all(mut self) {
         let mut sizes = Vec::new();
-        for n in 0..self.count {
-            let kind = kinds[n % kinds.len()];
-            conclusive(async || self.outage(kind, &break_it, &mend_it).await).await;
+        let count = self.plan.count;
+        for n in 0..count {
+            let kind = S::KINDS[n % S::KINDS.len()];
+            conclusive(async || self.outage(kind).await).await;
             sizes.push(self.flow.sizes_kib());
         }
-        let Self { flow, load, shape, count, windows, slowest, .. } = self;
-        let (windows, middle, last) = (windows.into_inner(), &sizes[count / 2], &sizes[count - 1]);
-        for ((name, before), (_, after)) in middle.iter().zip(last) {
-            eprintln!("{shape}: {name}: {before} KiB in the middle, {after} KiB at the end");
-            let most = before + (before / 5).max(MORE_KIB);
-            assert!(*after <= most, "{name} grew from {before} KiB to {after} KiB");
-        }
-        eprintln!("{shape}: {count} outages, the slowest over after {:?}", slowest.get());
-        flow.check_losses(load, if lossy { &windows } else { &[] }, &windows).await;
+        let Self { flow, load, windows, slowest, .. } = self;
+        let windows = windows.into_inner();
+        assert_none_grew(S::NAME, &sizes[count / 2], &sizes[count - 1]);
+        eprintln!("{}: {count} outages, the slowest over after {:?}", S::NAME, slowest.get());
+        flow.check_losses(load, if S::LOSES { &windows } else { &[] }, &windows).await;
     }
 
-    async fn outage<K: Copy + std::fmt::Debug>(
-        &self,
-        kind: K,
-        break_it: &impl AsyncFn(Outage<K>) -> Instant,
-        mend_it: &impl AsyncFn(),
-    ) -> Timing {
+    async fn outage(&self, kind: S::Kind) -> Timing {
         let n = self.done.replace(self.done.get() + 1);
-        let lasts = Duration::from_millis(fastrand::u64(self.lengths_ms.clone()));
-        let broken = moment();
+        let (lasts, broken) = (self.plan.length(), now_ms());
         let (ended, over) = oneshot::channel();
         let ((back, stall), ()) = tokio::join!(
             async {
-                let back = break_it(Outage { kind, lasts }).await;
+                let back = self.scene.outage(kind, lasts).await;
                 let _ = ended.send(());
                 (back, Stall::watch())
             },
@@ -117,10 +85,25 @@ impl Run {
         }
         let took = back.elapsed();
         self.slowest.set(self.slowest.get().max(took));
-        eprintln!("{}: {n}: {kind:?} for {lasts:?}: over after {took:?}", self.shape);
+        eprintln!("{}: {n}: {kind:?} for {lasts:?}: over after {took:?}", S::NAME);
         let timing = Timing::of(format!("{kind:?} for {lasts:?}"), took, BOUND, stall.allow(BOUND));
-        mend_it().await;
+        self.scene.mend().await;
         self.windows.borrow_mut().push(Window::since(broken));
         timing
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_goes_on_within_three_seconds_after_each_outage_of_its_one_redis() {
+    Run::<OneRedisScene>::start().await.through_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_goes_on_within_three_seconds_after_each_outage_behind_sentinels() {
+    Run::<SentinelScene>::start().await.through_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_goes_on_within_three_seconds_after_each_outage_of_a_cluster() {
+    Run::<ClusterScene>::start().await.through_all().await;
 }

@@ -1,10 +1,11 @@
 //! The whole of delayq over Sentinel while the master changes.
 
-use crate::flow::{BOUND, Flow, Load, Window, delayq, moment};
+use crate::flow::{Flow, Load, delayq};
 use delayq::{Producer, ProducerOptions};
 use delayq_tests::deadline::LONG;
 use delayq_tests::deployment::settings;
 use delayq_tests::folder::Folder;
+use delayq_tests::outages::{BOUND, Window, now_ms};
 use delayq_tests::sentinel::SERVICE;
 use delayq_tests::sentinel_group::SentinelGroup;
 use delayq_tests::stall::Stall;
@@ -29,7 +30,7 @@ async fn failover(
     what: &str,
 ) -> (Window, Timing) {
     let (former, stall) = (group.master_by(0).await.unwrap(), Stall::watch());
-    let broken = moment();
+    let broken = now_ms();
     break_it(group).await;
     group.master_after(former).await;
     let known = Instant::now();

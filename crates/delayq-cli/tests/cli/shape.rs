@@ -1,9 +1,10 @@
 //! The whole of delayq while its one Redis becomes the master of a Sentinel group, or a Redis Cluster.
 
-use crate::flow::{Flow, Load, SERVICES, Window, delayq, moment};
+use crate::flow::{Flow, Load, SERVICES, delayq};
 use delayq::{Client, Producer, ProducerOptions};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::settings;
+use delayq_tests::outages::{Window, now_ms};
 use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::sentinel::SERVICE;
@@ -60,7 +61,7 @@ async fn one_redis_becomes_the_master_of_sentinels_under_load_and_only_the_failo
     let group = SentinelGroup::around(redis, "").await;
     turn(&mut flow, &load, &before, &group.url()).await;
 
-    let broken = moment();
+    let broken = now_ms();
     group.sentinels[0].command::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await;
     group.master_after(0).await;
     flow.flows(&producer(&group.url()), "failed-over").await;
@@ -73,7 +74,7 @@ async fn one_redis_becomes_a_cluster_under_load_and_nothing_is_lost() {
     let before = redis.url();
     let (mut flow, load) = under_load(&redis).await;
 
-    let broken = moment();
+    let broken = now_ms();
     redis.stop().await;
     redis.turn_into_cluster();
     redis.resume().await;

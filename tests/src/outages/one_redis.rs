@@ -1,15 +1,15 @@
 //! Outages of one Redis: of the network before it, of the server, and of its data.
 
-use super::{Outage, Run};
-use delayq_tests::deployment::settings;
-use delayq_tests::proxy::{Direction, Flow, Proxy};
-use delayq_tests::redis_server::{RedisOptions, RedisServer};
+use super::Scene;
+use crate::proxy::{Direction, Flow, Proxy};
+use crate::redis_server::{RedisOptions, RedisServer};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-#[derive(Clone, Copy, Debug)]
-enum Kind {
+/// An outage of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
     /// Every connection is reset, and none is taken.
     Refused,
     /// Nothing arrives; afterwards what was held does.
@@ -28,26 +28,43 @@ enum Kind {
     Flushed,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Refused,
-    Kind::BlackHole,
-    Kind::Stranded,
-    Kind::Unanswered,
-    Kind::Reset,
-    Kind::Killed,
-    Kind::Frozen,
-    Kind::Flushed,
-];
-
-struct Scene {
+/// A Redis that keeps an append-only file, behind a proxy.
+#[derive(Debug)]
+pub struct OneRedisScene {
     server: Mutex<RedisServer>,
     proxy: Proxy,
 }
 
-// === impl Scene ===
+// === impl OneRedisScene ===
 
-impl Scene {
-    async fn outage(&self, Outage { kind, lasts }: Outage<Kind>) -> Instant {
+impl Scene for OneRedisScene {
+    type Kind = Kind;
+    const NAME: &'static str = "one Redis";
+    const KINDS: &'static [Kind] = &[
+        Kind::Refused,
+        Kind::BlackHole,
+        Kind::Stranded,
+        Kind::Unanswered,
+        Kind::Reset,
+        Kind::Killed,
+        Kind::Frozen,
+        Kind::Flushed,
+    ];
+    const OF_CLIENTS: &'static [Kind] = &[Kind::Stranded, Kind::Reset, Kind::Killed, Kind::Frozen];
+    const SHARDS: u16 = 8;
+    const LOSES: bool = false;
+
+    async fn start() -> Self {
+        let server = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
+        let proxy = Proxy::start_for_redis(&server.address());
+        Self { server: Mutex::new(server), proxy }
+    }
+
+    fn url(&self) -> String {
+        format!("redis://{}", self.proxy.address())
+    }
+
+    async fn outage(&self, kind: Kind, lasts: Duration) -> Instant {
         let mut server = self.server.lock().await;
         match kind {
             Kind::Refused => {
@@ -85,6 +102,11 @@ impl Scene {
         Instant::now()
     }
 
+    /// Nothing is left of what it goes through.
+    async fn mend(&self) {}
+}
+
+impl OneRedisScene {
     async fn hold(&self, only: Option<Direction>, lasts: Duration) {
         match only {
             Some(direction) => self.proxy.set(direction, Flow::Hold),
@@ -93,14 +115,4 @@ impl Scene {
         sleep(lasts).await;
         self.proxy.mend().await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_goes_on_within_three_seconds_after_each_outage_of_its_one_redis() {
-    let server = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
-    let proxy = Proxy::start_for_redis(&server.address());
-    let url = server.url_through(&proxy.address());
-    let run = Run::start("one Redis", &format!("[redis]\nurl = '{url}'"), settings(url, 2)).await;
-    let scene = Scene { server: Mutex::new(server), proxy };
-    run.through(&KINDS, false, async |outage| scene.outage(outage).await, async || ()).await;
 }

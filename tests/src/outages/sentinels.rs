@@ -1,0 +1,100 @@
+//! Outages of a master behind sentinels, and of the sentinels.
+
+use super::Scene;
+use crate::redis_server::{RedisOptions, RedisServer};
+use crate::sentinel::SERVICE;
+use crate::sentinel_group::SentinelGroup;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+/// An outage of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// The master is killed, and another one is promoted.
+    Killed,
+    /// Two of three sentinels are gone while every connection is reset: who asks for the master is left alone half-way.
+    HalfWay,
+    /// The sentinels promote another master by order.
+    Ordered,
+    /// The master is frozen until another one is promoted.
+    Frozen,
+    /// All sentinels are gone while every connection is reset.
+    NoSentinel,
+}
+
+/// A master with two replicas and three sentinels.
+#[derive(Debug)]
+pub struct SentinelScene {
+    group: Mutex<SentinelGroup>,
+    url: String,
+}
+
+// === impl SentinelScene ===
+
+impl Scene for SentinelScene {
+    type Kind = Kind;
+    const NAME: &'static str = "sentinels";
+    const KINDS: &'static [Kind] =
+        &[Kind::HalfWay, Kind::Killed, Kind::NoSentinel, Kind::Ordered, Kind::Frozen];
+    const OF_CLIENTS: &'static [Kind] = &[Kind::Killed, Kind::HalfWay, Kind::Frozen];
+    const SHARDS: u16 = 2;
+    const LOSES: bool = true;
+
+    async fn start() -> Self {
+        let options = RedisOptions::default().append_only("everysec").set("repl-diskless-sync-delay", "0");
+        let group = SentinelGroup::around(RedisServer::start_with(options).await, "").await;
+        Self { url: group.url(), group: Mutex::new(group) }
+    }
+
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn outage(&self, kind: Kind, lasts: Duration) -> Instant {
+        let mut group = self.group.lock().await;
+        let former = group.master().await;
+        match kind {
+            Kind::Killed => {
+                group.redises[former].kill().await;
+                group.master_after(former).await;
+            }
+            Kind::Frozen => {
+                group.redises[former].freeze();
+                group.master_after(former).await;
+            }
+            Kind::Ordered => {
+                group.sentinels[fastrand::usize(..3)].command::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await;
+                group.master_after(former).await;
+            }
+            Kind::HalfWay | Kind::NoSentinel => {
+                let gone = if matches!(kind, Kind::HalfWay) { 2 } else { 3 };
+                let first = fastrand::usize(..3);
+                let which: Vec<usize> = (0..gone).map(|n| (first + n) % 3).collect();
+                for &sentinel in &which {
+                    group.sentinels[sentinel].kill().await;
+                }
+                for of in ["normal", "pubsub"] {
+                    group.redises[former].command::<()>(&["CLIENT", "KILL", "TYPE", of]).await;
+                }
+                sleep(lasts).await;
+                for sentinel in which {
+                    group.sentinels[sentinel].resume();
+                }
+                // From when they answer.
+                group.master().await;
+            }
+        }
+        Instant::now()
+    }
+
+    /// The former master, if there is one, follows the present one.
+    async fn mend(&self) {
+        let mut group = self.group.lock().await;
+        for redis in &mut group.redises {
+            redis.resume().await;
+            redis.thaw();
+        }
+        group.all_known().await;
+    }
+}
