@@ -1,7 +1,8 @@
 """The link to Redis: one connection to each server, and one more for what waits for replicas or a disk there, made by the settings of the redis-py client that was given.
 
 A connection has a deadline for each answer, and is replaced after any error. It is also replaced when its server turns out
-to be a replica, or Sentinels name another master: behind its address, or by a Sentinel, the present master is found.
+to be a replica, or Sentinels name another master: behind its address, or by a Sentinel, the present master is found; and
+when a listener finds its own connection silent, and it has answered nothing since, whether or not a call waits.
 
 Nothing is sent again but what a server of a cluster refused because another one has the slot now. A slot that is on its way
 is refused too (ASK, TRYAGAIN): each script declares a key that never is, so neither server runs one until the slot has moved.
@@ -22,6 +23,8 @@ from .runtime import Runtime, settled
 
 #: How long an answer may take, unless the given client has a `socket_timeout`.
 DEADLINE_S = 5.0
+#: How long the answer to a PING may take at most.
+PATIENCE_S = 1.0
 #: What is sent before its answers are read; only a single command may exceed it.
 MAX_BYTES = 4 * 1024 * 1024
 #: How long a connection is kept before an answer may end it.
@@ -80,6 +83,16 @@ class Link:
         }
         return made_by(**own)
 
+    def patience_s(self, server: str) -> float:
+        """How long a server that is asked whether it is there may take to answer."""
+        return min(PATIENCE_S, self._deadline_s(server) / 2)
+
+    async def doubt(self, server: str, since_s: float) -> None:
+        """Uses no connection to a server again that has answered nothing since then; calls that wait on one are lost."""
+        for (of, _), line in list(self._lines.items()):
+            if of == server:
+                await line.doubt(since_s)
+
     async def close(self) -> None:
         lines, self._lines = self._lines, {}
         for line in lines.values():
@@ -109,8 +122,11 @@ class Link:
 
     def _confirm_within_ms(self, server: str) -> int:
         """At most half of what an answer may take."""
-        half_ms = int((self.place.settings(server)[1].get("socket_timeout") or DEADLINE_S) * 500)
+        half_ms = int(self._deadline_s(server) * 500)
         return half_ms if self._confirm_ms is None else min(self._confirm_ms, half_ms)
+
+    def _deadline_s(self, server: str) -> float:
+        return float(self.place.settings(server)[1].get("socket_timeout") or DEADLINE_S)
 
     async def _leave_former(self) -> None:
         """Writes nothing more to a master that was succeeded by another one."""
@@ -133,7 +149,8 @@ class _Line:
     def __init__(self, make: Callable[[], Any], runtime: Runtime) -> None:
         self._make, self._runtime, self._turn = make, runtime, runtime.lock()
         self._connection: Any = None
-        self._since_s = 0.0
+        self._since_s = self._answered_s = 0.0
+        self._is_awaited = False
         #: Whether its connection is to be replaced before it is used again.
         self.is_over = False
 
@@ -141,6 +158,7 @@ class _Line:
         """The reply to each command, or the error in its place: what was answered before a fault is known."""
         replies: list[Any] = []
         async with self._turn:
+            self._is_awaited = True
             try:
                 connection = await self._open()
                 for some in _portions(commands):
@@ -154,10 +172,20 @@ class _Line:
             except BaseException:
                 await self.close()
                 raise
+            finally:
+                self._is_awaited = False
             lived_s = time.monotonic() - self._since_s
             if lived_s >= SHORTEST_LIFE_S and any(isinstance(reply, ReadOnlyError) for reply in replies):
                 await self.close()
         return replies
+
+    async def doubt(self, since_s: float) -> None:
+        """Replaces its connection, unless that has answered since then."""
+        connection = self._connection
+        if connection is not None and self._answered_s < since_s:
+            self.is_over = True
+            if self._is_awaited:
+                await self._runtime.cut(connection)
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -169,7 +197,8 @@ class _Line:
             await self.close()
         self.is_over = False
         if self._connection is None:
-            self._connection, self._since_s = self._make(), time.monotonic()
+            self._since_s = self._answered_s = time.monotonic()
+            self._connection = self._make()
             await settled(self._connection.connect())
         return self._connection
 
@@ -181,9 +210,11 @@ class _Line:
 
     async def _reply(self, connection: Any) -> Any:
         try:
-            return await settled(connection.read_response(disable_decoding=True))
+            reply = await settled(connection.read_response(disable_decoding=True))
         except ResponseError as refusal:
-            return refusal
+            reply = refusal
+        self._answered_s = time.monotonic()
+        return reply
 
 
 def _portions(commands: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:

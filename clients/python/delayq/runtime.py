@@ -5,6 +5,7 @@ between the two is here.
 """
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
@@ -60,6 +61,9 @@ class Runtime(Protocol):
 
     async def pushed(self, connection: Any, timeout_s: float) -> Any:
         """What Redis publishes next; None where nothing comes in time."""
+
+    async def cut(self, connection: Any) -> None:
+        """Has a caller that waits for an answer on a connection lose it."""
 
 
 async def settled(answer: Any) -> Any:
@@ -167,6 +171,12 @@ class Threads:
     async def pushed(self, connection: Any, timeout_s: float) -> Any:
         return connection.read_response(disable_decoding=True) if connection.can_read(timeout_s) else None
 
+    async def cut(self, connection: Any) -> None:
+        # Closed under the thread that reads from it, it would fail in other ways.
+        if (own := connection._sock) is not None:
+            with suppress(OSError):
+                own.shutdown(socket.SHUT_RDWR)
+
 
 class _LoopBell:
     def __init__(self) -> None:
@@ -224,3 +234,6 @@ class Loop:
 
     async def pushed(self, connection: Any, timeout_s: float) -> Any:
         return await connection.read_response(disable_decoding=True, timeout=timeout_s)
+
+    async def cut(self, connection: Any) -> None:
+        await connection.disconnect(nowait=True)

@@ -2,6 +2,9 @@
 
 Reports are lost while the connection is down, so every shard is asked after it was opened. A poll of one shard at a time
 nets what is lost otherwise.
+
+A connection on which nothing comes is asked whether it is there. One that does not answer is replaced at once, and so are
+those for calls to the same server that have answered nothing since.
 """
 
 import logging
@@ -21,8 +24,8 @@ from .runtime import Runtime, Task, settled
 
 #: Between two polls, each of one shard for one set of topics; and between two checks of an idle connection. Together
 #: less than one command a second.
-POLL_S = 2.0
-PING_S = 5.0
+POLL_S = 2.5
+PING_S = 2.0
 #: How long to rest before connecting again, and up to as much again by chance: clients would come back in step.
 REST_S = 0.3
 #: How long a listener waits for a report before it does anything else, and how long it stays when nobody waits.
@@ -30,6 +33,14 @@ TICK_S = 1.0
 LINGER_S = 60.0
 
 log = logging.getLogger("delayq")
+
+
+class _Silence(Exception):
+    """A PING was not answered that was sent then."""
+
+    def __init__(self, pinged_s: float) -> None:
+        super().__init__("Redis does not answer a PING")
+        self.pinged_s = pinged_s
 
 
 class Watch:
@@ -125,6 +136,11 @@ class Watch:
                     return
                 await self._listen_on_one(server, shards, era)
                 is_refused = False
+            except _Silence as silence:
+                log.debug("listening was interrupted: %s", silence)
+                await self._link.doubt(server, silence.pinged_s)
+                await self._link.place.doubt()
+                continue
             except (LostConnection, OSError) as fault:
                 log.debug("listening was interrupted: %s", fault)
                 if era == self._era:
@@ -156,7 +172,9 @@ class Watch:
             self._connections[server] = connection
             received_s = pinged_s = checked_s = time.monotonic()
             while era == self._era and (self._has_waiters() or self._lingers()):
-                push = await self._runtime.pushed(connection, TICK_S)
+                is_asked = received_s < pinged_s
+                due_s = pinged_s + self._link.patience_s(server) if is_asked else received_s + PING_S
+                push = await self._runtime.pushed(connection, min(max(due_s - time.monotonic(), 0.01), TICK_S))
                 now_s = time.monotonic()
                 if push is not None:
                     received_s = now_s
@@ -164,9 +182,9 @@ class Watch:
                         await self._link.place.doubt()
                         return
                     self._note(push)
-                elif received_s < pinged_s <= now_s - DEADLINE_S:
-                    raise LostConnection("Redis does not answer a PING")
-                if received_s >= pinged_s and now_s - received_s >= PING_S:
+                elif is_asked and now_s >= due_s:
+                    raise _Silence(pinged_s)
+                elif not is_asked and now_s >= due_s:
                     pinged_s = now_s
                     await settled(connection.send_command("PING", check_health=False))
                 if now_s - checked_s >= TICK_S:

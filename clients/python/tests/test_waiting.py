@@ -14,7 +14,8 @@ import redis
 import redis.asyncio
 from deployment import Deployment
 
-from delayq import AsyncClient, AsyncConsumer, Client, Message, Worker, watch
+from delayq import AsyncClient, AsyncConsumer, Client, Message, Worker, link, watch
+from delayq.runtime import drive
 
 LONG = timedelta(seconds=60)
 PATIENCE_S = 30
@@ -142,13 +143,16 @@ def test_what_was_reported_while_the_connection_was_down_is_found(deployment):
 
 @pytest.mark.usefixtures("no_polls")
 def test_a_connection_on_which_nothing_comes_any_more_is_replaced(server, monkeypatch):
-    for setting, value_s in (("TICK_S", 0.05), ("PING_S", 0.2), ("DEADLINE_S", 0.3)):
-        monkeypatch.setattr(watch, setting, value_s)
+    for module, setting, value_s in ((watch, "TICK_S", 0.05), (watch, "PING_S", 0.2), (link, "PATIENCE_S", 0.3)):
+        monkeypatch.setattr(module, setting, value_s)
     with server.connect() as own, waiting(Deployment(own)) as (client, found):
-        listening = client._core._watch._connections
+        listening, (line,) = client._core._watch._connections, client._core._link._lines.values()
         before = listening[""]
+        wait_until_quiet(own)  # a call that waits for its answer would be lost
         server.freeze()
         while listening.get("") is before:
+            time.sleep(0.01)
+        while not line.is_over:  # that for calls is not used again either
             time.sleep(0.01)
         server.thaw()
         client.put(Message("orders", b"x"))
@@ -183,6 +187,32 @@ def test_a_cancelled_reserve_gives_back_what_it_was_answered(deployment, redis_s
                 assert (numbers.ready, numbers.leased) == (1, 0)
 
     asyncio.run(run())
+
+
+def test_a_call_on_a_connection_that_is_in_doubt_is_lost_before_its_deadline(server):
+    lost = Queue()
+
+    def call(client):
+        try:
+            client.topic("orders").count()
+        except redis.RedisError as fault:
+            lost.put(fault)
+
+    with redis.Redis(unix_socket_path=server.socket, socket_timeout=LONG.seconds) as own:
+        deployment = Deployment(own)
+        with Client(own, deployment.namespace) as client:
+            client.put(Message("orders", b"x"))
+            (line,) = client._core._link._lines.values()
+            server.freeze()
+            thread = threading.Thread(target=call, args=[client])
+            thread.start()
+            while not line._is_awaited:
+                time.sleep(0.01)
+            drive(client._core._link.doubt("", time.monotonic()))
+            assert isinstance(lost.get(timeout=PATIENCE_S), redis.ConnectionError)
+            server.thaw()
+            thread.join(PATIENCE_S)
+            assert client.topic("orders").count().ready == 1
 
 
 class Outage:
