@@ -1,6 +1,7 @@
 /** Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are. */
 
-import { connectionFor, connectionsOf, ownConnection, ownPlace, relearn, shardOf, type Place } from "./connections.js";
+import type { Redis } from "ioredis";
+import { connectionFor, connectionsOf, end, ownConnection, ownPlace, relearn, shardOf, type Place } from "./connections.js";
 import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
 import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
@@ -62,7 +63,7 @@ export class Calls {
 
   /** Ends its connections. */
   close(): void {
-    for (const redis of connectionsOf(this.redis)) redis.disconnect();
+    for (const redis of connectionsOf(this.redis)) end(redis);
     this.waiting.close();
   }
 
@@ -265,7 +266,7 @@ export class Calls {
     let timer: NodeJS.Timeout | undefined;
     const deadline = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
-        this.replaceConnection(key);
+        this.replace(connectionFor(this.redis, key));
         reject(new TimeoutError(`Redis did not answer within ${this.timeoutMs} ms`, command));
       }, this.timeoutMs);
     });
@@ -277,8 +278,7 @@ export class Calls {
   }
 
   /** What is called next waits for the new one. One that fell silent while it was made has the status "connect". */
-  private replaceConnection(key: string): void {
-    const connection = connectionFor(this.redis, key);
+  replace(connection: Redis | undefined): void {
     if (!connection || !["ready", "connect"].includes(connection.status)) return;
     this.closing = new Promise((resolve) => connection.once("close", resolve));
     connection.stream.destroy();

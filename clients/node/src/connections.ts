@@ -14,7 +14,10 @@ import { Several } from "./several.js";
 export type Place = Redis | Cluster | Several;
 
 /** How long to wait before the n-th try to connect again. */
-export const reconnectMs = (times: number): number => Math.min(50 * 2 ** times, 2_000);
+export const reconnectMs = (times: number): number => Math.min(50 * 2 ** times, 500);
+
+/** How long a server may take until a connection to it can be used, and to answer whether it is there. */
+export const PATIENCE_MS = 1_000;
 
 /** The connections of a place. */
 export function connectionsOf(place: Place): (Redis | Cluster)[] {
@@ -37,7 +40,7 @@ export function ownConnection(redis: Redis | Cluster): Redis | Cluster {
 }
 
 function ofOne(redis: Redis): Redis {
-  return redis.duplicate({
+  return revived(inTime(redis.duplicate({
     lazyConnect: true,
     enableOfflineQueue: true,
     maxRetriesPerRequest: 0,
@@ -47,7 +50,37 @@ function ofOne(redis: Redis): Redis {
     // A former master is left as soon as a sentinel names another one, or it says itself that it takes no writes.
     failoverDetector: true,
     reconnectOnError: (fault: Error) => fault.message.startsWith("READONLY"),
+  })));
+}
+
+/** Connects again after an end that nobody asked for: ioredis gives up where it hears of a failover while it connects. */
+function revived(connection: Redis): Redis {
+  connection.on("end", () => {
+    if (closed.has(connection)) return;
+    const connect = (): unknown => connection.status === "end" && connection.connect().catch(() => undefined);
+    setTimeout(connect, reconnectMs(1)).unref();
   });
+  return connection;
+}
+
+/** Ends a connection for good. */
+export function end(connection: Redis | Cluster): void {
+  closed.add(connection);
+  connection.disconnect();
+}
+
+const closed = new WeakSet<Redis | Cluster>();
+
+/** Gives a connection up that is taken, and then not answered. */
+export function inTime(connection: Redis): Redis {
+  let timer: NodeJS.Timeout | undefined;
+  connection.on("connect", () => {
+    const { stream } = connection;
+    clearTimeout(timer);
+    timer = setTimeout(() => connection.status === "connect" && stream.destroy(), PATIENCE_MS);
+  });
+  for (const end of ["ready", "close"]) connection.on(end, () => clearTimeout(timer));
+  return connection;
 }
 
 function ofCluster(redis: Cluster): Cluster {
@@ -86,6 +119,7 @@ export function relearn(redis: Place): Promise<void> {
  */
 export function connect(url: string, options: object = {}): Redis | Cluster {
   const address = readAddress(url);
+  options = { connectTimeout: PATIENCE_MS, ...options };
   if (address === undefined) return new Redis(url, { lazyConnect: true, ...options });
   const { kind, tls, nodes, username, password, service, db } = address;
   const secure = tls ? { tls: {} } : {};

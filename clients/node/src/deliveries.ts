@@ -6,7 +6,7 @@ import type { Delivery, ReleaseOptions } from "./delivery.js";
 import type { Reserver } from "./reserving.js";
 
 /** How long to rest after Redis could not be used, at first and at most. */
-const [REST_MS, MAX_REST_MS] = [200, 2_000];
+const [REST_MS, MAX_REST_MS] = [200, 500];
 
 export interface DeliveriesOptions {
   /** The most messages that are handed out and not settled: 1 to 500, 10 unless it is given. */

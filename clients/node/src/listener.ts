@@ -1,7 +1,7 @@
 /** Listening for ready queues that stop being empty, over one connection for a whole client; in a cluster, one a node. */
 
 import type { Redis } from "ioredis";
-import { connectionFor, reconnectMs, relearn, shardOf, type Place } from "./connections.js";
+import { connectionFor, inTime, PATIENCE_MS, reconnectMs, relearn, shardOf, type Place } from "./connections.js";
 import { Several } from "./several.js";
 
 /** Called for a shard whose ready queue may have something, of this topic or, where it is empty, of any. */
@@ -12,8 +12,8 @@ type Ear = { connection: Redis; shards: number[]; pings: NodeJS.Timeout };
 
 /** Listens to the shards of a deployment, until it is closed. */
 export class Listener {
-  /** How often a connection is pinged; the answer may take a third of that. */
-  static pingMs = 15_000;
+  /** How often a connection is pinged. */
+  static pingMs = 2_000;
   /** How often it is checked whether the nodes still have the shards that they are listened to for: none may say so. */
   static checkMs = 1_000;
 
@@ -29,6 +29,8 @@ export class Listener {
     private readonly namespace: string,
     private shards: number,
     private readonly notify: Notify,
+    /** Replaces a connection for calls that has answered nothing either. */
+    private readonly replace: (node: Redis) => void,
   ) {
     this.spread();
     if (redis.isCluster || redis instanceof Several) this.checks = setInterval(() => this.spread(), Listener.checkMs);
@@ -67,8 +69,8 @@ export class Listener {
   /** Opens a connection to a node. It is replaced after any error: what a node says unasked is one, as that a slot is gone. */
   private listen(node: Redis, shards: number[]): void {
     const always = { lazyConnect: false, autoResubscribe: false, enableOfflineQueue: true, maxRetriesPerRequest: 0 };
-    const connection = node.duplicate({ ...always, retryStrategy: () => null, sentinelRetryStrategy: () => null });
-    const ear = { connection, shards, pings: setInterval(() => void this.ping(ear), Listener.pingMs) };
+    const connection = inTime(node.duplicate({ ...always, retryStrategy: () => null, sentinelRetryStrategy: () => null }));
+    const ear = { connection, shards, pings: setInterval(() => void this.ping(node, ear), Listener.pingMs) };
     this.ears.set(node, ear);
     const lost = (): void => {
       if (this.ears.get(node) !== ear) return;
@@ -109,10 +111,15 @@ export class Listener {
     connection.disconnect();
   }
 
-  /** Ends a connection that is dead without having been closed. */
-  private async ping({ connection }: Ear): Promise<void> {
-    if (!["ready", "connect"].includes(connection.status)) return;
-    const silent = setTimeout(() => connection.disconnect(), Listener.pingMs / 3);
+  /** Replaces a connection that is dead without having been closed, and that for calls, if it has received nothing since. */
+  private async ping(node: Redis, { connection }: Ear): Promise<void> {
+    if (connection.status !== "ready") return;
+    const { stream } = node;
+    const received = stream?.bytesRead;
+    const silent = setTimeout(() => {
+      connection.stream.destroy(); // an orderly end would be waited for
+      if (node.stream === stream && stream?.bytesRead === received) this.replace(node);
+    }, Math.min(PATIENCE_MS, Listener.pingMs / 2));
     await connection.ping().catch(() => undefined);
     clearTimeout(silent);
   }

@@ -118,9 +118,10 @@ export class Reserver {
 
   private listen(shards: number): void {
     if (this.listener) return this.listener.grow(shards);
-    this.listener = new Listener(this.calls.redis, this.calls.namespace, shards, (shard, topic) => {
+    const notify = (shard: number, topic: string): void => {
       for (const watch of this.watches.values()) watch.notify(shard, topic);
-    });
+    };
+    this.listener = new Listener(this.calls.redis, this.calls.namespace, shards, notify, (node) => this.calls.replace(node));
   }
 
   /** Asks the node of each shard by itself, and waits a little for all. What comes later is kept for a caller who waits. */

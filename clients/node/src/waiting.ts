@@ -2,7 +2,7 @@
 
 import { createHash } from "node:crypto";
 import type { Cluster, Redis } from "ioredis";
-import { connectionFor, relearn } from "./connections.js";
+import { connectionFor, end, relearn } from "./connections.js";
 import { Confirming, type Waits } from "./durability.js";
 import { TimeoutError } from "./outcome.js";
 import { script } from "./scripts.js";
@@ -167,7 +167,7 @@ export class Waiting {
 
   private drop(connection: Connection): void {
     this.all.delete(connection);
-    connection.disconnect();
+    end(connection);
   }
 }
 

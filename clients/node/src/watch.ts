@@ -9,7 +9,7 @@ type Late<T> = { one: T; leaseMs: number | undefined };
 /** The shards to ask, each from a time on; times are on the clock of `performance.now`. `T` is what they are asked for. */
 export class Watch<T> {
   /** How often a shard, or a few in turn, is polled: the net below a lost notification. */
-  static pollMs = 1_250;
+  static pollMs = 2_500;
 
   private readonly open = new Map<number, number>();
   private polled = 0;

@@ -132,6 +132,19 @@ for (const kind of ["sentinel", "cluster"]) {
       await run.stop();
     });
 
+    const heard = { skip: kind === "cluster", timeout: 60_000 };
+    test("a failover that is heard of while a connection is made does not end it for good", heard, async () => {
+      const run = await Run.start(group.url, "heard");
+      await run.putAll("before", 1);
+      const own = run.client["calls"].redis as any;
+      own.once("connecting", () => own.connector.disconnect()); // as ioredis does then
+      const ended = new Promise((resolve) => own.once("end", resolve));
+      own.disconnect(true);
+      await ended;
+      await run.putAll("after", 1);
+      await run.stop();
+    });
+
     test("a worker gets what the other nodes have while one is silent", { skip: kind === "sentinel", timeout: 60_000 }, async () => {
       const run = await Run.start(group.url, "slow", { timeoutMs: 600_000 });
       await run.client.topic("orders").count(); // knows the nodes
