@@ -34,6 +34,7 @@ type Client struct {
 	decoders  sync.Map
 	waiters   waiters
 	rounds    rounds
+	silences  silences
 	// gatherers are by what their calls wait for, so that nobody is held up by what others wait for.
 	gatherers    sync.Map
 	durabilities durabilities
@@ -45,7 +46,7 @@ type Client struct {
 // the caller: to a Redis, a Sentinel's master or a Redis Cluster.
 func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 	c := &Client{MaxPayloadBytes: 256 << 10, Timeout: 5 * time.Second, redis: connection, namespace: namespace,
-		pollInterval: 1250 * time.Millisecond, pingAfter: 15 * time.Second}
+		pollInterval: 2500 * time.Millisecond, pingAfter: 2 * time.Second}
 	c.scripts = map[string]*redis.Script{}
 	c.layout.Store(unknown)
 	c.turn.Store(uint32(time.Now().UnixNano()))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// rest is how long to wait between tries while Redis cannot be used.
-const rest = 200 * time.Millisecond
+// rest is how long to wait between tries while Redis cannot be used, and maxRest the most where it grows.
+const rest, maxRest = 200 * time.Millisecond, 500 * time.Millisecond
 
 // Receipt is the right to settle one delivery of one message.
 type Receipt struct {

@@ -152,8 +152,8 @@ func (c *Client) confirm(ctx context.Context, pipe redis.Pipeliner, node redis.U
 	if until, is := ctx.Deadline(); is {
 		one.within = time.Until(until) / 2
 	}
-	if client, is := node.(*redis.Client); is && client.Options().ReadTimeout > 0 && client.Options().ReadTimeout/2 < one.within {
-		one.within = client.Options().ReadTimeout / 2
+	if half := c.deadline(node) / 2; half < one.within {
+		one.within = half
 	}
 	if c.ConfirmTimeout > 0 && c.ConfirmTimeout < one.within {
 		one.within = c.ConfirmTimeout

@@ -22,8 +22,10 @@ type listener struct {
 	// notify is called for a shard whose ready queue may have something, of this topic or, where it is empty, of any.
 	notify func(shard int, topic string)
 	shards int
-	// pingAfter is after how long a silent connection is pinged; the answer may take a third of that.
+	// pingAfter is after how long a silent connection is pinged; the answer may take half of that.
 	pingAfter time.Duration
+	// doubt is called for a node that does not answer.
+	doubt func(node redis.UniversalClient)
 	// end ends it.
 	end context.CancelFunc
 }
@@ -64,8 +66,8 @@ func (l *listener) stay(ctx context.Context, node redis.UniversalClient, shards 
 		}
 		if time.Since(began) > l.pingAfter {
 			pause = 50 * time.Millisecond
-		} else if pause > 2*time.Second {
-			pause = 2 * time.Second
+		} else if pause > maxRest {
+			pause = maxRest
 		}
 		wait(ctx, pause)
 		if cluster, is := l.redis.(*redis.ClusterClient); is {
@@ -124,22 +126,25 @@ func (l *listener) listen(ctx context.Context, node redis.UniversalClient, shard
 			return err
 		}
 	}
-	return l.receive(ctx, subscription)
+	return l.receive(ctx, node, subscription)
 }
 
 // receive passes on what is published, until it fails. What a shard published before the subscription is lost, so the
 // subscription itself counts as a notification.
-func (l *listener) receive(ctx context.Context, subscription *redis.PubSub) error {
+func (l *listener) receive(ctx context.Context, node redis.UniversalClient, subscription *redis.PubSub) error {
 	for isPinged := false; ; {
 		silence := l.pingAfter
 		if isPinged {
-			silence = l.pingAfter / 3
+			silence = l.pingAfter / 2
 		}
 		message, err := subscription.ReceiveTimeout(ctx, silence)
 		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() && !isPinged {
+		switch isTimeout := errors.As(err, &timeout) && timeout.Timeout(); {
+		case isTimeout && isPinged:
+			l.doubt(node)
+		case isTimeout:
 			isPinged, err = true, subscription.Ping(ctx)
-		} else {
+		default:
 			isPinged = false
 		}
 		if err != nil {

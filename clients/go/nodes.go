@@ -83,7 +83,14 @@ func (c *Client) trip(ctx context.Context, node redis.UniversalClient, waits str
 		defer leave()
 		behind = c.confirm(ctx, pipe, node, waits)
 	}
-	_, fault := pipe.Exec(ctx)
+	fault, hasEnded := c.exchange(ctx, node, pipe)
+	if !hasEnded { // what it still does is none of the caller's
+		for _, i := range some {
+			commands[i] = redis.NewCmd(ctx)
+			commands[i].SetErr(fault)
+		}
+		return
+	}
 	for _, i := range some {
 		if commands[i].Err() == nil && commands[i].Val() == nil { // what came before the commands has failed
 			commands[i].SetErr(fault)

@@ -169,7 +169,8 @@ func (c *Client) listen(shards int) error {
 		ctx, w.end = context.WithCancel(context.Background())
 		w.shards = shards
 		channel := func(shard int) string { return c.key(shard, "ready") }
-		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter}
+		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter,
+			doubt: c.silences.doubt}
 		go listener.run(ctx)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
@@ -21,6 +22,9 @@ type hosts struct {
 	port  int
 	shape string
 }
+
+// dialTimeout is how long a connection may take to be made.
+const dialTimeout = time.Second
 
 var kinds = map[string]hosts{
 	"sentinel": {"sentinel", 26379, "expected redis+sentinel://host:port,host:port/service"},
@@ -36,7 +40,8 @@ var (
 
 // ParseURL reads what redis.NewUniversalClient takes: redis+sentinel://[user[:password]@]host[:port],…/service[?db=N],
 // redis+cluster://[user[:password]@]host[:port],…, or redis://; rediss for TLS. The login is that of the Redis; sentinels
-// that ask for one get it by the options' SentinelUsername and SentinelPassword. go-redis's own repeats are off.
+// that ask for one get it by the options' SentinelUsername and SentinelPassword. go-redis's own repeats are off, and
+// a connection is made within a second.
 func ParseURL(address string) (*redis.UniversalOptions, error) {
 	start := schemeForm.FindStringSubmatch(address)
 	if start == nil {
@@ -48,9 +53,9 @@ func ParseURL(address string) (*redis.UniversalOptions, error) {
 			return nil, err
 		}
 		return &redis.UniversalOptions{Addrs: []string{one.Addr}, DB: one.DB, Username: one.Username, Password: one.Password,
-			TLSConfig: one.TLSConfig, MaxRetries: -1}, nil
+			TLSConfig: one.TLSConfig, MaxRetries: -1, DialTimeout: dialTimeout}, nil
 	}
-	options := &redis.UniversalOptions{MaxRetries: -1, IsClusterMode: start[2] == "cluster"}
+	options := &redis.UniversalOptions{MaxRetries: -1, DialTimeout: dialTimeout, IsClusterMode: start[2] == "cluster"}
 	if start[1] == "rediss" {
 		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}

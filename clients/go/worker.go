@@ -109,8 +109,8 @@ func (r *running) take(ctx context.Context, ask Reserve) {
 		}
 		r.OnError(nil, err)
 		wait(ctx, pause)
-		if pause *= 2; pause > 2*time.Second {
-			pause = 2 * time.Second
+		if pause *= 2; pause > maxRest {
+			pause = maxRest
 		}
 	}
 }

@@ -267,6 +267,35 @@ func TestAWorkerReplacesConnectionsThatHaveDiedWithoutAWord(t *testing.T) {
 	}
 }
 
+func TestOneDeadlineIsEnoughForAllConnectionsThatHaveDiedWithoutAWord(t *testing.T) {
+	ctx := context.Background()
+	at, silence := proxy(t, socket)
+	connection := redis.NewClient(&redis.Options{Network: "unix", Addr: at, ReadTimeout: 2 * time.Second, PoolSize: 20})
+	t.Cleanup(func() { _ = connection.Close() })
+	deployment(t, connect(t), "idle", 1)
+	client := must(New(connection, "idle"))
+	t.Cleanup(client.Close)
+	var all sync.WaitGroup
+	for connection.PoolStats().IdleConns < 4 {
+		for n := 0; n < 8; n++ {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				_, _ = client.Topic("orders").Count(ctx)
+			}()
+		}
+		all.Wait()
+	}
+	silence()
+	message := Message{Topic: "orders", ID: "order-1"}
+	if put, err := client.Put(ctx, message); err == nil {
+		t.Fatal(put)
+	}
+	if put := must(client.Put(ctx, message)); !put.Accepted() {
+		t.Fatal(put)
+	}
+}
+
 func TestACallOfARedisThatIsSilentEndsAtItsDeadline(t *testing.T) {
 	at, server, _ := ownServer(t)
 	client := timed(t, at, "silent")
