@@ -60,10 +60,11 @@ test-failovers: ## failovers by Sentinel under load: is what replicas confirmed 
 	DELAYQ_TEST_FAILOVERS=$(or $(FAILOVERS),20) cargo test -p delayq $(FEATURES) --test failovers confirmed -- \
 		--nocapture --test-threads=1
 
-test-outages: ## a fleet through 1,000 random outages of 1 to 60 s, a third for each shape of Redis: hours; or OUTAGES=60
+test-outages: ## a fleet, then the clients, through 1,000 random outages of all shapes of Redis: hours; or OUTAGES=60
 	@scripts/setup.sh run test
 	cargo build $(WHOLE) --bins
 	DELAYQ_TEST_OUTAGES=$(or $(OUTAGES),1000) cargo test -p delayq-cli $(FEATURES) --test cli -- outages:: --nocapture
+	DELAYQ_TEST_OUTAGES=$(or $(OUTAGES),1000) scripts/test-clients.sh outages
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

@@ -24,7 +24,7 @@ if have go go; then
     diff -r lua clients/go/lua || { echo "clients: run \`go generate\` in clients/go" >&2; exit 1; }
     rm -rf "$out/go"
     cp -R clients/go "$out/go"
-    rm -f "$out"/go/*_test.go
+    rm -rf "$out"/go/*_test.go "$out/go/testdata"
     (cd "$out/go" && go vet ./...)
 fi
 ls -d "$out"/*

@@ -19,4 +19,4 @@ lines() {
 
 echo "python $(lines python/delayq/*.py)"
 echo "node $(lines node/src/*.ts)"
-echo "go $(find go -name '*.go' ! -name '*_test.go' -exec cat {} + | lines)"
+echo "go $(find go -name '*.go' ! -name '*_test.go' ! -path '*/testdata/*' -exec cat {} + | lines)"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Runs the tests of every client in clients/. One whose runtime is missing is skipped by name.
+# Runs the tests of every client in clients/, and has all of them go through outages of Redis; or that alone:
+# `test-clients.sh outages`. One whose runtime is missing is skipped by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-passed=() failed=() skipped=()
+passed=() failed=() skipped=() outages=()
+what=${1:-all}
 
 has() {
     case $1 in
@@ -37,19 +39,33 @@ client() {
 python_tests() {
     [ -x .venv/bin/python ] || python3 -m venv .venv
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+    [ "$what" = outages ] && return
     .venv/bin/python -m mypy
     .venv/bin/python -m pytest -q -rs
 }
 
 node_tests() {
     npm ci --silent
+    npm run build --silent
+    [ "$what" = outages ] && return
     npm test --silent
 }
 
 go_tests() {
+    mkdir -p "$built/clients"
+    go build -o "$built/clients/go-outages" ./testdata/outages
+    [ "$what" = outages ] && return
     [ -z "$(gofmt -l .)" ] || { echo "not formatted: $(gofmt -l .)" >&2; return 1; }
-    go vet ./...
+    go vet ./... ./testdata/outages
     go test -count=1 ./...
+}
+
+# program CLIENT NAME=COMMAND: the program of a client goes through outages too, unless it is skipped or has failed.
+program() {
+    local client
+    for client in ${passed[@]+"${passed[@]}"}; do
+        if [ "$client" = "$1" ]; then outages+=("$2"); fi
+    done
 }
 
 # Workers are tested with the real timer, and on groups of Redises that the harness starts, between which delayq moves shards.
@@ -58,10 +74,20 @@ export DELAYQ_TIMER=${DELAYQ_TIMER:-$built/delayq-timer} DELAYQ_REDIS_GROUP=${DE
 [ -x "$DELAYQ_TIMER" ] || cargo build --quiet -p delayq-timer
 [ -x "$built/delayq" ] || cargo build --quiet -p delayq-cli --bin delayq
 [ -x "$DELAYQ_REDIS_GROUP" ] || cargo build --quiet -p delayq-tests --bin redis-group
+[ -x "$built/client-outages" ] || cargo build --quiet -p delayq-tests --bin client-outages
 
 client python "python3 python3-venv redis-server" python_tests
 client node "node npm redis-server" node_tests
 client go "go redis-server" go_tests
+
+program python "python=clients/python/.venv/bin/python clients/python/tests/outages.py blocking"
+program python "python-asyncio=clients/python/.venv/bin/python clients/python/tests/outages.py asyncio"
+program node "node=node clients/node/dist/test/outages.js"
+program go "go=$built/clients/go-outages"
+if [ ${#outages[@]} -gt 0 ]; then
+    echo "clients: outages of their Redis"
+    "$built/client-outages" "${outages[@]}" || failed+=(outages)
+fi
 
 echo "clients: ${#passed[@]} passed, ${#failed[@]} failed, ${#skipped[@]} skipped"
 [ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" >&2; exit 1; }

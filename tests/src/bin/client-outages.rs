@@ -1,0 +1,303 @@
+//! No silent death of the clients in other languages: `client-outages NAME=COMMAND…`, from `scripts/test-clients.sh`.
+//!
+//! One Redis, a master behind sentinels and a Redis Cluster go through outages, each on a thread of its own, and the
+//! clients' programs with them; none is restarted. After each outage every program delivers again within [`BOUND`]; at the
+//! end nothing is lost, no message is stuck, and none has grown. With `DELAYQ_TEST_OUTAGES` it takes hours, as
+//! `make test-outages`.
+//!
+//! A program is started as `COMMAND URL NAME PAUSE_MS`, and has three clients: one that puts to the topic NAME every
+//! PAUSE_MS and works on it, one that puts to NAME-idle what its input says, and one that works on that. The last two do
+//! nothing else: what they had connected before an outage is idle meanwhile. A put is repeated until it is accepted, and
+//! its id is its payload.
+//!
+//! | line of its input | what it does |
+//! | --- | --- |
+//! | an id | puts it to NAME-idle |
+//! | `stop` | ends the load, and prints `stopped` |
+//! | the end | ends its workers, its clients, and itself |
+//!
+//! | line that it prints | when |
+//! | --- | --- |
+//! | `put ID MS` | an id was accepted, at this time |
+//! | `took ID DELIVERY READY_MS PAYLOAD` | a handler got it |
+
+use delayq::{Admin, Topic};
+use delayq_tests::binary::Binary;
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deployment::{created, settings};
+use delayq_tests::folder::Folder;
+use delayq_tests::history::{Answer, Event, sha256_hex};
+use delayq_tests::invariants::{Permit, check};
+use delayq_tests::outages::{
+    BOUND, ClusterScene, OneRedisScene, Plan, Scene, SentinelScene, Window, assert_copies_are_of_outages,
+    history, now_ms,
+};
+use delayq_tests::process::{Process, assert_none_grew};
+use delayq_tests::stall::Stall;
+use delayq_tests::timing::{Timing, conclusive};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{ChildStdin, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+/// The pause between two puts of the load; in the long form, whose lines are kept to its end, it is longer.
+const PAUSE_MS: u64 = 20;
+const LONG_PAUSE_MS: u64 = 500;
+/// How many more files than in the middle of a run a program may have open at its end.
+const MORE_FILES: u64 = 16;
+
+/// What a client is called, and what starts its program.
+type Named = (String, Vec<String>);
+
+/// The program of a client.
+struct Program {
+    name: String,
+    process: Process,
+    input: ChildStdin,
+}
+
+/// What a program has said of a message.
+enum Said {
+    Put { id: String, at_ms: u64 },
+    Took { id: String, event: Event },
+}
+
+/// A run of outages of one deployment.
+struct Run<S> {
+    scene: S,
+    admin: Admin,
+    programs: Mutex<Vec<Program>>,
+    timer: Process,
+    plan: Plan,
+    windows: RefCell<Vec<Window>>,
+    done: Cell<usize>,
+    _folder: Folder,
+}
+
+fn main() {
+    let clients: Vec<Named> = std::env::args().skip(1).map(|given| named(&given)).collect();
+    assert!(!clients.is_empty(), "expected: client-outages NAME=COMMAND...");
+    let runs = [
+        start::<OneRedisScene>(clients.clone()),
+        start::<SentinelScene>(clients.clone()),
+        start::<ClusterScene>(clients),
+    ];
+    let failed = runs.map(thread::JoinHandle::join).iter().filter(|ended| ended.is_err()).count();
+    assert_eq!(failed, 0, "runs failed: the messages are above");
+}
+
+fn named(given: &str) -> Named {
+    let (name, command) = given.split_once('=').expect("expected: NAME=COMMAND");
+    (name.to_owned(), command.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Goes through the outages of a shape on a thread of their own, which failures are called by.
+fn start<S: Scene>(clients: Vec<Named>) -> thread::JoinHandle<()> {
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime of one thread needs nothing that can be missing").block_on(async {
+            Run::<S>::start(&clients).await.through_all().await;
+        });
+    };
+    let name = format!("client-outages: {}", S::NAME);
+    thread::Builder::new().name(name).spawn(run).expect("a thread can be started")
+}
+
+// === impl Run ===
+
+impl<S: Scene> Run<S> {
+    async fn start(clients: &[Named]) -> Self {
+        let (scene, folder, plan) = (S::start().await, Folder::new("outages"), Plan::of(S::OF_CLIENTS.len()));
+        let (_, admin, _) = created(settings(scene.url(), S::SHARDS)).await;
+        let configuration = folder.join("delayq.toml");
+        let redis = format!("[deployment]\nshards = {}\n[redis]\nurl = '{}'", S::SHARDS, scene.url());
+        let text = format!("{redis}\n[etcd]\nenabled = false\n[admin]\nlisten = ''\n");
+        std::fs::write(&configuration, text).expect("its folder takes a file");
+        let timer = Binary::new("delayq-timer").arg(&configuration).start();
+        let pause_ms = if plan.is_long { LONG_PAUSE_MS } else { PAUSE_MS };
+        let started = clients.iter().map(|client| Program::start(client, &scene.url(), pause_ms));
+        let programs = Mutex::new(started.collect());
+        let run = Self {
+            scene,
+            admin,
+            programs,
+            timer,
+            plan,
+            windows: RefCell::default(),
+            done: Cell::new(0),
+            _folder: folder,
+        };
+        run.deliver("begin", now_ms()).await;
+        run
+    }
+
+    /// Goes through all kinds of outages in turn, each for a random time, then checks what the programs have said.
+    async fn through_all(mut self) {
+        let (mut sizes, mut files) = (Vec::new(), Vec::new());
+        let (count, kinds) = (self.plan.count, if self.plan.is_long { S::KINDS } else { S::OF_CLIENTS });
+        for n in 0..count {
+            conclusive(async || self.outage(kinds[n % kinds.len()]).await).await;
+            let programs = self.programs.lock().await;
+            sizes.push(programs.iter().map(Program::size_kib).collect::<Vec<_>>());
+            files.push(programs.iter().map(|one| one.process.open_files() as u64).collect::<Vec<_>>());
+        }
+        assert_none_grew(S::NAME, &sizes[count / 2], &sizes[count - 1]);
+        let (before, after) = (&files[count / 2], &files[count - 1]);
+        let held = before.iter().zip(after).all(|(before, after)| *after <= before + MORE_FILES);
+        assert!(held, "{}: open files in the middle {before:?}, at the end {after:?}", S::NAME);
+        self.drain().await;
+        assert_eq!(self.timer.ended(), None, "the timer:\n{}", self.timer.tail());
+        let windows = self.windows.into_inner();
+        for program in self.programs.into_inner() {
+            program.end_and_check::<S>(if S::LOSES { &windows } else { &[] }, &windows).await;
+        }
+    }
+
+    async fn outage(&self, kind: S::Kind) -> Timing {
+        let n = self.done.replace(self.done.get() + 1);
+        let (lasts, broken_ms) = (self.plan.length(), now_ms());
+        let back = self.scene.outage(kind, lasts).await;
+        let stall = Stall::watch();
+        let took = self.deliver(&format!("after-{n}"), now_ms()).await;
+        let elapsed = back.elapsed();
+        eprintln!("{}: {n}: {kind:?} for {lasts:?}: over after {elapsed:?}: {took:?}", S::NAME);
+        let timing = Timing::of(format!("{kind:?} for {lasts:?}"), elapsed, BOUND, stall.allow(BOUND));
+        self.scene.mend().await;
+        self.windows.borrow_mut().push(Window::since(broken_ms));
+        timing
+    }
+
+    /// Has every program put a message, and waits until it has taken that, and one of its load that was accepted since then:
+    /// how long each took.
+    async fn deliver(&self, what: &str, since_ms: u64) -> Vec<(String, Duration)> {
+        let (began, mut took) = (Instant::now(), Vec::new());
+        let mut programs = self.programs.lock().await;
+        let mut waiting: Vec<(&mut Program, usize)> = Vec::new();
+        for program in &mut *programs {
+            let mark = program.process.mark();
+            program.say(&format!("{}-{what}", program.name));
+            waiting.push((program, mark));
+        }
+        while !waiting.is_empty() {
+            waiting.retain_mut(|(program, mark)| {
+                let has = program.has_taken(*mark, what, since_ms);
+                if has {
+                    took.push((program.name.clone(), began.elapsed()));
+                }
+                !has
+            });
+            for (program, _) in &mut waiting {
+                let (name, tail) = (&program.name, program.process.tail());
+                assert_eq!(program.process.ended(), None, "{}: {name}:\n{tail}", S::NAME);
+                assert!(began.elapsed() < LONG, "{}: {name} does not deliver {what}:\n{tail}", S::NAME);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        took
+    }
+
+    /// Ends the loads, and waits until everything is delivered.
+    async fn drain(&self) {
+        let mut programs = self.programs.lock().await;
+        for program in &mut *programs {
+            program.say("stop");
+        }
+        for program in &mut *programs {
+            program.process.wait_for_line("stopped", LONG).await;
+            for topic in [program.name.clone(), format!("{}-idle", program.name)] {
+                let topic = Topic::new(topic).expect("the name of a client");
+                wait_until("everything to be delivered", LONG, async || {
+                    let numbers = self.admin.count(&topic).await;
+                    numbers.is_ok_and(|numbers| numbers.delayed + numbers.ready + numbers.leased == 0)
+                })
+                .await;
+            }
+        }
+        let audit = self.admin.audit(|_| {}).await.expect("an audit");
+        assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
+    }
+}
+
+// === impl Program ===
+
+impl Program {
+    fn start((name, command): &Named, url: &str, pause_ms: u64) -> Self {
+        let (program, args) = command.split_first().expect("a command has a program");
+        let mut command = Command::new(program);
+        command.args(args).args([url, name, &pause_ms.to_string()]);
+        let (process, input) = Process::spawn_fed(name, command);
+        Self { name: name.clone(), process, input }
+    }
+
+    fn say(&mut self, line: &str) {
+        // One that has ended is named by who waits for it.
+        let _ = writeln!(self.input, "{line}");
+    }
+
+    fn size_kib(&self) -> (String, u64) {
+        (self.name.clone(), self.process.resident_kib().expect("it runs"))
+    }
+
+    fn said(&self, mark: usize) -> Vec<Said> {
+        self.process.lines_from(mark).iter().filter_map(|line| Said::parse(&self.name, &line.text)).collect()
+    }
+
+    /// Whether it has printed since the mark that it took its message of that name, and one of its load that was accepted
+    /// since then. The first of them may have been lost with a master, or leased to a call whose answer was.
+    fn has_taken(&self, mark: usize, what: &str, since_ms: u64) -> bool {
+        let (own, load) = (format!("{}-{what}", self.name), format!("{}-load-", self.name));
+        let (mut put, mut took) = (BTreeSet::new(), BTreeSet::new());
+        for said in self.said(mark) {
+            match said {
+                Said::Put { id, at_ms } if id.starts_with(&load) && at_ms >= since_ms => _ = put.insert(id),
+                Said::Put { .. } => {}
+                Said::Took { id, .. } => _ = took.insert(id),
+            }
+        }
+        took.contains(&own) && put.iter().any(|id| took.contains(id))
+    }
+
+    /// Ends it, and checks the run: what was accepted within a window may be lost or come twice, and nothing else.
+    async fn end_and_check<S: Scene>(self, lost: &[Window], windows: &[Window]) {
+        let Self { name, mut process, input } = self;
+        drop(input);
+        let status = process.wait_end(LONG).await;
+        assert!(status.success(), "{name} ended with {status}:\n{}", process.tail());
+        let (mut puts, mut deliveries) = (Vec::new(), Vec::new());
+        for line in process.lines() {
+            match Said::parse(&name, &line.text) {
+                Some(Said::Put { id, at_ms }) => puts.push((id, 0, Answer::Ok, at_ms)),
+                Some(Said::Took { event, .. }) => deliveries.push(event),
+                None => {}
+            }
+        }
+        eprintln!("{}: {name} has put {} messages", S::NAME, puts.len());
+        let history = history(&puts, deliveries, lost);
+        let permit = Permit { duplicates: usize::MAX, rewound: true, ..Permit::default() };
+        assert_eq!(check(&history, &permit), Vec::new(), "{name}");
+        assert_copies_are_of_outages(&history, windows);
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    fn parse(name: &str, line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        match (words.next()?, words.next()?.to_owned()) {
+            ("put", id) => Some(Self::Put { id, at_ms: words.next()?.parse().ok()? }),
+            ("took", id) => {
+                let delivery = words.next()?.parse().ok()?;
+                let ready_ms = words.next()?.parse().ok()?;
+                let (destination, sha256) = (name.to_owned(), sha256_hex(words.next()?.as_bytes()));
+                let event = Event::Delivery { destination, id: id.clone(), sha256, delivery, ready_ms };
+                Some(Self::Took { id, event })
+            }
+            _ => None,
+        }
+    }
+}
