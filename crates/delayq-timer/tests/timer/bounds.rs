@@ -59,7 +59,7 @@ pub(crate) const KILLED_TOGETHER: Bound =
 pub(crate) const KILLED_WITH_ETCD_LEADER: Bound =
     Bound::of("a timer is killed while etcd changes its leader").leases(2).s(3);
 pub(crate) const KILLED_ALONE: Bound = Bound::of("a single timer, without etcd, is killed").locks(1).s(2);
-pub(crate) const FROZEN: Bound = Bound::of("a timer is frozen (SIGSTOP) and goes on later").leases(1).s(2);
+pub(crate) const FROZEN: Bound = Bound::of("a timer is frozen (SIGSTOP) and resumed later").leases(1).s(2);
 pub(crate) const STOPPED: Bound = Bound::of("a timer is stopped (SIGTERM)").ms(50);
 pub(crate) const DRAINED: Bound = Bound::of("a timer is drained, or undrained").ms(50);
 pub(crate) const JOINED: Bound = Bound::of("a timer is started").ms(50);
