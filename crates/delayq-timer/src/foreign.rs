@@ -304,16 +304,16 @@ mod tests {
         foreign.take(s(1_000_000), false);
         answered(&mut foreign, A, None, 0);
         answered(&mut foreign, B, Some(4_000), 0);
-        assert_eq!(foreign.take(s(599), false), [], "one of many checks seldom");
-        foreign.lead(true, s(599));
-        assert_eq!(foreign.take(s(608), false), []);
-        assert_eq!(foreign.take(s(609), false), [A, B]);
-        answered(&mut foreign, A, None, 609);
-        answered(&mut foreign, B, Some(4_000), 609);
-        assert_eq!(foreign.take(s(619), false), [A, B]);
-        foreign.lead(false, s(619));
-        answered(&mut foreign, A, None, 619);
-        assert_eq!(foreign.take(s(1_218), false), [], "another leads now");
+        assert_eq!(foreign.take(s(580), false), [], "one of many checks seldom");
+        foreign.lead(true, s(580));
+        assert_eq!(foreign.take(s(589), false), []);
+        assert_eq!(foreign.take(s(590), false), [A, B]);
+        answered(&mut foreign, A, None, 590);
+        answered(&mut foreign, B, Some(4_000), 590);
+        assert_eq!(foreign.take(s(600), false), [A, B]);
+        foreign.lead(false, s(600));
+        answered(&mut foreign, A, None, 600);
+        assert_eq!(foreign.take(s(1_199), false), [], "another leads now");
     }
 
     #[test]
