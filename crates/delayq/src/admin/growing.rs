@@ -242,7 +242,7 @@ mod tests {
             ("64,128", None, true, 128, Ok("64,128")),
             ("64", Some("64,128"), false, 128, Ok("64,128")),
             ("64,128", Some("64,128,256"), false, 256, Ok("64,128,256")),
-            ("64", None, false, 32, Err("fewer")),
+            ("64", None, false, 32, Err("never decreases")),
             ("64,128", None, true, 256, Err("finish it first, by growing to 128")),
             ("64", Some("64,128"), false, 96, Err("finish it first, by growing to 128")),
             ("64", Some("64,128"), false, 64, Err("finish it first, by growing to 128")),
