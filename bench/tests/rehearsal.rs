@@ -148,11 +148,17 @@ async fn a_delivery_that_the_log_does_not_know_is_no_success() {
     let rehearse = Binary::new("delayq-rehearse").arg("--config").arg(&config).arg(&log);
     let rehearse = rehearse.args(["--within", "4s", "--json", "--delivered"]);
     let rehearsing = rehearse.arg(data.join("delivered.ndjson")).run(b"", LONG);
-    let stranger = Binary::new("delayq")
-        .arg("--config")
-        .arg(&config)
-        .args(["put", "t", "{}", "--id", "stranger", "--in", "1s"])
-        .run(b"", SHORT);
+    let delayq = async |args: &[&str]| {
+        Binary::new("delayq").arg("--config").arg(&config).args(args).run(b"", LONG).await
+    };
+    let stranger = async {
+        // What was delivered before a rehearsal begins is none of its business.
+        wait_until("the rehearsal to put", LONG, async || {
+            delayq(&["list", "t"]).await.stdout.contains("out")
+        })
+        .await;
+        delayq(&["put", "t", "{}", "--id", "stranger", "--in", "100ms"]).await
+    };
     let (finished, stranger) = tokio::join!(rehearsing, stranger);
     assert_eq!(stranger.code, Some(0), "{stranger:?}");
     assert_eq!(finished.code, Some(70), "{finished:?}");
