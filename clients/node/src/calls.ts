@@ -1,7 +1,9 @@
 /** Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are. */
 
 import type { Redis } from "ioredis";
-import { connectionFor, connectionsOf, end, ownConnection, ownPlace, relearn, shardOf, type Place } from "./connections.js";
+import {
+  connectionFor, connectionsOf, end, inHalves, isMade, ownConnection, ownPlace, relearn, shardOf, silence, type Place,
+} from "./connections.js";
 import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
 import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
@@ -261,25 +263,26 @@ export class Calls {
     return undefined;
   }
 
-  /** An answer, or a TimeoutError at the call's deadline. A connection that was silent for so long is replaced. */
+  /** An answer, or a TimeoutError at the call's deadline. A connection that was silent for half of that is replaced. */
   private async inTime<T>(command: Promise<T>, key: string): Promise<T> {
-    let timer: NodeJS.Timeout | undefined;
+    let cancel = (): void => undefined;
     const deadline = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        this.replace(connectionFor(this.redis, key));
+      cancel = inHalves(this.timeoutMs, () => silence(connectionFor(this.redis, key)), (silent) => {
+        const connection = silent();
+        if (connection) this.replace(connection);
         reject(new TimeoutError(`Redis did not answer within ${this.timeoutMs} ms`, command));
-      }, this.timeoutMs);
+      });
     });
     try {
       return await Promise.race([command, deadline]);
     } finally {
-      clearTimeout(timer);
+      cancel();
     }
   }
 
-  /** What is called next waits for the new one. One that fell silent while it was made has the status "connect". */
-  replace(connection: Redis | undefined): void {
-    if (!connection || !["ready", "connect"].includes(connection.status)) return;
+  /** What is called next waits for the new one. */
+  replace(connection: Redis): void {
+    if (!isMade(connection)) return;
     this.closing = new Promise((resolve) => connection.once("close", resolve));
     connection.stream.destroy();
   }

@@ -71,16 +71,50 @@ export function end(connection: Redis | Cluster): void {
 
 const closed = new WeakSet<Redis | Cluster>();
 
-/** Gives a connection up that is taken, and then not answered. */
+/** Gives a connection up that is taken, and then silent before it can be used. */
 export function inTime(connection: Redis): Redis {
-  let timer: NodeJS.Timeout | undefined;
+  let cancel = (): void => undefined;
+  const watch = (): void => {
+    cancel = inHalves(PATIENCE_MS, () => silence(connection), (silent) => {
+      if (silent()) connection.stream.destroy();
+      else watch();
+    });
+  };
   connection.on("connect", () => {
-    const { stream } = connection;
-    clearTimeout(timer);
-    timer = setTimeout(() => connection.status === "connect" && stream.destroy(), PATIENCE_MS);
+    cancel();
+    watch();
   });
-  for (const end of ["ready", "close"]) connection.on(end, () => clearTimeout(timer));
+  for (const end of ["ready", "close"]) connection.on(end, () => cancel());
   return connection;
+}
+
+/**
+ * Whether a connection is silent from now on: who asks later gets it if it is still the same one, and has received nothing
+ * since. One that is not made yet never is: that somebody waits for it says nothing of it.
+ */
+export function silence(connection: Redis | undefined): () => Redis | undefined {
+  if (!connection || !isMade(connection)) return () => undefined;
+  const { stream } = connection;
+  const received = stream.bytesRead;
+  return () => {
+    const isSame = isMade(connection) && connection.stream === stream;
+    return isSame && stream.bytesRead === received ? connection : undefined;
+  };
+}
+
+/** Whether a server has taken a connection. One that falls silent before it is ready has the status "connect". */
+export const isMade = ({ status }: Redis): boolean => status === "ready" || status === "connect";
+
+/**
+ * Calls `half` after half of a time, and `whole` at its end with what that returned, unless it is cancelled. Timers come
+ * before what has arrived: in one step, a process that stood still would take everybody else for silent.
+ */
+export function inHalves<T>(ms: number, half: () => T, whole: (of: T) => void): () => void {
+  let timer = setTimeout(() => {
+    const of = half();
+    timer = setTimeout(() => whole(of), ms / 2);
+  }, ms / 2);
+  return () => clearTimeout(timer);
 }
 
 function ofCluster(redis: Cluster): Cluster {

@@ -1,7 +1,9 @@
 /** Listening for ready queues that stop being empty, over one connection for a whole client; in a cluster, one a node. */
 
 import type { Redis } from "ioredis";
-import { connectionFor, inTime, PATIENCE_MS, reconnectMs, relearn, shardOf, type Place } from "./connections.js";
+import {
+  connectionFor, inHalves, inTime, PATIENCE_MS, reconnectMs, relearn, shardOf, silence, type Place,
+} from "./connections.js";
 import { Several } from "./several.js";
 
 /** Called for a shard whose ready queue may have something, of this topic or, where it is empty, of any. */
@@ -114,14 +116,14 @@ export class Listener {
   /** Replaces a connection that is dead without having been closed, and that for calls, if it has received nothing since. */
   private async ping(node: Redis, { connection }: Ear): Promise<void> {
     if (connection.status !== "ready") return;
-    const { stream } = node;
-    const received = stream?.bytesRead;
-    const silent = setTimeout(() => {
+    const nodeSince = silence(node);
+    const cancel = inHalves(Math.min(PATIENCE_MS, Listener.pingMs / 2), () => silence(connection), (since) => {
+      if (!since()) return;
       connection.stream.destroy(); // an orderly end would be waited for
-      if (node.stream === stream && stream?.bytesRead === received) this.replace(node);
-    }, Math.min(PATIENCE_MS, Listener.pingMs / 2));
+      if (nodeSince()) this.replace(node);
+    });
     await connection.ping().catch(() => undefined);
-    clearTimeout(silent);
+    cancel();
   }
 
   private channel(shard: number): string {

@@ -68,17 +68,20 @@ export class Server {
   }
 }
 
-/** Stands between a client and a server, and can fall silent: what is connected then gets no answer, and no end. */
+/** Stands between a client and a server, and can be late with each answer, or fall silent: then none comes, and no end. */
 export class Proxy {
   private readonly pairs: [Socket, Socket][] = [];
 
   private constructor(readonly socket: string, private readonly listener: NetServer) {}
 
-  static async start(to: string): Promise<Proxy> {
+  static async start(to: string, lateMs = 0): Promise<Proxy> {
     const listener = createServer((client) => {
       const pair: [Socket, Socket] = [client, createConnection(to)];
       proxy.pairs.push(pair);
-      pair.forEach((one, n) => one.on("error", () => undefined).pipe(pair[1 - n]!));
+      pair.forEach((one) => one.on("error", () => undefined));
+      client.pipe(pair[1]);
+      if (lateMs === 0) pair[1].pipe(client);
+      else pair[1].on("data", (answer) => setTimeout(() => client.write(answer), lateMs));
     });
     const proxy = new Proxy(`${to}-proxy`, listener);
     listener.listen(proxy.socket);

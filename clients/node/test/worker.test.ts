@@ -208,3 +208,30 @@ test("a call of a Redis that is silent ends at its deadline, and is carried out 
   assert.equal((await impatient.put({ topic: "silent", id: "order-1", payload: "x", afterMs: 60_000 })).accepted, true);
   impatient.redis.disconnect();
 });
+
+test("a connection that takes longer to be made than a call has is made nevertheless", async () => {
+  const proxy = await Proxy.start(server.socket, 400);
+  const far = new Redis({ path: proxy.socket, lazyConnect: true });
+  const hasty = new Client(far, { timeoutMs: 1_000 });
+  const faults: string[] = [];
+  for (let tries = 0; tries < 5 && faults.length === tries; tries++) {
+    await hasty.get("far", "order-1").catch((fault: Error) => faults.push(fault.name));
+  }
+  hasty.close();
+  far.disconnect();
+  await proxy.stop();
+  assert.ok(faults.length < 5, String(faults)); // none is enough if each is closed with the call that waits for it
+  assert.deepEqual([...new Set(faults)], ["TimeoutError"]);
+});
+
+test("a process that stood still for longer than a call has gets the answer", async () => {
+  const still = new Client(server.connect(), { timeoutMs: 200 });
+  await still.get("still", "order-1");
+  const answer = still.get("still", "order-1").catch((fault: Error) => fault.name);
+  // Behind it, timers come before what has arrived.
+  setImmediate(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400));
+  const said = await answer;
+  still.close();
+  still.redis.disconnect();
+  assert.equal(said, undefined);
+});
