@@ -4,20 +4,24 @@
 //! of them, and to another only once that one is gone. An exclusive consumer would do the same, but the others would be
 //! refused again and again rather than wait.
 
-use super::PATIENCE;
 use delayq_service::brokers::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, ExchangeKind, Queue};
+use std::time::Duration;
 use tokio::time::timeout;
 
 const SINGLE: &str = "x-single-active-consumer";
 const PRIORITIES: &str = "x-max-priority";
 
+/// How long an orderly end is waited for: one that has a channel in the wrong state never comes, and a stop must not wait for
+/// it. The broker learns of it when the connection is dropped.
+const CLOSING: Duration = Duration::from_secs(2);
+
 /// Closes a connection, unless it is broken.
 pub(super) async fn close(connection: &Connection) {
     if connection.status().connected() {
-        let _ = timeout(PATIENCE, connection.close(200, "closing".into())).await;
+        let _ = timeout(CLOSING, connection.close(200, "closing".into())).await;
     }
 }
 
