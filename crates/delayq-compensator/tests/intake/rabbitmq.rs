@@ -175,7 +175,8 @@ async fn of_dead_records_one_that_comes_back_has_the_others_buried_once_more_at_
         .await
         .unwrap();
     let poison = |n: usize| {
-        let size = if n == 7 { "large" } else { "small" };
+        // The last one: none behind it waits for it, however many arrive at once.
+        let size = if n == 19 { "large" } else { "small" };
         Sent::put(&format!("m{n}"), &[("delayq-dely", "5m"), ("size", size)])
     };
     stage.broker.publish((0..20).map(poison).collect()).await;
