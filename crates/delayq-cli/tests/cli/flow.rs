@@ -78,7 +78,12 @@ impl Flow {
     pub(crate) async fn start_fleet(redis: &str, settings: Settings) -> Self {
         let streams = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
         let fleet = Fleet { etcd: EtcdCluster::start_one().await, streams, streamed: Default::default() };
-        Self::start_with(redis, settings, Some(fleet)).await
+        let mut flow = Self::start_with(redis, settings, Some(fleet)).await;
+        // A program that has no Redis at its start ends.
+        for service in &mut flow.services {
+            service.wait_for_line("\"message\":\"started\"", LONG).await;
+        }
+        flow
     }
 
     async fn start_with(redis: &str, settings: Settings, fleet: Option<Fleet>) -> Self {
