@@ -18,7 +18,7 @@ use tokio::time::timeout;
 /// How many outages each shape has in the short form.
 const FEW: usize = 10;
 /// How long a message that a failover may have lost is waited for before it is put again.
-const AGAIN: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(1500);
 
 /// A run of outages of one deployment.
 struct Run<S> {
@@ -82,14 +82,19 @@ impl<S: Scene> Run<S> {
             }
         );
         self.flow.put(&self.producer, &format!("after-{n}")).await;
-        for when in ["during", "after"] {
-            let what = format!("{when}-{n}");
-            if S::LOSES && timeout(AGAIN, self.flow.both_arrive(&what)).await.is_err() {
-                // What the former master took last may be lost with it. Where it is not, this is answered `exists`.
-                self.flow.put(&self.producer, &what).await;
+        let both = ["during", "after"].map(|when| format!("{when}-{n}"));
+        let arrive = async || {
+            for what in &both {
+                self.flow.both_arrive(what).await;
             }
-            self.flow.both_arrive(&what).await;
+        };
+        if S::LOSES && timeout(AGAIN, arrive()).await.is_err() {
+            // What the former master took last may be lost with it. Where it is not, this is answered `exists`.
+            for what in &both {
+                self.flow.put(&self.producer, what).await;
+            }
         }
+        arrive().await;
         let took = back.elapsed();
         self.slowest.set(self.slowest.get().max(took));
         eprintln!("{}: {n}: {kind:?} for {lasts:?}: over after {took:?}", S::NAME);
