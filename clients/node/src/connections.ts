@@ -56,9 +56,9 @@ function ofOne(redis: Redis): Redis {
 /** Connects again after an end that nobody asked for: ioredis gives up where it hears of a failover while it connects. */
 function revived(connection: Redis): Redis {
   connection.on("end", () => {
-    if (closed.has(connection)) return;
-    const connect = (): unknown => connection.status === "end" && connection.connect().catch(() => undefined);
-    setTimeout(connect, reconnectMs(1)).unref();
+    setTimeout(() => {
+      if (connection.status === "end" && !closed.has(connection)) connection.connect().catch(() => undefined);
+    }, reconnectMs(1)).unref();
   });
   return connection;
 }
@@ -118,7 +118,7 @@ export function inHalves<T>(ms: number, half: () => T, whole: (of: T) => void): 
 }
 
 function ofCluster(redis: Cluster): Cluster {
-  return redis.duplicate([], {
+  const own = redis.duplicate([], {
     lazyConnect: true,
     enableOfflineQueue: true,
     scaleReads: "master",
@@ -129,6 +129,7 @@ function ofCluster(redis: Cluster): Cluster {
     clusterRetryStrategy: reconnectMs,
     shardedSubscribers: false,
   });
+  return own.on("+node", inTime); // before it is ready, ioredis asks any one of them whether the cluster is well
 }
 
 /** The connection that calls of a key go over; undefined while the node for it is not known. */

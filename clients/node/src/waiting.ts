@@ -2,7 +2,7 @@
 
 import { createHash } from "node:crypto";
 import type { Cluster, Redis } from "ioredis";
-import { connectionFor, end, relearn } from "./connections.js";
+import { connectionFor, end, PATIENCE_MS, relearn } from "./connections.js";
 import { Confirming, type Waits } from "./durability.js";
 import { TimeoutError } from "./outcome.js";
 import { script } from "./scripts.js";
@@ -17,12 +17,16 @@ export type WaitingCall = { verb: string; keys: [string, string]; args: (string 
 
 type Connection = Redis | Cluster;
 type Lane = { idle: Connection[]; busy: number; queue: (() => void)[] };
+/** What the pipelines of one call share, and all that they have written. */
+type Course = { connection: Connection; waits: Waits; deadline: Deadline; written: Promise<unknown>[] };
 
 /** The connections for calls that wait, by their node and what they wait for. */
 export class Waiting {
   private readonly lanes = new Map<string, Lane>();
   private readonly scripts = new Map<string, { source: string; sha: string }>();
+  /** Those in use, and the idle ones. */
   private readonly all = new Set<Connection>();
+  private isClosed = false;
 
   /** `make` makes a connection, to one of several Redises by its name; each pipeline ends by the deadline, and at most half of that is waited. */
   constructor(
@@ -37,47 +41,44 @@ export class Waiting {
   async send(waits: Waits, calls: readonly WaitingCall[], node = ""): Promise<PromiseSettledResult<any>[]> {
     const deadline = new Deadline(this.timeoutMs);
     const lane = this.lane(`${node} ${waits}`);
-    let connection: Connection | undefined;
-    let isWhole = false;
     try {
       await this.enter(lane, deadline);
+      const course: Course = { connection: this.idle(lane) ?? this.connection(node), waits, deadline, written: [] };
       try {
-        connection = this.usable(lane) ?? this.connection(node);
-        if (connection.status === "wait") await deadline.within(connection.connect());
-        const answers = await this.trips(connection, waits, calls, deadline);
-        isWhole = !deadline.isOver;
-        return answers;
+        await ready(course.connection, deadline);
+        return await this.trips(course, calls);
       } finally {
-        this.leave(lane);
+        void this.giveBack(lane, course);
       }
     } catch (reason) {
-      return calls.map(() => ({ status: "rejected", reason }));
+      return calls.map(rejected(reason));
     } finally {
       deadline.end();
-      if (connection && isWhole) lane.idle.push(connection);
-      else if (connection) this.drop(connection);
     }
   }
 
   close(): void {
+    this.isClosed = true;
     for (const connection of this.all) this.drop(connection);
   }
 
-  private async trips(
-    connection: Connection, waits: Waits, calls: readonly WaitingCall[], deadline: Deadline,
-  ): Promise<PromiseSettledResult<any>[]> {
+  private async trips(course: Course, calls: readonly WaitingCall[]): Promise<PromiseSettledResult<any>[]> {
+    const { connection, deadline } = course;
     const answers: PromiseSettledResult<any>[] = [];
     const unknown = new Set<number>();
     let left = [...calls.keys()];
     for (let trip = 0; trip < TRIPS && left.length > 0; trip++) {
+      const nodeOf = (i: number): Redis | undefined => connectionFor(connection, calls[i]!.keys[0]);
+      // ioredis forgets a node whose connection ended, until it next reads the map.
+      if (!left.every(nodeOf)) await deadline.within(relearn(connection));
       const nodes = new Map<Redis | undefined, number[]>();
       for (const i of left) {
-        const node = connectionFor(connection, calls[i]!.keys[0]);
+        const node = nodeOf(i);
         nodes.set(node, [...(nodes.get(node) ?? []), i]);
       }
       await Promise.all([...nodes].map(async ([node, some]) => {
         const commands = some.map((i) => this.command(calls[i]!, unknown.has(i)));
-        const replies = await this.trip(node, waits, commands, deadline);
+        const replies = await this.trip(course, node, commands).catch((reason) => commands.map(rejected(reason)));
         some.forEach((i, n) => (answers[i] = replies[n]!));
       }));
       const refused = (i: number, code: string): boolean => {
@@ -97,19 +98,21 @@ export class Waiting {
     return answers;
   }
 
-  /** One pipeline to one node. */
+  /** One pipeline to one node; rejects if nothing was written. */
   private async trip(
-    node: Redis | undefined, waits: Waits, commands: readonly any[][], deadline: Deadline,
+    { waits, deadline, written }: Course, node: Redis | undefined, commands: readonly any[][],
   ): Promise<PromiseSettledResult<any>[]> {
-    if (!node) return commands.map(() => ({ status: "rejected", reason: new Error("no node of the cluster has the shard's slot") }));
+    if (!node) throw new Error("no node of the cluster has the shard's slot");
+    await ready(node, deadline);
     // At most half of what is left: it may have to be sent once more.
     const confirming = new Confirming(waits, Math.min(this.confirmTimeoutMs, deadline.leftMs / 2));
     // In one turn, and so in one pipeline.
     const replies = [...commands, ...confirming.commands].map(([name, ...args]) => node.callBuffer(name, args));
+    written.push(...replies);
     const answers = await Promise.allSettled(replies.map((reply) => deadline.within(reply)));
     const unconfirmed = confirming.fault(answers.splice(commands.length));
     if (!unconfirmed) return answers;
-    return answers.map((answer) => (answer.status === "rejected" ? answer : { status: "rejected", reason: unconfirmed }));
+    return answers.map((answer) => (answer.status === "rejected" ? answer : rejected(unconfirmed)()));
   }
 
   private command({ verb, keys, args }: WaitingCall, isUnknown: boolean): any[] {
@@ -151,17 +154,32 @@ export class Waiting {
     else lane.busy--;
   }
 
-  private usable(lane: Lane): Connection | undefined {
-    for (let one = lane.idle.pop(); one; one = lane.idle.pop()) {
-      if (one.status === "ready") return one;
-      this.drop(one);
+  /**
+   * Ends a turn. Its connection is kept for the next call, even while it is still being made: otherwise no call would get one
+   * where that takes longer than a call has. One that owes an answer is kept only if that comes soon.
+   */
+  private async giveBack(lane: Lane, { connection, deadline, written }: Course): Promise<void> {
+    if (deadline.isOver && written.length > 0) {
+      const patience = new Deadline(PATIENCE_MS);
+      await patience.within(Promise.allSettled(written)).catch(() => this.drop(connection));
+      patience.end();
     }
-    return undefined;
+    if (this.all.has(connection)) lane.idle.push(connection);
+    this.leave(lane);
+  }
+
+  /** One that can be used, or else the one that has been waiting to be made the longest. */
+  private idle(lane: Lane): Connection | undefined {
+    for (const one of lane.idle) if (one.status === "end") this.drop(one);
+    lane.idle = lane.idle.filter((one) => this.all.has(one));
+    const at = lane.idle.findLastIndex(({ status }) => status === "ready");
+    return lane.idle.splice(Math.max(at, 0), 1)[0];
   }
 
   private connection(node: string): Connection {
     const made = this.make(node);
     this.all.add(made);
+    if (this.isClosed) this.drop(made);
     return made;
   }
 
@@ -169,6 +187,21 @@ export class Waiting {
     this.all.delete(connection);
     end(connection);
   }
+}
+
+const rejected = (reason: unknown) => (): PromiseRejectedResult => ({ status: "rejected", reason });
+
+/** Waits until a connection can be used; rejects if it cannot be made. ioredis then tries again by itself. */
+async function ready(connection: Connection, deadline: Deadline): Promise<void> {
+  if (connection.status === "wait") connection.connect().catch(() => undefined); // "close" or "end" says so, too
+  if (!["ready", "end"].includes(connection.status)) {
+    let settle = (): void => undefined;
+    const settled = new Promise<void>((resolve) => (settle = resolve));
+    const events = ["ready", "close", "end"];
+    for (const event of events) connection.on(event, settle);
+    await deadline.within(settled).finally(() => events.forEach((event) => connection.off(event, settle)));
+  }
+  if (connection.status !== "ready") throw new Error("Connection is closed."); // as ioredis says it
 }
 
 /** When all of a call has to be answered. */

@@ -69,6 +69,12 @@ class Run {
     return ids;
   }
 
+  /** Has puts wait for a replica. */
+  async replicate(): Promise<void> {
+    const isSet = () => this.client.topic("orders").setPolicy({ durability: "replica:1" }).then(() => true, () => false);
+    while (!(await isSet())) await sleep(5); // a node may not know yet who succeeded one that was killed
+  }
+
   /** Waits until all of these were handed out. */
   async has(ids: string[]): Promise<void> {
     while (!ids.every((id) => this.handed.includes(id))) await new Promise<void>((resolve) => (this.wake = resolve));
@@ -163,6 +169,39 @@ for (const kind of ["sentinel", "cluster"]) {
       await group.does("thaw", run.key(0));
       await run.has(held);
       await run.succeed(true);
+      await run.stop();
+    });
+
+    const waits = { skip: kind === "sentinel", timeout: 60_000 };
+    test("the other nodes answer calls that wait while one is silent", waits, async () => {
+      const run = await Run.start(group.url, "mute", { timeoutMs: 600_000 });
+      await run.replicate();
+      await run.client.topic("orders").count(); // knows the nodes
+      await run.client.put({ topic: "orders", id: run.ids(false, "known", 1)[0]!, payload: "x" }); // knows what to wait for
+      await run.succeed(false);
+      await group.does("freeze", run.key(0));
+      // Each makes a connection, which asks any node whether the cluster is well.
+      await Promise.all(run.ids(false, "other", 8).map(async (id) => {
+        const put = () => run.client.putMany([{ topic: "orders", id, payload: "x" }]).then(() => true, () => false);
+        while (!(await put())) await sleep(5);
+      }));
+      await group.does("thaw", run.key(0));
+      await run.succeed(true);
+      await run.stop();
+    });
+
+    test("a node whose connection ended is reached by the next call that waits", waits, async () => {
+      const run = await Run.start(group.url, "ended");
+      await run.replicate();
+      const put = (id: string) => run.client.put({ topic: "orders", id, payload: "x" });
+      const [before, after] = run.ids(true, "order", 2);
+      await put(before!);
+      const [own] = run.client["calls"]["waiting"]["all"] as Set<Cluster>;
+      const node = connectionFor(own!, run.key(0))!;
+      const ended = new Promise((resolve) => node.once("end", resolve));
+      node.disconnect();
+      await ended;
+      assert.equal((await put(after!)).word, "ready");
       await run.stop();
     });
 

@@ -89,6 +89,11 @@ export class Proxy {
     return proxy;
   }
 
+  /** How many connections it has taken. */
+  get taken(): number {
+    return this.pairs.length;
+  }
+
   silence(): void {
     for (const pair of this.pairs) pair.forEach((one) => one.unpipe().pause());
   }
