@@ -115,14 +115,29 @@ impl RedisCluster {
     /// If it does not take them.
     pub async fn of_one(node: RedisServer) -> Self {
         let cluster = Self { nodes: vec![node] };
+        cluster.fix(&[]);
+        cluster.settled().await;
+        cluster
+    }
+
+    /// Gives the slots of a master that was killed and has no replica to the others, as an operator does.
+    ///
+    /// # Panics
+    /// If they do not take them.
+    pub async fn give_up(&mut self, killed: usize) {
+        self.nodes.remove(killed);
+        self.fix(&["--cluster-fix-with-unreachable-masters"]);
+        self.covered(self.nodes.len() + 1).await;
+    }
+
+    /// Has the nodes take the slots that nobody has.
+    fn fix(&self, options: &[&str]) {
         let mut fix = Command::new("redis-cli");
-        fix.args(["--cluster", "fix", &cluster.nodes[0].address()]).stdin(Stdio::piped());
-        let mut fix = fix.stdout(Stdio::null()).spawn().expect("redis-cli is started");
+        fix.args(["--cluster", "fix", &self.nodes[0].address()]).args(options);
+        let mut fix = fix.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("redis-cli is started");
         // It asks whether to cover them.
         let _ = fix.stdin.take().expect("it is piped").write_all(b"yes\n");
         fix.wait().expect("redis-cli ends");
-        cluster.settled().await;
-        cluster
     }
 
     /// Adds two masters without slots.
@@ -158,10 +173,15 @@ impl RedisCluster {
     /// # Panics
     /// If one does not in time.
     pub async fn settled(&self) {
+        self.covered(self.nodes.len()).await;
+    }
+
+    /// Waits until each node has every slot at one of `known` nodes.
+    async fn covered(&self, known: usize) {
         wait_until("the nodes of the cluster to know each other", LONG, async || {
             for node in &self.nodes {
                 let info: String = node.try_command(&["CLUSTER", "INFO"]).await.unwrap_or_default();
-                let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
+                let known = format!("cluster_known_nodes:{known}\r");
                 let whole = info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384");
                 if !whole || !info.contains(&known) {
                     return false;

@@ -1,15 +1,18 @@
 //! The whole of delayq over a Redis Cluster while slots move, and while a master dies.
 
 use crate::flow::{Flow, Load, delayq};
+use crate::nodes::told;
 use delayq::protocol::{Keys, ShardId};
-use delayq::{Namespace, Producer, ProducerOptions};
+use delayq::{Namespace, Producer, ProducerOptions, ShardCount};
 use delayq_tests::deadline::LONG;
 use delayq_tests::deployment::settings;
+use delayq_tests::folder::Folder;
 use delayq_tests::outages::{BOUND, Window, now_ms};
 use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 const SHARDS: u16 = 6;
@@ -70,7 +73,7 @@ async fn every_service_follows_the_slots_and_only_a_failover_loses_or_repeats_an
 #[tokio::test]
 async fn the_rules_that_are_printed_are_enough_for_a_cluster() {
     let cluster = RedisCluster::start().await;
-    let folder = delayq_tests::folder::Folder::new("cluster");
+    let folder = Folder::new("cluster");
     let file = folder.join("delayq.toml");
     let text = format!("[redis]\nurl = '{}'\n[etcd]\nenabled = false\n", cluster.url());
     std::fs::write(&file, text).unwrap();
@@ -89,4 +92,45 @@ async fn the_rules_that_are_printed_are_enough_for_a_cluster() {
     let refused = init("poor").await;
     assert!(refused.stderr.contains("cluster|info"), "{refused:?}");
     assert_eq!(init("delayq-admin").await.code, Some(0));
+}
+
+#[tokio::test]
+async fn after_a_master_is_lost_for_good_the_others_take_its_slots_and_init_creates_its_shards_again() {
+    let mut cluster = RedisCluster::start().await;
+    let folder = Folder::new("cluster");
+    let (file, backup) = (folder.join("delayq.toml"), folder.join("backup"));
+    let redis = format!("[redis]\nurl = '{}'\n[etcd]\nenabled = false\n", cluster.url());
+    std::fs::write(&file, format!("[deployment]\nshards = {SHARDS}\n{redis}")).unwrap();
+    let path = backup.display().to_string();
+    let run = async |args: &[&str], input: &str| delayq(&file, args).run(input.as_bytes(), LONG).await;
+    let ids: Vec<String> = (0..60).map(|n| format!("own-{n}")).collect();
+    let lines: String = ids.iter().map(|id| format!("{{\"id\":\"{id}\",\"due\":4102444800000}}\n")).collect();
+    for (args, input) in [(&["init"][..], ""), (&["put", "orders", "--from", "-"], &lines)] {
+        let done = run(args, input).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let (lost, mut lost_shards) = (cluster.master_of(slot(0)).await, BTreeSet::new());
+    for shard in 0..SHARDS {
+        if cluster.master_of(slot(shard)).await == lost {
+            lost_shards.insert(shard);
+        }
+    }
+    let count = ShardCount::new(SHARDS).unwrap();
+    let is_lost = |id: &&String| lost_shards.contains(&count.shard_of_name(id).get());
+    let (gone, left): (BTreeSet<String>, BTreeSet<String>) = ids.iter().cloned().partition(|id| is_lost(&id));
+
+    cluster.nodes[lost].kill().await;
+    let stopped = run(&["backup", &path], "").await;
+    assert!(stopped.code == Some(69) && !backup.exists(), "{stopped:?}");
+    cluster.give_up(lost).await;
+    let refused = run(&["backup", &path], "").await;
+    assert!(refused.code != Some(0) && refused.stderr.contains("delayq init"), "{refused:?}");
+    for args in [&["init"][..], &["backup", &path]] {
+        let done = run(args, "").await;
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+    }
+    assert_eq!(told(&backup).0, left);
+    let again = run(&["put", "orders", "--from", "-", "--json"], &lines).await;
+    let again: Value = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!(again["outcomes"], json!({ "stored": gone.len(), "exists": left.len() }), "{again}");
 }

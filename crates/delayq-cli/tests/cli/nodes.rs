@@ -145,7 +145,7 @@ async fn doctor_names_each_redis_that_is_away_and_shows_the_others() {
 }
 
 /// The ids of a backup, and what it says that it left out.
-fn told(file: &std::path::Path) -> (BTreeSet<String>, Vec<Value>, Vec<Value>) {
+pub(crate) fn told(file: &std::path::Path) -> (BTreeSet<String>, Vec<Value>, Vec<Value>) {
     let (mut ids, mut left_out, mut policies) = (BTreeSet::new(), Vec::new(), Vec::new());
     for line in std::fs::read_to_string(file).unwrap().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
