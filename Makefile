@@ -60,11 +60,13 @@ test-failovers: ## failovers by Sentinel under load: is what replicas confirmed 
 	DELAYQ_TEST_FAILOVERS=$(or $(FAILOVERS),20) cargo test -p delayq $(FEATURES) --test failovers confirmed -- \
 		--nocapture --test-threads=1
 
-test-outages: ## a fleet, then the clients, through 1,000 random outages of all shapes of Redis: hours; or OUTAGES=60
+test-outages: export DELAYQ_TEST_OUTAGES = $(or $(OUTAGES),1000)
+test-outages: export DELAYQ_TEST_OUTAGES_AT_ONCE = $(or $(AT_ONCE),1)
+test-outages: ## a fleet, then the clients, through 1,000 random outages of every shape of Redis: hours; or OUTAGES=60 AT_ONCE=4
 	@scripts/setup.sh run test
 	cargo build $(WHOLE) --bins
-	DELAYQ_TEST_OUTAGES=$(or $(OUTAGES),1000) cargo test -p delayq-cli $(FEATURES) --test cli -- outages:: --nocapture
-	DELAYQ_TEST_OUTAGES=$(or $(OUTAGES),1000) scripts/test-clients.sh outages
+	cargo test -p delayq-cli $(FEATURES) --test cli -- outages:: --nocapture
+	scripts/test-clients.sh outages
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

@@ -103,6 +103,15 @@ pub fn outages() -> Option<usize> {
     count("DELAYQ_TEST_OUTAGES")
 }
 
+/// How many runs of each shape share these outages side by side, from `DELAYQ_TEST_OUTAGES_AT_ONCE`; by default one.
+///
+/// # Panics
+/// If it is no number.
+#[must_use]
+pub fn outages_at_once() -> usize {
+    count("DELAYQ_TEST_OUTAGES_AT_ONCE").unwrap_or(1)
+}
+
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 fn count(variable: &str) -> Option<usize> {
     let count = std::env::var(variable).ok().filter(|count| !count.is_empty())?;

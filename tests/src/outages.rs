@@ -9,7 +9,7 @@ pub use self::cluster::ClusterScene;
 pub use self::one_redis::OneRedisScene;
 pub use self::sentinels::SentinelScene;
 
-use crate::environment::outages;
+use crate::environment::{outages, outages_at_once};
 use crate::history::{Answer, Event, History};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -78,7 +78,7 @@ pub struct Window {
 // === impl Plan ===
 
 impl Plan {
-    /// The short form with so many outages, or of the long form this shape's third.
+    /// The short form with so many outages, or of the long form a run's part of this shape's third.
     ///
     /// # Panics
     /// If `DELAYQ_TEST_OUTAGES` is no number.
@@ -86,8 +86,19 @@ impl Plan {
     pub fn of(few: usize) -> Self {
         match outages() {
             None => Self { count: few, is_long: false, lengths_ms: SHORT_MS },
-            Some(count) => Self { count: count.div_ceil(3), is_long: true, lengths_ms: LONG_MS },
+            Some(count) => {
+                Self { count: count.div_ceil(3 * Self::runs()), is_long: true, lengths_ms: LONG_MS }
+            }
         }
+    }
+
+    /// How many runs of each shape there are, side by side.
+    ///
+    /// # Panics
+    /// If `DELAYQ_TEST_OUTAGES_AT_ONCE` is no number.
+    #[must_use]
+    pub fn runs() -> usize {
+        outages_at_once()
     }
 
     /// How long the next outage lasts.

@@ -47,6 +47,8 @@ function ofOne(redis: Redis): Redis {
     autoResendUnfulfilledCommands: false,
     retryStrategy: reconnectMs,
     sentinelRetryStrategy: reconnectMs,
+    // ioredis would wait for a silent one without an end.
+    sentinelCommandTimeout: redis.options.sentinelCommandTimeout ?? PATIENCE_MS,
     // A former master is left as soon as a sentinel names another one, or it says itself that it takes no writes.
     failoverDetector: true,
     reconnectOnError: (fault: Error) => fault.message.startsWith("READONLY"),
@@ -154,7 +156,7 @@ export function relearn(redis: Place): Promise<void> {
  */
 export function connect(url: string, options: object = {}): Redis | Cluster {
   const address = readAddress(url);
-  options = { connectTimeout: PATIENCE_MS, ...options };
+  options = { connectTimeout: PATIENCE_MS, sentinelCommandTimeout: PATIENCE_MS, ...options };
   if (address === undefined) return new Redis(url, { lazyConnect: true, ...options });
   const { kind, tls, nodes, username, password, service, db } = address;
   const secure = tls ? { tls: {} } : {};

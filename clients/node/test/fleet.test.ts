@@ -1,6 +1,8 @@
 /** Redis by sentinels, Redis Cluster and nodes: servers that die, are silent, or hand slots or shards over. */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
@@ -138,8 +140,8 @@ for (const kind of ["sentinel", "cluster"]) {
       await run.stop();
     });
 
-    const heard = { skip: kind === "cluster", timeout: 60_000 };
-    test("a failover that is heard of while a connection is made does not end it for good", heard, async () => {
+    const bySentinel = { skip: kind === "cluster", timeout: 60_000 };
+    test("a failover that is heard of while a connection is made does not end it for good", bySentinel, async () => {
       const run = await Run.start(group.url, "heard");
       await run.putAll("before", 1);
       const own = run.client["calls"].redis as any;
@@ -149,6 +151,21 @@ for (const kind of ["sentinel", "cluster"]) {
       await ended;
       await run.putAll("after", 1);
       await run.stop();
+    });
+
+    test("a silent sentinel is passed over", bySentinel, async () => {
+      const silent = createServer((socket) => socket.resume()).listen(0, "127.0.0.1");
+      await once(silent, "listening");
+      const url = group.url.replace("//", `//127.0.0.1:${(silent.address() as AddressInfo).port},`);
+      const run = await Run.start(url, "passed-over");
+      await run.putAll("by-url", 1);
+      const asIoredisHasIt = connect(url, { sentinelCommandTimeout: undefined });
+      const client = new Client(asIoredisHasIt, { namespace: run.namespace });
+      assert.equal((await client.put({ topic: "orders", id: "given", payload: "x" })).word, "ready");
+      client.close();
+      asIoredisHasIt.disconnect();
+      await run.stop();
+      silent.close();
     });
 
     test("a worker gets what the other nodes have while one is silent", { skip: kind === "sentinel", timeout: 60_000 }, async () => {

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -73,7 +74,9 @@ class Sentinels(Place):
     def __init__(self, redis: Any) -> None:
         super().__init__(redis)
         self._pool, self._due_s, self._master = redis.connection_pool, 0.0, None
-        sentinels = [one.connection_pool.connection_kwargs for one in self._pool.sentinel_manager.sentinels]
+        manager = self._pool.sentinel_manager
+        manager.sentinels = _InTurn(manager.sentinels)
+        sentinels = [one.connection_pool.connection_kwargs for one in manager.sentinels]
         #: Those that may be silent for ever are asked for new connections alone.
         self._answers_in_time = all(settings.get("socket_timeout") for settings in sentinels)
 
@@ -89,6 +92,21 @@ class Sentinels(Place):
             now_s = time.monotonic()
             self._due_s = now_s + max(ASK_S, REST * (now_s - asked_s))
         return before not in (None, self._master)
+
+
+class _InTurn(list[Any]):
+    """Sentinels in the order in which they are asked: the one that answered last is the first.
+
+    redis-py swaps the two by their places when the question began. Of two questions at once, one would ask a silent one
+    twice, or lose a Sentinel for good.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self[:])
+
+    def __setitem__(self, place: Any, one: Any) -> None:
+        if place == 0:  # the other half of the swap is done with it
+            super().__setitem__(slice(None), [one, *(other for other in self if other is not one)])
 
 
 class Cluster(Place):

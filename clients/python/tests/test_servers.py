@@ -2,11 +2,13 @@
 
 import asyncio
 import inspect
+import socket
 import tempfile
 import threading
 import time
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -191,6 +193,21 @@ def test_silent_sentinels_take_the_calls_of_a_healthy_redis_little_time(kind, mo
 
     with master_and_sentinel() as (sentinel, url), connect(url) as connection:
         driven(kind, url, Deployment(connection, SHARDS, "silent").namespace, work)
+
+
+@both
+def test_a_silent_sentinel_that_is_asked_twice_at_once_is_passed_over_and_not_forgotten(kind):
+    async def work(client):
+        manager = getattr(client, "_core", client)._link.place._pool.sentinel_manager
+        known = set(manager.sentinels)
+        ask = partial(asyncio.to_thread, manager.discover_master) if kind is Client else manager.discover_master
+        assert len(set(await asyncio.gather(ask("main"), ask("main")))) == 1
+        assert set(manager.sentinels) == known
+        await put_all(client, "after", 1)
+
+    with master_and_sentinel() as (_, url), connect(url) as connection, socket.create_server(("127.0.0.1", 0)) as silent:
+        namespace = Deployment(connection, SHARDS, "passed-over").namespace
+        driven(kind, url.replace("//", f"//127.0.0.1:{silent.getsockname()[1]},"), namespace, work)
 
 
 @pytest.mark.usefixtures("no_polls")

@@ -81,12 +81,11 @@ struct Run<S> {
 fn main() {
     let clients: Vec<Named> = std::env::args().skip(1).map(|given| named(&given)).collect();
     assert!(!clients.is_empty(), "expected: client-outages NAME=COMMAND...");
-    let runs = [
-        start::<OneRedisScene>(clients.clone()),
-        start::<SentinelScene>(clients.clone()),
-        start::<ClusterScene>(clients),
-    ];
-    let failed = runs.map(thread::JoinHandle::join).iter().filter(|ended| ended.is_err()).count();
+    let of_each_shape = |_| {
+        [start::<OneRedisScene>(&clients), start::<SentinelScene>(&clients), start::<ClusterScene>(&clients)]
+    };
+    let runs: Vec<_> = (0..Plan::runs()).flat_map(of_each_shape).collect();
+    let failed = runs.into_iter().map(thread::JoinHandle::join).filter(Result::is_err).count();
     assert_eq!(failed, 0, "runs failed: the messages are above");
 }
 
@@ -96,7 +95,8 @@ fn named(given: &str) -> Named {
 }
 
 /// Goes through the outages of a shape on a thread of their own, which failures are called by.
-fn start<S: Scene>(clients: Vec<Named>) -> thread::JoinHandle<()> {
+fn start<S: Scene>(clients: &[Named]) -> thread::JoinHandle<()> {
+    let clients = clients.to_vec();
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime of one thread needs nothing that can be missing").block_on(async {

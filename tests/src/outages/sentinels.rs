@@ -2,7 +2,7 @@
 
 use super::Scene;
 use crate::redis_server::{RedisOptions, RedisServer};
-use crate::sentinel::SERVICE;
+use crate::sentinel::{SERVICE, Sentinel};
 use crate::sentinel_group::SentinelGroup;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
@@ -19,6 +19,9 @@ pub enum Kind {
     Ordered,
     /// The master is frozen until another one is promoted.
     Frozen,
+    /// Every connection is reset while two of three sentinels are frozen, and they stay so: a client that asks one gets
+    /// neither an answer nor an error.
+    Mute,
     /// All sentinels are gone while every connection is reset.
     NoSentinel,
 }
@@ -35,9 +38,10 @@ pub struct SentinelScene {
 impl Scene for SentinelScene {
     type Kind = Kind;
     const NAME: &'static str = "sentinels";
+    /// Sentinels that were frozen for two seconds take part in no failover for thirty (TILT), unless they start again.
     const KINDS: &'static [Kind] =
-        &[Kind::HalfWay, Kind::Killed, Kind::NoSentinel, Kind::Ordered, Kind::Frozen];
-    const OF_CLIENTS: &'static [Kind] = &[Kind::Killed, Kind::HalfWay, Kind::Frozen];
+        &[Kind::HalfWay, Kind::Killed, Kind::Mute, Kind::NoSentinel, Kind::Ordered, Kind::Frozen];
+    const OF_CLIENTS: &'static [Kind] = &[Kind::Killed, Kind::HalfWay, Kind::Frozen, Kind::Mute];
     const SHARDS: u16 = 2;
     const LOSES: bool = true;
 
@@ -67,16 +71,20 @@ impl Scene for SentinelScene {
                 group.sentinels[fastrand::usize(..3)].command::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await;
                 group.master_after(former).await;
             }
+            Kind::Mute => {
+                for sentinel in some(2) {
+                    group.sentinels[sentinel].freeze();
+                }
+                reset(&group.redises[former]).await;
+                // go-redis asks the sentinel that it knows twice, then all of them: three times its ReadTimeout.
+                sleep(lasts).await;
+            }
             Kind::HalfWay | Kind::NoSentinel => {
-                let gone = if matches!(kind, Kind::HalfWay) { 2 } else { 3 };
-                let first = fastrand::usize(..3);
-                let which: Vec<usize> = (0..gone).map(|n| (first + n) % 3).collect();
+                let which = some(if matches!(kind, Kind::HalfWay) { 2 } else { 3 });
                 for &sentinel in &which {
                     group.sentinels[sentinel].kill().await;
                 }
-                for of in ["normal", "pubsub"] {
-                    group.redises[former].command::<()>(&["CLIENT", "KILL", "TYPE", of]).await;
-                }
+                reset(&group.redises[former]).await;
                 sleep(lasts).await;
                 for sentinel in which {
                     group.sentinels[sentinel].resume();
@@ -91,10 +99,24 @@ impl Scene for SentinelScene {
     /// The former master, if there is one, follows the present one.
     async fn mend(&self) {
         let mut group = self.group.lock().await;
+        group.sentinels.iter().for_each(Sentinel::thaw);
         for redis in &mut group.redises {
             redis.resume().await;
             redis.thaw();
         }
         group.all_known().await;
+    }
+}
+
+/// So many of three sentinels.
+fn some(count: usize) -> Vec<usize> {
+    let first = fastrand::usize(..3);
+    (0..count).map(|n| (first + n) % 3).collect()
+}
+
+/// Resets every connection of clients.
+async fn reset(master: &RedisServer) {
+    for of in ["normal", "pubsub"] {
+        master.command::<()>(&["CLIENT", "KILL", "TYPE", of]).await;
     }
 }

@@ -10,6 +10,7 @@ use delayq_tests::outages::{BOUND, ClusterScene, OneRedisScene, Plan, Scene, Sen
 use delayq_tests::process::assert_none_grew;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
+use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -105,17 +106,21 @@ impl<S: Scene> Run<S> {
     }
 }
 
+async fn through_all<S: Scene>() {
+    join_all((0..Plan::runs()).map(async |_| Run::<S>::start().await.through_all().await)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_goes_on_within_three_seconds_after_each_outage_of_its_one_redis() {
-    Run::<OneRedisScene>::start().await.through_all().await;
+    through_all::<OneRedisScene>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_goes_on_within_three_seconds_after_each_outage_behind_sentinels() {
-    Run::<SentinelScene>::start().await.through_all().await;
+    through_all::<SentinelScene>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_goes_on_within_three_seconds_after_each_outage_of_a_cluster() {
-    Run::<ClusterScene>::start().await.through_all().await;
+    through_all::<ClusterScene>().await;
 }
