@@ -1,17 +1,17 @@
 //! The limit of lateness: a bare loop with one sorted set, which knows all due times, sleeps precisely, moves what is due
 //! by the shortest script there is, and wakes a worker by pub/sub.
 
-use crate::bare::{Answer, Bare, Request, parse};
+use crate::bare::{Answer, Bare, Request};
 use crate::clock;
 use crate::error::BenchError;
 use crate::server::redis_cpu;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::thread;
+use crate::wire::Wire;
 use std::time::Duration;
+use std::{io, thread};
+use tokio::sync::oneshot;
 
 /// How far ahead of the due time it sends: half a round trip and the waking up.
-const AIM: Duration = Duration::from_micros(80);
+pub(crate) const AIM: Duration = Duration::from_micros(80);
 const DUE: &str = "bare:due";
 const READY: &str = "bare:ready";
 const WAKE: &str = "bare:wake";
@@ -37,12 +37,6 @@ pub(crate) struct BareWaits {
     pub(crate) redis_percent: f64,
 }
 
-/// A blocking connection.
-struct Wire {
-    stream: TcpStream,
-    input: Vec<u8>,
-}
-
 /// Puts a message for each of these due times (ms since the epoch), all in the future, and delivers them.
 pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWaits, BenchError> {
     let mut bare = Bare::connect(address).await?;
@@ -54,27 +48,39 @@ pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWait
     let Answer::Text(sha) = bare.call(&["SCRIPT", "LOAD", SCRIPT]).await? else {
         return Err(BenchError::Wrong("SCRIPT LOAD answered no text".to_owned()));
     };
-    let worker = {
-        let (address, count) = (address.to_owned(), dues_ms.len());
-        let (ready, started) = tokio::sync::oneshot::channel();
-        let worker = thread::spawn(move || work(&address, count, ready));
-        started.await.map_err(|_| BenchError::Wrong("the bare worker did not start".to_owned()))?;
-        worker
-    };
     let first = Duration::from_millis(dues_ms.first().copied().unwrap_or(0));
-    tokio::time::sleep(first.saturating_sub(clock::since_epoch() + Duration::from_millis(50))).await;
-    let (cpu, since) = (redis_cpu(&mut bare).await?, clock::now());
+    let work = {
+        let (address, count) = (address.to_owned(), dues_ms.len());
+        move |ready| work(&address, count, ready)
+    };
     dues_ms.dedup();
     let pump = {
         let address = address.to_owned();
-        thread::spawn(move || pump(&address, &sha, &dues_ms))
+        move || pump(&address, &sha, &dues_ms)
     };
+    deliver(&mut bare, first, pump, work).await
+}
+
+/// Has a loop and a worker deliver messages, each on a thread of its own; the first message is due at `first` since the
+/// epoch. The worker says when it is ready, and answers with ready − due and in hand − due of each message.
+pub(crate) async fn deliver(
+    bare: &mut Bare,
+    first: Duration,
+    pump: impl FnOnce() -> io::Result<()> + Send + 'static,
+    work: impl FnOnce(oneshot::Sender<()>) -> io::Result<Vec<(u64, u64)>> + Send + 'static,
+) -> Result<BareWaits, BenchError> {
+    let (ready, started) = oneshot::channel();
+    let worker = thread::spawn(move || work(ready));
+    started.await.map_err(|_| BenchError::Wrong("the bare worker did not start".to_owned()))?;
+    tokio::time::sleep(first.saturating_sub(clock::since_epoch() + Duration::from_millis(50))).await;
+    let (cpu, since) = (redis_cpu(bare).await?, clock::now());
+    let pump = thread::spawn(pump);
     let ended = tokio::task::spawn_blocking(move || (pump.join(), worker.join())).await;
     let (pumped, worked) = ended.map_err(|error| BenchError::Wrong(error.to_string()))?;
     let panicked = |_| BenchError::Wrong("the bare loop panicked".to_owned());
     pumped.map_err(panicked)??;
     let waits: Vec<(u64, u64)> = worked.map_err(panicked)??;
-    let redis_percent = 100.0 * (redis_cpu(&mut bare).await? - cpu) / (clock::now() - since).as_secs_f64();
+    let redis_percent = 100.0 * (redis_cpu(bare).await? - cpu) / (clock::now() - since).as_secs_f64();
     let (mut ready, mut worker): (Vec<u64>, Vec<u64>) = waits.into_iter().unzip();
     ready.sort_unstable();
     worker.sort_unstable();
@@ -104,7 +110,7 @@ fn pump(address: &str, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
 }
 
 /// The worker: waits for a wake-up and takes all there is. Ready − due and in hand − due of each.
-fn work(address: &str, count: usize, ready: tokio::sync::oneshot::Sender<()>) -> io::Result<Vec<(u64, u64)>> {
+fn work(address: &str, count: usize, ready: oneshot::Sender<()>) -> io::Result<Vec<(u64, u64)>> {
     let (mut ears, mut hands) = (Wire::connect(address)?, Wire::connect(address)?);
     ears.call(&Request::new(&[b"SUBSCRIBE", WAKE.as_bytes()]))?;
     let take = Request::new(&[b"LPOP", READY.as_bytes(), b"500"]);
@@ -131,36 +137,4 @@ fn wait(message: &Answer, now_us: u64) -> Option<(u64, u64)> {
     let due_us = text.split(' ').next()?.parse::<u64>().ok()? * 1000;
     let ready_us = text.rsplit(' ').next()?.parse::<u64>().ok()?;
     Some((ready_us.checked_sub(due_us)?, now_us.saturating_sub(due_us)))
-}
-
-// === impl Wire ===
-
-impl Wire {
-    fn connect(address: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(crate::bench::PATIENCE))?;
-        Ok(Self { stream, input: Vec::new() })
-    }
-
-    fn call(&mut self, request: &Request) -> io::Result<Answer> {
-        self.stream.write_all(request.bytes())?;
-        self.answer()
-    }
-
-    fn answer(&mut self) -> io::Result<Answer> {
-        let mut some = [0; 64 * 1024];
-        loop {
-            let mut at = 0;
-            if let Some(answer) = parse(&self.input, &mut at) {
-                self.input.drain(..at);
-                return answer.map_err(io::Error::other);
-            }
-            let read = self.stream.read(&mut some)?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.input.extend_from_slice(&some[..read]);
-        }
-    }
 }

@@ -3,13 +3,14 @@
 //! All messages are put before the first is due, so that no producer competes. Ready is each message's own ready time, on
 //! Redis's clock; in a worker's hand by this host's clock, which must be Redis's: measure on one machine.
 
+use crate::bare_loop::{self, BareWaits};
 use crate::bench::{Bench, Prepared};
 use crate::error::BenchError;
 use crate::figures::{Figure, Target, percentile_ms};
 use crate::server::redis_cpu;
 use crate::shape::Shape;
 use crate::timers::Timers;
-use crate::{bare_loop, clock};
+use crate::{bare_scripts, clock};
 use delayq::{Client, Consumer, ConsumerOptions, Topic, UnixMillis};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -64,6 +65,7 @@ impl Bench {
         timers: &Timers,
     ) -> Result<Vec<Figure>, BenchError> {
         let bare = bare_loop::run(&self.address, due_times(rate)).await?;
+        let scripts = self.bare_scripts_waits(shape, rate).await?;
         let (ready, pumped) = self.ready_waits(shape, rate, timers).await?;
         let (worker, redis_with_worker) = self.worker_waits(shape, rate, timers).await?;
         if let Some(file) = &self.waits {
@@ -99,7 +101,18 @@ impl Bench {
                 .limit(bare.redis_percent)
                 .target(Target::AtMost(redis_and_worker)),
             percent("pumps that found nothing", pumped.empty_percent).target(Target::AtMost(2.0)),
+            ms("its scripts in a bare loop, due -> ready, p50", &scripts.ready, 0.5),
+            ms("its scripts in a bare loop, due -> ready, p99", &scripts.ready, 0.99),
+            ms("its scripts in a bare loop, due -> worker, p50", &scripts.worker, 0.5),
+            ms("its scripts in a bare loop, due -> worker, p99", &scripts.worker, 0.99),
+            percent("its scripts in a bare loop, a core for Redis", scripts.redis_percent),
         ])
+    }
+
+    async fn bare_scripts_waits(&self, shape: Shape, rate: u64) -> Result<BareWaits, BenchError> {
+        let mut prepared = self.prepared(shape).await?;
+        let from = prepared.gather(rate).await?;
+        bare_scripts::run(&mut prepared, &self.address, (rate * SECONDS) as usize, from).await
     }
 
     async fn ready_waits(
@@ -110,7 +123,8 @@ impl Bench {
     ) -> Result<(Vec<u64>, Pumped), BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let window = async {
-            let from = prepared.gather(rate, timers).await?;
+            prepared.owned_by(timers).await?;
+            let from = prepared.gather(rate).await?;
             prepared.wait_until(from).await?;
             let before = (redis_cpu(&mut prepared.bare).await?, timers.calls(), clock::now());
             prepared.wait_until(from + Duration::from_secs(SECONDS)).await?;
@@ -133,7 +147,8 @@ impl Bench {
     ) -> Result<(Vec<u64>, f64), BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let window = async {
-            let from = prepared.gather(rate, timers).await?;
+            prepared.owned_by(timers).await?;
+            let from = prepared.gather(rate).await?;
             let topic = prepared.messages.topic.clone();
             let worker = apart(worker_waits(self.client(shape.shards), topic, rate));
             let watch = async {
@@ -152,9 +167,8 @@ impl Bench {
 // === impl Prepared ===
 
 impl Prepared {
-    /// Puts all messages of ten seconds, once the timers share the shards. Returns when the first may be due.
-    async fn gather(&mut self, rate: u64, timers: &Timers) -> Result<UnixMillis, BenchError> {
-        self.owned_by(timers).await?;
+    /// Puts all messages of ten seconds. Returns when the first may be due.
+    async fn gather(&mut self, rate: u64) -> Result<UnixMillis, BenchError> {
         let from = self.redis_ms().await? + ahead(rate);
         self.fill(usize::try_from(rate * SECONDS).unwrap_or(usize::MAX), from, SECONDS * 1000).await?;
         if self.redis_ms().await? >= from {

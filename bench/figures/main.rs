@@ -4,6 +4,7 @@
 mod bare;
 mod bare_loop;
 mod bare_outbox;
+mod bare_scripts;
 mod bare_spool;
 mod bench;
 mod clock;
@@ -29,6 +30,7 @@ mod table;
 mod take;
 mod timers;
 mod waits;
+mod wire;
 
 use crate::bench::Bench;
 use crate::figures::Figure;

@@ -1,0 +1,140 @@
+//! The limit of lateness with delayq's own scripts: a bare loop pumps each shard when its pump before said so, and a bare
+//! worker reserves from the shards that notifications name. Neither settles, watches or repeats anything.
+
+use crate::bare::{Answer, Request};
+use crate::bare_loop::{AIM, BareWaits, deliver};
+use crate::bench::Prepared;
+use crate::clock;
+use crate::error::BenchError;
+use crate::wire::Wire;
+use delayq::UnixMillis;
+use delayq::protocol::{Channel, Keys, ShardId, Verb};
+use std::io;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What is sent for a shard.
+struct Calls {
+    /// Where the shard publishes that a ready queue is no longer empty.
+    channel: Vec<u8>,
+    pump: Request,
+    reserve: Request,
+}
+
+/// Delivers so many messages of a filled deployment, the first of which is due at `from`.
+pub(crate) async fn run(
+    prepared: &mut Prepared,
+    address: &str,
+    count: usize,
+    from: UnixMillis,
+) -> Result<BareWaits, BenchError> {
+    let calls = |prepared: &Prepared| -> Vec<Calls> {
+        prepared.client.shards().shards().map(|shard| Calls::new(prepared, shard)).collect()
+    };
+    let (of_pump, of_worker) = (calls(prepared), calls(prepared));
+    let work = {
+        let address = address.to_owned();
+        move |ready| work(&address, &of_worker, count, ready)
+    };
+    let pump = {
+        let address = address.to_owned();
+        move || pump(&address, &of_pump, count)
+    };
+    deliver(&mut prepared.bare, Duration::from_millis(from.get()), pump, work).await
+}
+
+/// The loop: pumps the shards whose time has come, in one pipeline, until all messages are ready.
+fn pump(address: &str, calls: &[Calls], count: usize) -> io::Result<()> {
+    let mut wire = Wire::connect(address)?;
+    let (mut next_ms, mut moved) = (vec![0; calls.len()], 0);
+    while moved < count {
+        let first = next_ms.iter().copied().min().unwrap_or(u64::MAX);
+        thread::sleep(Duration::from_millis(first).saturating_sub(AIM).saturating_sub(clock::since_epoch()));
+        let due: Vec<usize> = (0..calls.len()).filter(|&n| next_ms[n] == first).collect();
+        wire.send(due.iter().map(|&n| &calls[n].pump))?;
+        for n in due {
+            // Where it came too early, the same time again.
+            let Answer::List(report) = wire.answer()? else { continue };
+            next_ms[n] = number(&report[2]).unwrap_or(u64::MAX);
+            moved += number(&report[3]).unwrap_or(0) as usize;
+        }
+    }
+    Ok(())
+}
+
+/// The worker: waits for notifications, and reserves from the shards that all those name that have arrived. Ready − due and
+/// in hand − due of each message.
+fn work(
+    address: &str,
+    calls: &[Calls],
+    count: usize,
+    ready: oneshot::Sender<()>,
+) -> io::Result<Vec<(u64, u64)>> {
+    let (mut ears, mut hands) = (Wire::connect(address)?, Wire::connect(address)?);
+    for shard in calls {
+        ears.call(&Request::new(&[b"SSUBSCRIBE", &shard.channel[..]]))?;
+    }
+    let mut waits = Vec::with_capacity(count);
+    // The receiver has gone only where the measurement has ended.
+    let _ = ready.send(());
+    while waits.len() < count {
+        let mut named = vec![ears.answer()?];
+        while let Some(notification) = ears.arrived()? {
+            named.push(notification);
+        }
+        let is_named = |shard: &&Calls| named.iter().any(|notification| shard.is_named(notification));
+        let named: Vec<&Calls> = calls.iter().filter(is_named).collect();
+        hands.send(named.iter().map(|shard| &shard.reserve))?;
+        for _ in named {
+            let reply = hands.answer()?;
+            let now = clock::micros(clock::since_epoch());
+            waits.extend(messages(&reply).filter_map(|message| wait(message, now)));
+        }
+    }
+    Ok(waits)
+}
+
+/// The messages that a reserve answered: ready time, receipt and envelope of each.
+fn messages(reply: &Answer) -> impl Iterator<Item = &[Answer]> {
+    // Before them: the time, five counts, and the place, the end of the leases and the count of the one topic.
+    let words = if let Answer::List(words) = reply { words.get(9..) } else { None };
+    words.unwrap_or_default().chunks_exact(3)
+}
+
+/// Ready − due and now − due of a message.
+fn wait(message: &[Answer], now_us: u64) -> Option<(u64, u64)> {
+    let Answer::Text(envelope) = &message[2] else { return None };
+    let due_us = u64::from_be_bytes(envelope.get(8..16)?.try_into().ok()?) * 1000;
+    Some((number(&message[0])?.checked_sub(due_us)?, now_us.saturating_sub(due_us)))
+}
+
+fn number(answer: &Answer) -> Option<u64> {
+    match answer {
+        Answer::Number(number) => u64::try_from(*number).ok(),
+        Answer::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+// === impl Calls ===
+
+impl Calls {
+    fn new(prepared: &Prepared, shard: ShardId) -> Self {
+        let call = |verb, words: &[&str]| {
+            let mut call = prepared.call(verb, shard);
+            call.extend(words.iter().map(|word| word.as_bytes().to_vec()));
+            Request::new(&call)
+        };
+        let keys = Keys::new(prepared.client.namespace().clone());
+        Self {
+            channel: keys.channel(shard, Channel::Ready).into_bytes(),
+            pump: call(Verb::Pump, &["1", "500"]),
+            reserve: call(Verb::Reserve, &["500", "0", "", prepared.messages.topic.as_str()]),
+        }
+    }
+
+    fn is_named(&self, notification: &Answer) -> bool {
+        matches!(notification, Answer::List(words) if words.get(1) == Some(&Answer::Text(self.channel.clone())))
+    }
+}
