@@ -9,9 +9,8 @@ use crate::error::BenchError;
 use crate::wire::Wire;
 use delayq::UnixMillis;
 use delayq::protocol::{Channel, Keys, ShardId, Verb};
-use std::io;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 use tokio::sync::oneshot;
 
 /// What is sent for a shard.
