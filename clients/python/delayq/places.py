@@ -73,7 +73,8 @@ class Sentinels(Place):
 
     def __init__(self, redis: Any) -> None:
         super().__init__(redis)
-        self._pool, self._due_s, self._master = redis.connection_pool, 0.0, None
+        self._pool, self._due_s = redis.connection_pool, 0.0
+        self._master: tuple[str, int] | None = None
         manager = self._pool.sentinel_manager
         manager.sentinels = _InTurn(manager.sentinels)
         sentinels = [one.connection_pool.connection_kwargs for one in manager.sentinels]
@@ -86,12 +87,22 @@ class Sentinels(Place):
             return False
         self._due_s = math.inf  # other threads do not wait for this answer
         try:
-            with suppress(RedisError, OSError):  # without Sentinels, the connection is used on
-                self._master = await settled(self._pool.sentinel_manager.discover_master(self._pool.service_name))
+            self._master = await self._named() or before  # without Sentinels, the connection is used on
         finally:
             now_s = time.monotonic()
             self._due_s = now_s + max(ASK_S, REST * (now_s - asked_s))
         return before not in (None, self._master)
+
+    async def _named(self) -> tuple[str, int] | None:
+        """The master that a Sentinel names, even one that it takes for dead: no other one keeps what it is given."""
+        manager = self._pool.sentinel_manager
+        for sentinel in manager.sentinels:
+            with suppress(RedisError, OSError):
+                masters = await settled(sentinel.sentinel_masters())
+                if state := masters.get(self._pool.service_name):
+                    manager.sentinels[0] = sentinel
+                    return state["ip"], state["port"]
+        return None
 
 
 class _InTurn(list[Any]):

@@ -180,9 +180,9 @@ def test_silent_sentinels_take_the_calls_of_a_healthy_redis_little_time(kind, mo
     monkeypatch.setattr(places, "ASK_S", 0.0)
 
     async def work(client):
-        manager, asked = getattr(client, "_core", client)._link.place._pool.sentinel_manager, []
-        discover = manager.discover_master
-        monkeypatch.setattr(manager, "discover_master", lambda service: asked.append(service) or discover(service))
+        place, asked = getattr(client, "_core", client)._link.place, []
+        named = place._named
+        monkeypatch.setattr(place, "_named", lambda: asked.append(True) or named())
         await put_all(client, "connected", 1)
         sentinel.freeze()
         asked.clear()
@@ -193,6 +193,26 @@ def test_silent_sentinels_take_the_calls_of_a_healthy_redis_little_time(kind, mo
 
     with master_and_sentinel() as (sentinel, url), connect(url) as connection:
         driven(kind, url, Deployment(connection, SHARDS, "silent").namespace, work)
+
+
+@both
+def test_a_former_master_is_left_although_its_successor_is_dead(kind, monkeypatch):
+    monkeypatch.setattr(places, "ASK_S", 0.0)
+    monkeypatch.setattr(places, "REST", 0)
+
+    async def work(client):
+        await put_all(client, "connected", 1)
+        successor = str(free_port())
+        with connect(f"redis://127.0.0.1:{sentinel.port}") as operator:
+            for order in [("REMOVE",), ("MONITOR", "127.0.0.1", successor, "1"), ("SET", "down-after-milliseconds", "1")]:
+                operator.execute_command("SENTINEL", order[0], "main", *order[1:])
+            while not operator.sentinel_masters()["main"]["is_sdown"]:
+                await asyncio.sleep(0.01)
+        with pytest.raises(RedisError):
+            await settled(client.put(Message("orders", b"x", id="lost")))
+
+    with master_and_sentinel() as (sentinel, url), connect(url) as connection:
+        driven(kind, url, Deployment(connection, SHARDS, "former").namespace, work)
 
 
 @both

@@ -50,6 +50,9 @@ const LONG_PAUSE_MS: u64 = 500;
 /// How many more files than in the middle of a run a program may have open at its end.
 const MORE_FILES: u64 = 16;
 
+/// How long a message that a failover may have lost is waited for before it is put again.
+const AGAIN: Duration = Duration::from_millis(1500);
+
 /// What a client is called, and what starts its program.
 type Named = (String, Vec<String>);
 
@@ -182,7 +185,12 @@ impl<S: Scene> Run<S> {
             program.say(&format!("{}-{what}", program.name));
             waiting.push((program, mark));
         }
+        let mut may_be_lost = S::LOSES;
         while !waiting.is_empty() {
+            if may_be_lost && began.elapsed() > AGAIN {
+                may_be_lost = false;
+                waiting.iter_mut().for_each(|(program, _)| program.say(&format!("{}-{what}", program.name)));
+            }
             waiting.retain_mut(|(program, mark)| {
                 let has = program.has_taken(*mark, what, since_ms);
                 if has {
