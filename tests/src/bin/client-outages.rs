@@ -50,8 +50,9 @@ const LONG_PAUSE_MS: u64 = 500;
 /// How many more files than in the middle of a run a program may have open at its end.
 const MORE_FILES: u64 = 16;
 
-/// How long a message that a failover may have lost is waited for before it is put again.
-const AGAIN: Duration = Duration::from_millis(1500);
+/// How long a message that a failover may have lost is waited for before it is put again: a former master takes writes until
+/// it hears of its successor, and a client writes to it until it asks the sentinels again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// What a client is called, and what starts its program.
 type Named = (String, Vec<String>);
@@ -185,10 +186,10 @@ impl<S: Scene> Run<S> {
             program.say(&format!("{}-{what}", program.name));
             waiting.push((program, mark));
         }
-        let mut may_be_lost = S::LOSES;
+        let mut again = began + AGAIN;
         while !waiting.is_empty() {
-            if may_be_lost && began.elapsed() > AGAIN {
-                may_be_lost = false;
+            if S::LOSES && Instant::now() > again {
+                again += AGAIN;
                 waiting.iter_mut().for_each(|(program, _)| program.say(&format!("{}-{what}", program.name)));
             }
             waiting.retain_mut(|(program, mark)| {
