@@ -2,7 +2,7 @@
 //!
 //! One Redis, a master behind sentinels and a Redis Cluster go through outages, each on a thread of its own, and the
 //! clients' programs with them; none is restarted. After each outage every program delivers again within [`BOUND`]; at the
-//! end nothing is lost, no message is stuck, and none has grown. With `DELAYQ_TEST_OUTAGES` it takes hours, as
+//! end nothing is lost, no message is stuck, and in the long form none has grown. With `DELAYQ_TEST_OUTAGES` it takes hours, as
 //! `make test-outages`.
 //!
 //! A program is started as `COMMAND URL NAME PAUSE_MS`, and has three clients: one that puts to the topic NAME every
@@ -149,7 +149,10 @@ impl<S: Scene> Run<S> {
             sizes.push(programs.iter().map(Program::size_kib).collect::<Vec<_>>());
             files.push(programs.iter().map(|one| one.process.open_files() as u64).collect::<Vec<_>>());
         }
-        assert_none_grew(S::NAME, &sizes[count / 2], &sizes[count - 1]);
+        // In the short form, the heap of a runtime that has just begun still grows.
+        if self.plan.is_long {
+            assert_none_grew(S::NAME, &sizes[count / 2], &sizes[count - 1]);
+        }
         let (before, after) = (&files[count / 2], &files[count - 1]);
         let held = before.iter().zip(after).all(|(before, after)| *after <= before + MORE_FILES);
         assert!(held, "{}: open files in the middle {before:?}, at the end {after:?}", S::NAME);
