@@ -14,6 +14,7 @@ use std::{io, thread};
 use tokio::sync::oneshot;
 
 /// What is sent for a shard.
+#[derive(Clone)]
 struct Calls {
     /// Where the shard publishes that a ready queue is no longer empty.
     channel: Vec<u8>,
@@ -28,17 +29,15 @@ pub(crate) async fn run(
     count: usize,
     from: UnixMillis,
 ) -> Result<BareWaits, BenchError> {
-    let calls = |prepared: &Prepared| -> Vec<Calls> {
-        prepared.client.shards().shards().map(|shard| Calls::new(prepared, shard)).collect()
-    };
-    let (of_pump, of_worker) = (calls(prepared), calls(prepared));
+    let calls: Vec<Calls> =
+        prepared.client.shards().shards().map(|shard| Calls::new(prepared, shard)).collect();
     let work = {
-        let address = address.to_owned();
-        move |ready| work(&address, &of_worker, count, ready)
+        let (address, calls) = (address.to_owned(), calls.clone());
+        move |ready| work(&address, &calls, count, ready)
     };
     let pump = {
         let address = address.to_owned();
-        move || pump(&address, &of_pump, count)
+        move || pump(&address, &calls, count)
     };
     deliver(&mut prepared.bare, Duration::from_millis(from.get()), pump, work).await
 }
@@ -49,6 +48,9 @@ fn pump(address: &str, calls: &[Calls], count: usize) -> io::Result<()> {
     let (mut next_ms, mut moved) = (vec![0; calls.len()], 0);
     while moved < count {
         let first = next_ms.iter().copied().min().unwrap_or(u64::MAX);
+        if first == u64::MAX {
+            return Err(io::Error::other(format!("only {moved} of {count} messages were ever due")));
+        }
         thread::sleep(Duration::from_millis(first).saturating_sub(AIM).saturating_sub(clock::since_epoch()));
         let due: Vec<usize> = (0..calls.len()).filter(|&n| next_ms[n] == first).collect();
         wire.send(due.iter().map(|&n| &calls[n].pump))?;

@@ -106,10 +106,12 @@ pub fn outages() -> Option<usize> {
 /// How many runs of each shape share these outages side by side, from `DELAYQ_TEST_OUTAGES_AT_ONCE`; by default one.
 ///
 /// # Panics
-/// If it is no number.
+/// If it is no number, or none.
 #[must_use]
 pub fn outages_at_once() -> usize {
-    count("DELAYQ_TEST_OUTAGES_AT_ONCE").unwrap_or(1)
+    let at_once = count("DELAYQ_TEST_OUTAGES_AT_ONCE").unwrap_or(1);
+    assert!(at_once > 0, "DELAYQ_TEST_OUTAGES_AT_ONCE is 0: at least one run has the outages");
+    at_once
 }
 
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
