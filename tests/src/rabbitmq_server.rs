@@ -114,7 +114,8 @@ impl RabbitmqServer {
         process.end_by(Signal::TERM, LONG).await;
     }
 
-    /// Kills it (SIGKILL) and waits for its end.
+    /// Kills it (SIGKILL) and waits for its end. What was declared less than two seconds before may be gone, unless it was
+    /// [kept](Self::keep_declared).
     ///
     /// # Panics
     /// If it is already stopped, or does not end in time.
@@ -197,6 +198,14 @@ impl RabbitmqServer {
         let listed = self.control(&["list_queues", "name", "messages", "--no-table-headers"]).await;
         let found = listed.lines().find_map(|line| line.strip_prefix(queue)?.trim().parse().ok());
         found.unwrap_or_else(|| panic!("no queue {queue}: {listed}"))
+    }
+
+    /// Writes to disk what was declared, as the broker does by itself within two seconds: a kill before takes it along.
+    ///
+    /// # Panics
+    /// If the broker does not.
+    pub async fn keep_declared(&self) {
+        assert_eq!(self.control(&["eval", "mnesia:sync_log()."]).await.trim(), "ok");
     }
 
     async fn control(&self, words: &[&str]) -> String {

@@ -136,6 +136,7 @@ pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_
 pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>() {
     const COUNT: u64 = 3000;
     let mut stage = Stage::<B>::start().await;
+    stage.broker.keep_created().await;
     stage.broker.publish((0..COUNT).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
     let compensator = stage.compensator("batch = 5\nin_flight = 20").await;
     wait_until("some of them", LONG, async || stage.books().await.delayed > 50).await;

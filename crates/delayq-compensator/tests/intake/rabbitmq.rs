@@ -114,6 +114,10 @@ impl Broker for Rabbitmq {
         found
     }
 
+    async fn keep_created(&self) {
+        self.server.keep_declared().await;
+    }
+
     async fn buried(&self) -> u64 {
         self.server.messages(DEAD).await
     }

@@ -44,6 +44,10 @@ pub(crate) trait Broker: Sized + Send + Sync {
     fn publish(&self, records: Vec<Sent>) -> impl Future<Output = ()> + Send;
     /// Everything that was buried, once there are so many.
     fn dead(&self, count: usize) -> impl Future<Output = Vec<Sent>> + Send;
+    /// Waits until a kill costs none of what was created.
+    fn keep_created(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
     /// How many records are in the dead destination.
     fn buried(&self) -> impl Future<Output = u64> + Send;
     /// How many records it would hand out if no compensator ran.

@@ -189,9 +189,7 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
 async fn a_broker_that_restarts_midway_loses_nothing_that_it_confirmed() {
     let (stage, mut server, queue) = (Stage::new().await, RabbitmqServer::start().await, namespace());
     declare(&server.url(), &queue, &[]).await;
-    // RabbitMQ keeps what it knows of queues in its memory for up to two seconds: a kill before that would take the queue along.
-    server.stop().await;
-    server.resume().await;
+    server.keep_declared().await;
     let mut sink = sink(&server.address());
     (sink.in_flight, sink.batch) = (64, 16);
     let running = stage.forward(stage.settings([("s", sink)], vec![route("t", "s", &queue)])).await.unwrap();
