@@ -1,5 +1,5 @@
 //! The limit of lateness with delayq's own scripts: a bare loop pumps each shard when its pump before said so, and a bare
-//! worker reserves from the shards that notifications name. Neither settles, watches or repeats anything.
+//! worker reserves from the shards that notifications name, and acks in full calls. Neither watches or repeats anything.
 
 use crate::bare::{Answer, Request};
 use crate::bare_loop::{AIM, BareWaits, deliver};
@@ -13,6 +13,9 @@ use std::time::Duration;
 use std::{io, thread};
 use tokio::sync::oneshot;
 
+/// How many receipts of a shard wait before they are acked together.
+const RECEIPTS: usize = 32;
+
 /// What is sent for a shard.
 #[derive(Clone)]
 struct Calls {
@@ -20,6 +23,8 @@ struct Calls {
     channel: Vec<u8>,
     pump: Request,
     reserve: Request,
+    /// The words of an ack before the receipts.
+    ack: Vec<Vec<u8>>,
 }
 
 /// Delivers so many messages of a filled deployment, the first of which is due at `from`.
@@ -64,8 +69,8 @@ fn pump(address: &str, calls: &[Calls], count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The worker: waits for notifications, and reserves from the shards that all those name that have arrived. Ready − due and
-/// in hand − due of each message.
+/// The worker: waits for notifications, reserves from the shards that all those name that have arrived, and with the next
+/// reserve acks what it got of a shard, once that is enough. Ready − due and in hand − due of each message.
 fn work(
     address: &str,
     calls: &[Calls],
@@ -76,7 +81,7 @@ fn work(
     for shard in calls {
         ears.call(&Request::new(&[b"SSUBSCRIBE", &shard.channel[..]]))?;
     }
-    let mut waits = Vec::with_capacity(count);
+    let (mut waits, mut receipts) = (Vec::with_capacity(count), vec![Vec::new(); calls.len()]);
     // The receiver has gone only where the measurement has ended.
     let _ = ready.send(());
     while waits.len() < count {
@@ -84,13 +89,21 @@ fn work(
         while let Some(notification) = ears.arrived()? {
             named.push(notification);
         }
-        let is_named = |shard: &&Calls| named.iter().any(|notification| shard.is_named(notification));
-        let named: Vec<&Calls> = calls.iter().filter(is_named).collect();
-        hands.send(named.iter().map(|shard| &shard.reserve))?;
-        for _ in named {
+        let is_named = |&n: &usize| named.iter().any(|notification| calls[n].is_named(notification));
+        let named: Vec<usize> = (0..calls.len()).filter(is_named).collect();
+        let full = calls.iter().zip(&mut receipts).filter(|(_, receipts)| receipts.len() >= RECEIPTS);
+        let acks: Vec<Request> = full.map(|(shard, receipts)| shard.ack(receipts)).collect();
+        hands.send(named.iter().map(|&n| &calls[n].reserve).chain(&acks))?;
+        for n in named {
             let reply = hands.answer()?;
             let now = clock::micros(clock::since_epoch());
-            waits.extend(messages(&reply).filter_map(|message| wait(message, now)));
+            for message in messages(&reply) {
+                waits.extend(wait(message, now));
+                receipts[n].push(message[1].clone());
+            }
+        }
+        for _ in acks {
+            hands.answer()?;
         }
     }
     Ok(waits)
@@ -132,7 +145,18 @@ impl Calls {
             channel: keys.channel(shard, Channel::Ready).into_bytes(),
             pump: call(Verb::Pump, &["1", "500"]),
             reserve: call(Verb::Reserve, &["500", "0", "", prepared.messages.topic.as_str()]),
+            ack: prepared.call(Verb::Ack, shard),
         }
+    }
+
+    /// Acks what these receipts are of, which are gone then.
+    fn ack(&self, receipts: &mut Vec<Answer>) -> Request {
+        let mut call = self.ack.clone();
+        call.extend(receipts.drain(..).map(|receipt| match receipt {
+            Answer::Text(receipt) => receipt,
+            other => unreachable!("a receipt is a text, and not {other:?}"),
+        }));
+        Request::new(&call)
     }
 
     fn is_named(&self, notification: &Answer) -> bool {

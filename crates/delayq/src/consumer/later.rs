@@ -1,7 +1,7 @@
 //! Acks without a waiting caller: gathered by shard until each call of the script has several.
 //!
-//! A call costs Redis as much for one receipt as for a dozen. So acks wait for others of their shard; and few shards go
-//! together, so that other calls to Redis do not wait for all of them. They go after the next message was processed,
+//! A call costs Redis as much for one receipt as for a dozen. So acks wait for others of their shard; and few go together,
+//! of few shards, so that other calls to Redis do not wait for all of them. They go after the next message was processed,
 //! rather than at any time: what was due at that moment is finished then, and Redis has least to do.
 //!
 //! Acks that could not reach Redis go to the queue of other settlements, which repeats them.
@@ -22,8 +22,11 @@ use tokio_util::task::TaskTracker;
 const GATHER: Duration = Duration::from_millis(40);
 /// How long it waits for a next message; if the consumer dies before, the message returns.
 const LINGER: Duration = Duration::from_millis(50);
-/// Shards in one call: about 0.15 ms of Redis's time.
-const SHARDS_A_CALL: usize = 4;
+/// Shards and receipts in one round trip: about 0.15 ms of Redis's time.
+const MOST_SHARDS: usize = 4;
+const MOST_RECEIPTS: usize = 32;
+/// The part of all that wait which goes in a round trip at least, so that they go as fast as they come.
+const PART_OF_ALL: usize = 8;
 
 /// The way to the task that acks.
 #[derive(Clone, Debug)]
@@ -143,9 +146,10 @@ impl Waiting {
         self.0.values().map(|(since, _)| *since).min()
     }
 
-    /// What goes together in one call: from the shards that have waited longest, and long enough, at most what a call
-    /// takes of each.
+    /// What goes together: from the shards that have waited longest, and long enough, at most what a call takes of each.
     fn take(&mut self, now: Instant) -> Vec<Receipt> {
+        let all: usize = self.0.values().map(|(_, receipts)| receipts.len()).sum();
+        let most = MOST_RECEIPTS.max(all / PART_OF_ALL);
         let mut shards: Vec<(Instant, ShardId)> = self
             .0
             .iter()
@@ -154,9 +158,10 @@ impl Waiting {
             .collect();
         shards.sort_unstable();
         let mut taken = Vec::new();
-        for (since, shard) in shards.into_iter().take(SHARDS_A_CALL) {
+        for (since, shard) in shards.into_iter().take(MOST_SHARDS) {
             let (_, mut receipts) = self.0.remove(&shard).unwrap_or_else(|| (since, Vec::new()));
-            let rest = receipts.split_off(receipts.len().min(delayq_core::limits::MAX_IDS_A_CALL));
+            let count = receipts.len().min(most - taken.len()).min(delayq_core::limits::MAX_IDS_A_CALL);
+            let rest = receipts.split_off(count);
             taken.append(&mut receipts);
             if !rest.is_empty() {
                 self.0.insert(shard, (since, rest));
@@ -210,13 +215,26 @@ mod tests {
     }
 
     #[test]
-    fn no_more_go_than_a_call_takes_and_the_rest_has_waited_as_long() {
+    fn few_receipts_go_together_and_the_rest_has_waited_as_long() {
         let start = now();
         let mut waiting = Waiting::default();
-        (0..=delayq_core::limits::MAX_IDS_A_CALL).for_each(|_| waiting.add((start, receipt(7, 0))));
-        assert_eq!(waiting.take(start + GATHER).len(), delayq_core::limits::MAX_IDS_A_CALL);
+        (0..=MOST_RECEIPTS).for_each(|_| waiting.add((start, receipt(7, 0))));
+        waiting.add((start + Duration::from_millis(1), receipt(8, 0)));
+        assert_eq!(shards(&waiting.take(start + LINGER)), [7; MOST_RECEIPTS]);
         assert_eq!(waiting.oldest(), Some(start));
-        assert_eq!(waiting.take(start + GATHER).len(), 1);
+        assert_eq!(shards(&waiting.take(start + LINGER)), [7, 8]);
         assert_eq!(waiting.oldest(), None);
+    }
+
+    #[test]
+    fn of_many_that_wait_a_part_goes_but_of_a_shard_no_more_than_a_call_takes() {
+        const MOST: usize = delayq_core::limits::MAX_IDS_A_CALL;
+        let start = now();
+        let mut waiting = Waiting::default();
+        (0..PART_OF_ALL * 100).for_each(|_| waiting.add((start, receipt(7, 0))));
+        assert_eq!(shards(&waiting.take(start + GATHER)), [7; 100]);
+        (0..PART_OF_ALL * MOST).for_each(|_| waiting.add((start, receipt(7, 0))));
+        waiting.add((start, receipt(8, 0)));
+        assert_eq!(shards(&waiting.take(start + GATHER)), [&[7; MOST][..], &[8]].concat());
     }
 }
