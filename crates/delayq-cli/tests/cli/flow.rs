@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// What works on the deployment.
 pub(crate) const SERVICES: [&str; 2] = ["delayq-timer", "delayq-forwarder"];
@@ -387,15 +387,17 @@ impl Worker {
     }
 }
 
-/// Receives and acks until it is told to stop, or nobody can tell it any more.
+/// Receives and acks, several messages at once, until it is told to stop, or nobody can tell it any more.
 async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: oneshot::Receiver<()>) {
     let mut options = ConsumerOptions::new([Topic::new("work").unwrap()]);
     options.lease = Some(Duration::from_secs(3));
     let mut consumer = Consumer::start(client, options);
+    let mut acks = JoinSet::new();
     loop {
         let delivery = tokio::select! {
             biased;
             _ = &mut stopped => break,
+            _ = acks.join_next(), if !acks.is_empty() => continue,
             delivery = consumer.next() => delivery,
         };
         let Some(delivery) = delivery else { break };
@@ -407,8 +409,9 @@ async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: one
             ready_ms: delivery.ready.millis().get(),
         };
         received.lock().unwrap().push(event);
-        let _ = delivery.ack().await;
+        acks.spawn(delivery.ack());
     }
+    acks.join_all().await;
     consumer.stop().await;
 }
 

@@ -44,7 +44,7 @@ impl<S: Scene> Run<S> {
         flow.flows(&producer, "begin").await;
         let plan = Plan::of(FEW);
         // Longer runs put less often: what was delivered stays in memory until it is checked.
-        let pause_ms = if plan.is_long { 50 } else { 10 };
+        let pause_ms = if plan.is_long { 200 } else { 10 };
         let load = Load::start_every(Duration::from_millis(pause_ms), producer.clone());
         let (windows, done, slowest) = (RefCell::default(), Cell::new(0), Cell::default());
         Self { scene, flow, producer, load, plan, windows, done, slowest }
