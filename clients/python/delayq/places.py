@@ -13,7 +13,7 @@ from .runtime import settled
 
 #: Between two questions to Sentinels, besides those of new connections: a former master that is cut off from them, and not
 #: from its clients, takes writes that are lost.
-ASK_S = 2.0
+ASK_S = 1.0
 #: How many times longer than a question took the next one is waited for: silent Sentinels take a call little time.
 REST = 10
 

@@ -61,7 +61,7 @@ func main() {
 
 func connect(url string) *delayq.Client {
 	options := must(delayq.ParseURL(url))
-	options.ReadTimeout = time.Second
+	options.ReadTimeout = 900 * time.Millisecond
 	return must(delayq.New(redis.NewUniversalClient(options), "dq"))
 }
 
