@@ -46,7 +46,7 @@ def _made(
     settings = _settings(address, options)
     if address.kind == "cluster":
         return cluster(startup_nodes=[node(*place) for place in address.nodes], **settings)
-    group = sentinel(list(address.nodes), sentinel_kwargs=_of_sentinels(settings) | {"retry": runtime.no_retry})
+    group = sentinel(list(address.nodes), sentinel_kwargs=_of_sentinels(settings) | {"retry": runtime.retry_lost})
     return group.master_for(address.service, db=address.db, **settings)
 
 

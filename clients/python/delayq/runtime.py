@@ -15,6 +15,7 @@ from typing import Any, AsyncIterator, Concatenate, Iterator, ParamSpec, Protoco
 
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as LostConnection
 from redis.retry import Retry
 
 P = ParamSpec("P")
@@ -44,6 +45,8 @@ class Task(Protocol):
 class Runtime(Protocol):
     #: redis-py's own repeats are switched off: a repeated put has to say that it is one.
     no_retry: Any
+    #: For questions that may be asked again: an idle connection that its server has closed may be noticed by its use.
+    retry_lost: Any
 
     def bell(self) -> Bell: ...
 
@@ -152,6 +155,7 @@ class Threads:
     """Each coroutine is driven by the thread that calls it."""
 
     no_retry = Retry(NoBackoff(), 0)
+    retry_lost = Retry(NoBackoff(), 1, (LostConnection,))
 
     def bell(self) -> Bell:
         return _ThreadBell()
@@ -206,6 +210,7 @@ class Loop:
     """Coroutines are driven by the event loop that runs."""
 
     no_retry = AsyncRetry(NoBackoff(), 0)
+    retry_lost = AsyncRetry(NoBackoff(), 1, (LostConnection,))
 
     def bell(self) -> Bell:
         return _LoopBell()

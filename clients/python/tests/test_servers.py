@@ -230,6 +230,19 @@ def test_a_silent_sentinel_that_is_asked_twice_at_once_is_passed_over_and_not_fo
         driven(kind, url.replace("//", f"//127.0.0.1:{silent.getsockname()[1]},"), namespace, work)
 
 
+@both
+def test_a_sentinel_that_was_restarted_is_asked_over_a_new_connection_at_once(kind):
+    async def work(client):
+        manager = getattr(client, "_core", client)._link.place._pool.sentinel_manager
+        await settled(manager.discover_master("main"))
+        sentinel.kill()
+        sentinel.start()
+        await settled(manager.discover_master("main"))
+
+    with master_and_sentinel() as (sentinel, url), connect(url) as connection:
+        driven(kind, url, Deployment(connection, SHARDS, "restarted").namespace, work)
+
+
 @pytest.mark.usefixtures("no_polls")
 def test_a_listener_that_ended_is_started_again_while_another_stays(cluster, monkeypatch):
     with connect(cluster.url) as own, Client(own, Deployment(own, SHARDS, f"s{time.time_ns()}").namespace) as client:
