@@ -36,7 +36,7 @@ use delayq_tests::process::{Process, assert_none_grew};
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::process::{ChildStdin, Command};
 use std::thread;
@@ -54,6 +54,9 @@ const MORE_FILES: u64 = 16;
 /// it hears of its successor, and a client writes to it until it asks the sentinels again.
 const AGAIN: Duration = Duration::from_millis(500);
 
+/// For how long the programs' workers have a message.
+const LEASE: Duration = Duration::from_secs(2);
+
 /// What a client is called, and what starts its program.
 type Named = (String, Vec<String>);
 
@@ -67,7 +70,7 @@ struct Program {
 /// What a program has said of a message.
 enum Said {
     Put { id: String, at_ms: u64 },
-    Took { id: String, event: Event },
+    Took { id: String, delivery: u32, event: Event },
 }
 
 /// A run of outages of one deployment.
@@ -169,19 +172,21 @@ impl<S: Scene> Run<S> {
         let (lasts, broken_ms) = (self.plan.length(), now_ms());
         let back = self.scene.outage(kind, lasts).await;
         let stall = Stall::watch();
-        let took = self.deliver(&format!("after-{n}"), now_ms()).await;
+        let (took, is_first) = self.deliver(&format!("after-{n}"), now_ms()).await;
         let elapsed = back.elapsed();
+        // What was handed out in an answer that was lost comes again when its lease ends.
+        let bound = if is_first { BOUND } else { BOUND + LEASE };
         eprintln!("{}: {n}: {kind:?} for {lasts:?}: over after {elapsed:?}: {took:?}", S::NAME);
-        let timing = Timing::of(format!("{kind:?} for {lasts:?}"), elapsed, BOUND, stall.allow(BOUND));
+        let timing = Timing::of(format!("{kind:?} for {lasts:?}"), elapsed, bound, stall.allow(bound));
         self.scene.mend().await;
         self.windows.borrow_mut().push(Window::since(broken_ms));
         timing
     }
 
     /// Has every program put a message, and waits until it has taken that, and one of its load that was accepted since then:
-    /// how long each took.
-    async fn deliver(&self, what: &str, since_ms: u64) -> Vec<(String, Duration)> {
-        let (began, mut took) = (Instant::now(), Vec::new());
+    /// how long each took, and whether all messages were handed out for the first time.
+    async fn deliver(&self, what: &str, since_ms: u64) -> (Vec<(String, Duration)>, bool) {
+        let (began, mut took, mut is_first) = (Instant::now(), Vec::new(), true);
         let mut programs = self.programs.lock().await;
         let mut waiting: Vec<(&mut Program, usize)> = Vec::new();
         for program in &mut *programs {
@@ -196,11 +201,12 @@ impl<S: Scene> Run<S> {
                 waiting.iter_mut().for_each(|(program, _)| program.say(&format!("{}-{what}", program.name)));
             }
             waiting.retain_mut(|(program, mark)| {
-                let has = program.has_taken(*mark, what, since_ms);
-                if has {
+                let taken = program.has_taken(*mark, what, since_ms);
+                if let Some(delivery) = taken {
                     took.push((program.name.clone(), began.elapsed()));
+                    is_first &= delivery == 1;
                 }
-                !has
+                taken.is_none()
             });
             for (program, _) in &mut waiting {
                 let (name, tail) = (&program.name, program.process.tail());
@@ -209,7 +215,7 @@ impl<S: Scene> Run<S> {
             }
             sleep(Duration::from_millis(5)).await;
         }
-        took
+        (took, is_first)
     }
 
     /// Ends the loads, and waits until everything is delivered.
@@ -258,19 +264,21 @@ impl Program {
         self.process.lines_from(mark).iter().filter_map(|line| Said::parse(&self.name, &line.text)).collect()
     }
 
-    /// Whether it has printed since the mark that it took its message of that name, and one of its load that was accepted
-    /// since then. The first of them may have been lost with a master, or leased to a call whose answer was.
-    fn has_taken(&self, mark: usize, what: &str, since_ms: u64) -> bool {
+    /// How often its message of that name was handed out, if it has printed since the mark that it took that, and one of its
+    /// load that was accepted since then. The first of the load may have been lost with a master, or leased to a call whose
+    /// answer was.
+    fn has_taken(&self, mark: usize, what: &str, since_ms: u64) -> Option<u32> {
         let (own, load) = (format!("{}-{what}", self.name), format!("{}-load-", self.name));
-        let (mut put, mut took) = (BTreeSet::new(), BTreeSet::new());
+        let (mut put, mut took) = (BTreeSet::new(), BTreeMap::new());
         for said in self.said(mark) {
             match said {
                 Said::Put { id, at_ms } if id.starts_with(&load) && at_ms >= since_ms => _ = put.insert(id),
                 Said::Put { .. } => {}
-                Said::Took { id, .. } => _ = took.insert(id),
+                Said::Took { id, delivery, .. } => _ = took.entry(id).or_insert(delivery),
             }
         }
-        took.contains(&own) && put.iter().any(|id| took.contains(id))
+        let delivery = took.get(&own)?;
+        put.iter().any(|id| took.contains_key(id)).then_some(*delivery)
     }
 
     /// Ends it, and checks the run: what was accepted within a window may be lost or come twice, and nothing else.
@@ -307,7 +315,7 @@ impl Said {
                 let ready_ms = words.next()?.parse().ok()?;
                 let (destination, sha256) = (name.to_owned(), sha256_hex(words.next()?.as_bytes()));
                 let event = Event::Delivery { destination, id: id.clone(), sha256, delivery, ready_ms };
-                Some(Self::Took { id, event })
+                Some(Self::Took { id, delivery, event })
             }
             _ => None,
         }

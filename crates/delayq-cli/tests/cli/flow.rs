@@ -27,6 +27,8 @@ use tokio::task::{JoinHandle, JoinSet};
 pub(crate) const SERVICES: [&str; 2] = ["delayq-timer", "delayq-forwarder"];
 /// What a whole fleet has besides.
 const OF_A_FLEET: [&str; 2] = ["delayq-timer", "delayq-compensator"];
+/// For how long a message is handed out, to the worker and to the forwarder.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
 /// A deployment, and the services that work on it.
 pub(crate) struct Flow {
@@ -148,7 +150,7 @@ impl Flow {
         }
     }
 
-    async fn is_forwarded(&self, id: &str) -> bool {
+    async fn is_forwarded(&self, id: &str) -> Option<u32> {
         match &self.fleet {
             Some(fleet) => fleet.streamed(|events| arrived(events, id)).await,
             None => arrived(&self.written(), id),
@@ -199,11 +201,13 @@ impl Flow {
         tokio::join!(put("out"), put("work"));
     }
 
-    /// Waits until these arrive.
-    pub(crate) async fn both_arrive(&self, what: &str) {
+    /// Waits until these arrive: whether each was handed out for the first time.
+    pub(crate) async fn both_arrive(&self, what: &str) -> bool {
+        let mut handed_out = 0;
         for topic in ["out", "work"] {
-            self.arrives(topic, &format!("{what}-{topic}")).await;
+            handed_out = handed_out.max(self.arrives(topic, &format!("{what}-{topic}")).await);
         }
+        handed_out == 1
     }
 
     /// As [`Self::flows`], under ids that are generated.
@@ -218,12 +222,13 @@ impl Flow {
         }
     }
 
-    async fn arrives(&self, topic: &str, id: &str) {
-        wait_until("a message to arrive", LONG, async || match topic {
+    /// Waits until it arrives: how often it was handed out.
+    async fn arrives(&self, topic: &str, id: &str) -> u32 {
+        wait_for("a message to arrive", LONG, async || match topic {
             "out" => self.is_forwarded(id).await,
             _ => arrived(&self.received.lock().unwrap(), id),
         })
-        .await;
+        .await
     }
 
     /// Ends the load, waits until everything is delivered, and checks the run: what was answered within a window may be lost
@@ -361,9 +366,10 @@ fn configuration(folder: &Folder, redis: &str, shards: ShardCount, fleet: Option
         ],
     };
     let to = if fleet.is_some() { "out" } else { "out.ndjson" };
+    let lease = LEASE.as_millis();
     let text = format!(
         "[deployment]\nshards = {shards}\n{redis}\n{etcd}\n[admin]\nlisten = ''\n\
-         [forwarder]\nlease = '3s'\n{sink}\n[[routes]]\ntopic = 'out'\nsink = 'out'\nto = '{to}'\n{spool}\n",
+         [forwarder]\nlease = '{lease}ms'\n{sink}\n[[routes]]\ntopic = 'out'\nsink = 'out'\nto = '{to}'\n{spool}\n",
     );
     std::fs::write(&path, text).unwrap();
     path
@@ -390,7 +396,7 @@ impl Worker {
 /// Receives and acks, several messages at once, until it is told to stop, or nobody can tell it any more.
 async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: oneshot::Receiver<()>) {
     let mut options = ConsumerOptions::new([Topic::new("work").unwrap()]);
-    options.lease = Some(Duration::from_secs(3));
+    options.lease = Some(LEASE);
     let mut consumer = Consumer::start(client, options);
     let mut acks = JoinSet::new();
     loop {
@@ -415,8 +421,12 @@ async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: one
     consumer.stop().await;
 }
 
-fn arrived(events: &[Event], wanted: &str) -> bool {
-    events.iter().any(|event| matches!(event, Event::Delivery { id, .. } if id == wanted))
+/// How often a message was handed out when it arrived, if it has.
+fn arrived(events: &[Event], wanted: &str) -> Option<u32> {
+    events.iter().find_map(|event| match event {
+        Event::Delivery { id, delivery, .. } if id == wanted => Some(*delivery),
+        _ => None,
+    })
 }
 
 fn of_load(event: &Event) -> bool {
