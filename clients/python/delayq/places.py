@@ -14,7 +14,8 @@ from .runtime import settled
 #: Between two questions to Sentinels, besides those of new connections: a former master that is cut off from them, and not
 #: from its clients, takes writes that are lost.
 ASK_S = 1.0
-#: How many times longer than a question took the next one is waited for: silent Sentinels take a call little time.
+#: How many times longer than a question took that none has answered the next one is waited for: silent Sentinels take a
+#: call little time.
 REST = 10
 
 
@@ -85,12 +86,14 @@ class Sentinels(Place):
         asked_s, before = time.monotonic(), self._master
         if not self._answers_in_time or asked_s < self._due_s:
             return False
-        self._due_s = math.inf  # other threads do not wait for this answer
+        self._due_s, named = math.inf, None  # other threads do not wait for this answer
         try:
-            self._master = await self._named() or before  # without Sentinels, the connection is used on
+            named = await self._named()
+            self._master = named or before  # without Sentinels, the connection is used on
         finally:
             now_s = time.monotonic()
-            self._due_s = now_s + max(ASK_S, REST * (now_s - asked_s))
+            # One that has answered is asked first the next time.
+            self._due_s = now_s + (ASK_S if named else max(ASK_S, REST * (now_s - asked_s)))
         return before not in (None, self._master)
 
     async def _named(self) -> tuple[str, int] | None:

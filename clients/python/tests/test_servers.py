@@ -231,6 +231,18 @@ def test_a_silent_sentinel_that_is_asked_twice_at_once_is_passed_over_and_not_fo
 
 
 @both
+def test_a_sentinel_that_answered_is_asked_again_soon_although_others_are_silent(kind):
+    async def work(client):
+        await put_all(client, "connected", 1)
+        place = getattr(client, "_core", client)._link.place
+        assert place._master and place._due_s - time.monotonic() <= places.ASK_S
+
+    with master_and_sentinel() as (_, url), connect(url) as connection, socket.create_server(("127.0.0.1", 0)) as silent:
+        namespace = Deployment(connection, SHARDS, "soon").namespace
+        driven(kind, url.replace("//", f"//127.0.0.1:{silent.getsockname()[1]},"), namespace, work)
+
+
+@both
 def test_a_sentinel_that_was_restarted_is_asked_over_a_new_connection_at_once(kind):
     async def work(client):
         manager = getattr(client, "_core", client)._link.place._pool.sentinel_manager
