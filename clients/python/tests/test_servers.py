@@ -175,6 +175,13 @@ def master_and_sentinel():
             yield sentinel, f"redis+sentinel://127.0.0.1:{sentinel.port}/main"
 
 
+@contextmanager
+def silent_beside_another():
+    """A client of a Redis, and a URL of the same by two Sentinels, of which the first never answers."""
+    with master_and_sentinel() as (_, url), connect(url) as connection, socket.create_server(("127.0.0.1", 0)) as silent:
+        yield connection, url.replace("//", f"//127.0.0.1:{silent.getsockname()[1]},")
+
+
 @both
 def test_silent_sentinels_take_the_calls_of_a_healthy_redis_little_time(kind, monkeypatch):
     monkeypatch.setattr(places, "ASK_S", 0.0)
@@ -225,9 +232,8 @@ def test_a_silent_sentinel_that_is_asked_twice_at_once_is_passed_over_and_not_fo
         assert set(manager.sentinels) == known
         await put_all(client, "after", 1)
 
-    with master_and_sentinel() as (_, url), connect(url) as connection, socket.create_server(("127.0.0.1", 0)) as silent:
-        namespace = Deployment(connection, SHARDS, "passed-over").namespace
-        driven(kind, url.replace("//", f"//127.0.0.1:{silent.getsockname()[1]},"), namespace, work)
+    with silent_beside_another() as (connection, url):
+        driven(kind, url, Deployment(connection, SHARDS, "passed-over").namespace, work)
 
 
 @both
@@ -237,9 +243,8 @@ def test_a_sentinel_that_answered_is_asked_again_soon_although_others_are_silent
         place = getattr(client, "_core", client)._link.place
         assert place._master and place._due_s - time.monotonic() <= places.ASK_S
 
-    with master_and_sentinel() as (_, url), connect(url) as connection, socket.create_server(("127.0.0.1", 0)) as silent:
-        namespace = Deployment(connection, SHARDS, "soon").namespace
-        driven(kind, url.replace("//", f"//127.0.0.1:{silent.getsockname()[1]},"), namespace, work)
+    with silent_beside_another() as (connection, url):
+        driven(kind, url, Deployment(connection, SHARDS, "soon").namespace, work)
 
 
 @both

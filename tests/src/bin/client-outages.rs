@@ -70,7 +70,7 @@ struct Program {
 /// What a program has said of a message.
 enum Said {
     Put { id: String, at_ms: u64 },
-    Took { id: String, delivery: u32, event: Event },
+    Took { id: String, event: Event },
 }
 
 /// A run of outages of one deployment.
@@ -273,8 +273,10 @@ impl Program {
         for said in self.said(mark) {
             match said {
                 Said::Put { id, at_ms } if id.starts_with(&load) && at_ms >= since_ms => _ = put.insert(id),
-                Said::Put { .. } => {}
-                Said::Took { id, delivery, .. } => _ = took.entry(id).or_insert(delivery),
+                Said::Took { id, event: Event::Delivery { delivery, .. } } => {
+                    took.entry(id).or_insert(delivery);
+                }
+                Said::Put { .. } | Said::Took { .. } => {}
             }
         }
         let delivery = took.get(&own)?;
@@ -315,7 +317,7 @@ impl Said {
                 let ready_ms = words.next()?.parse().ok()?;
                 let (destination, sha256) = (name.to_owned(), sha256_hex(words.next()?.as_bytes()));
                 let event = Event::Delivery { destination, id: id.clone(), sha256, delivery, ready_ms };
-                Some(Self::Took { id, delivery, event })
+                Some(Self::Took { id, event })
             }
             _ => None,
         }
