@@ -172,10 +172,14 @@ pub fn main_of_arguments<S: Service>() -> ExitCode {
     }
 }
 
-/// Makes rustls use ring; the first line of every `main` and of every test with TLS. Idempotent.
+/// Makes rustls use ring, and OpenSSL, which the client of Kafka brings, live as long as the process; the first line of every
+/// `main` and of every test with TLS. Idempotent.
 pub fn install_tls() {
     // The error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    // By itself it is torn down when `main` returns, under threads of the client that still end.
+    #[cfg(feature = "kafka")]
+    openssl_sys::init();
 }
 
 /// Runs a service inside an existing runtime, from catching signals to the end of the drain.
@@ -333,4 +337,41 @@ fn logged(fault: &Fault) -> Exit {
 fn log(fault: &Fault) {
     let code = fault.code();
     tracing::error!(code = code.id, cause = code.cause, first_try = code.tries[0], "{fault}");
+}
+
+#[cfg(all(test, feature = "kafka"))]
+mod tests {
+    use rdkafka::ClientConfig;
+    use rdkafka::consumer::BaseConsumer;
+    use std::process::Command;
+    use std::time::Duration;
+
+    /// The child's part of the test below.
+    fn end_under_clients() -> ! {
+        super::install_tls();
+        for _ in 0..16 {
+            std::thread::spawn(|| {
+                loop {
+                    let mut settings = ClientConfig::new();
+                    settings.set("bootstrap.servers", "127.0.0.1:1").set("security.protocol", "ssl");
+                    drop(settings.create::<BaseConsumer>());
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        std::process::exit(0);
+    }
+
+    #[test]
+    fn a_process_ends_well_while_clients_of_kafka_speak_tls() {
+        if std::env::var_os("DELAYQ_TEST_ENDS").is_some() {
+            end_under_clients();
+        }
+        for _ in 0..20 {
+            let name = "life::tests::a_process_ends_well_while_clients_of_kafka_speak_tls";
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let ended = child.args(["--exact", name]).env("DELAYQ_TEST_ENDS", "1").output().unwrap();
+            assert!(ended.status.success(), "{ended:?}");
+        }
+    }
 }
