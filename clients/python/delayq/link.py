@@ -48,7 +48,7 @@ class Link:
 
     def __init__(self, redis: Any, runtime: Runtime, confirm_ms: int | None = None) -> None:
         self._runtime, self._confirm_ms = runtime, confirm_ms
-        self.place = Nodes(redis) if isinstance(redis, (list, tuple)) else place_of(redis)
+        self.place = Nodes(redis, runtime) if isinstance(redis, (list, tuple)) else place_of(redis, runtime)
         #: By server, and by what is waited for: Redis answers nothing else on a connection that waits.
         self._lines: dict[tuple[str, Waits], _Line] = {}
         #: Called when a server turned out to be no master any more.
@@ -94,6 +94,7 @@ class Link:
                 await line.doubt(since_s)
 
     async def close(self) -> None:
+        await self.place.close()
         lines, self._lines = self._lines, {}
         for line in lines.values():
             await line.close()

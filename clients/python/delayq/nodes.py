@@ -9,6 +9,7 @@ from redis.exceptions import ConnectionError as LostConnection
 from .errors import InvalidArgument
 from .names import name
 from .places import Place, Sentinels, place_of
+from .runtime import Runtime
 
 MAX_SHARDS = 4096
 
@@ -29,8 +30,8 @@ class Nodes(Place):
 
     is_several = True
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self._homes, self._places = _homes(nodes), {node.name: place_of(node.redis) for node in nodes}
+    def __init__(self, nodes: Sequence[Node], runtime: Runtime) -> None:
+        self._homes, self._places = _homes(nodes), {node.name: place_of(node.redis, runtime) for node in nodes}
         for node in nodes:
             if type(self._places[node.name]) not in (Place, Sentinels):
                 raise InvalidArgument(f"node {node.name} is a Redis Cluster, which spreads its shards itself")
@@ -46,6 +47,10 @@ class Nodes(Place):
 
     async def is_replaced(self) -> bool:
         return any([await place.is_replaced() for place in self._places.values()])
+
+    async def close(self) -> None:
+        for place in self._places.values():
+            await place.close()
 
     def node(self, shard: int) -> str:
         return self._homes[shard] if shard < len(self._homes) else ""

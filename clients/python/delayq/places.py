@@ -9,22 +9,21 @@ from typing import Any
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import MovedError, RedisClusterException, RedisError
 
-from .runtime import settled
+from .runtime import Runtime, Task, settled
 
 #: Between two questions to Sentinels, besides those of new connections: a former master that is cut off from them, and not
 #: from its clients, takes writes that are lost.
 ASK_S = 1.0
-#: How many times longer than a question took that none has answered the next one is waited for: silent Sentinels take a
-#: call little time.
-REST = 10
+#: How long a call waits for what they answer.
+WAIT_S = 0.05
 
 
-def place_of(redis: Any) -> "Place":
+def place_of(redis: Any, runtime: Runtime) -> "Place":
     """Where a client of redis-py leads to."""
     if hasattr(redis, "nodes_manager"):
         return Cluster(redis)
     pool = redis.connection_pool
-    return Sentinels(redis) if hasattr(pool, "sentinel_manager") and pool.is_master else Place(redis)
+    return Sentinels(redis, runtime) if hasattr(pool, "sentinel_manager") and pool.is_master else Place(redis)
 
 
 class Place:
@@ -65,36 +64,46 @@ class Place:
         """A server said which one has a slot now."""
 
     async def is_replaced(self) -> bool:
-        """Whether another server than before has everything now."""
+        """Whether another server than at the last call has everything now."""
         return False
+
+    async def close(self) -> None:
+        """Asks nothing any more."""
 
 
 class Sentinels(Place):
     """The master that Sentinels name. redis-py asks them for each new connection."""
 
-    def __init__(self, redis: Any) -> None:
+    def __init__(self, redis: Any, runtime: Runtime) -> None:
         super().__init__(redis)
-        self._pool, self._due_s = redis.connection_pool, 0.0
+        self._pool, self._runtime, self._due_s = redis.connection_pool, runtime, 0.0
         self._master: tuple[str, int] | None = None
+        self._is_replaced = False
+        self._question: Task | None = None
         manager = self._pool.sentinel_manager
         manager.sentinels = _InTurn(manager.sentinels)
-        sentinels = [one.connection_pool.connection_kwargs for one in manager.sentinels]
-        #: Those that may be silent for ever are asked for new connections alone.
-        self._answers_in_time = all(settings.get("socket_timeout") for settings in sentinels)
 
     async def is_replaced(self) -> bool:
-        asked_s, before = time.monotonic(), self._master
-        if not self._answers_in_time or asked_s < self._due_s:
-            return False
-        self._due_s, named = math.inf, None  # other threads do not wait for this answer
+        # The question goes on beside the calls: silent Sentinels take them little time.
+        if time.monotonic() >= self._due_s:
+            self._due_s = math.inf
+            self._question = self._runtime.spawn(self._ask, "delayq-sentinels")
+            await self._question.join(WAIT_S)
+        is_replaced, self._is_replaced = self._is_replaced, False
+        return is_replaced
+
+    async def close(self) -> None:
+        if self._question:
+            self._question.cancel()
+            await self._question.join(WAIT_S)
+
+    async def _ask(self) -> None:
         try:
-            named = await self._named()
-            self._master = named or before  # without Sentinels, the connection is used on
+            if named := await self._named():  # without Sentinels, the connection is used on
+                self._is_replaced |= self._master not in (None, named)
+                self._master = named
         finally:
-            now_s = time.monotonic()
-            # One that has answered is asked first the next time.
-            self._due_s = now_s + (ASK_S if named else max(ASK_S, REST * (now_s - asked_s)))
-        return before not in (None, self._master)
+            self._due_s = time.monotonic() + ASK_S
 
     async def _named(self) -> tuple[str, int] | None:
         """The master that a Sentinel names, even one that it takes for dead: no other one keeps what it is given."""

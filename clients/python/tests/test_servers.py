@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import math
 import socket
 import tempfile
 import threading
@@ -205,7 +206,7 @@ def test_silent_sentinels_take_the_calls_of_a_healthy_redis_little_time(kind, mo
 @both
 def test_a_former_master_is_left_although_its_successor_is_dead(kind, monkeypatch):
     monkeypatch.setattr(places, "ASK_S", 0.0)
-    monkeypatch.setattr(places, "REST", 0)
+    monkeypatch.setattr(places, "WAIT_S", PATIENCE_S)
 
     async def work(client):
         await put_all(client, "connected", 1)
@@ -237,13 +238,24 @@ def test_a_silent_sentinel_that_is_asked_twice_at_once_is_passed_over_and_not_fo
 
 
 @both
-def test_a_sentinel_that_answered_is_asked_again_soon_although_others_are_silent(kind):
+def test_sentinels_are_asked_again_soon_although_none_has_answered(kind):
     async def work(client):
-        await put_all(client, "connected", 1)
         place = getattr(client, "_core", client)._link.place
-        assert place._master and place._due_s - time.monotonic() <= places.ASK_S
 
-    with silent_beside_another() as (connection, url):
+        async def until(asked):
+            ends_s = time.monotonic() + PATIENCE_S
+            while not asked():
+                assert time.monotonic() < ends_s
+                await put_all(client, f"put-{time.monotonic()}", 1)
+                await asyncio.sleep(0.01)
+
+        await until(lambda: place._master)
+        sentinel.freeze()
+        await until(lambda: place._due_s == math.inf)
+        await until(lambda: place._due_s < math.inf)
+        assert place._due_s - time.monotonic() <= places.ASK_S
+
+    with master_and_sentinel() as (sentinel, url), connect(url) as connection:
         driven(kind, url, Deployment(connection, SHARDS, "soon").namespace, work)
 
 
