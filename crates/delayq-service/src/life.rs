@@ -363,6 +363,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test runs itself again as the process that ends")]
     fn a_process_ends_well_while_clients_of_kafka_speak_tls() {
         if std::env::var_os("DELAYQ_TEST_ENDS").is_some() {
             end_under_clients();
