@@ -46,6 +46,9 @@ enum Manner {
     BuildWaits,
     /// Building it panics.
     BuildPanics,
+    /// Threads make and drop clients of Kafka with TLS, and are never waited for.
+    #[cfg(feature = "kafka")]
+    SpeaksTls,
 }
 
 impl Section for LivingConfig {}
@@ -85,11 +88,32 @@ impl Service for Living {
                 Manner::Returns => return Ok(()),
                 Manner::Fails => return Err(Fault::new(&ADMIN_BIND, "the heart is weak")),
                 Manner::Panics => panic!("the heart is broken"),
+                #[cfg(feature = "kafka")]
+                Manner::SpeaksTls => {
+                    speak_tls();
+                    shutdown.requested().await;
+                }
                 _ => shutdown.requested().await,
             }
             match manner {
                 Manner::FailsLast => Err(Fault::new(&ADMIN_BIND, "nothing could be given back")),
                 _ => Ok(()),
+            }
+        });
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn speak_tls() {
+    use rdkafka::ClientConfig;
+    use rdkafka::consumer::BaseConsumer;
+    let mut settings = ClientConfig::new();
+    settings.set("bootstrap.servers", "127.0.0.1:1").set("security.protocol", "ssl");
+    for _ in 0..16 {
+        let settings = settings.clone();
+        std::thread::spawn(move || {
+            loop {
+                drop(settings.create::<BaseConsumer>());
             }
         });
     }

@@ -115,6 +115,19 @@ fn either_signal_drains_and_ends_with_0() {
     }
 }
 
+#[cfg(feature = "kafka")]
+#[test]
+fn a_process_ends_well_while_clients_of_kafka_speak_tls() {
+    for _ in 0..20 {
+        let mut living = Living::start("speaks-tls", &[]);
+        living.until("\"started\"");
+        std::thread::sleep(Duration::from_millis(200));
+        living.signal("TERM");
+        let (code, log) = living.end();
+        assert_eq!(code, 0, "{log}");
+    }
+}
+
 #[test]
 fn a_hangup_reads_the_log_filter_again_and_leaves_it_where_the_configuration_is_faulty() {
     let folder = tempfile::tempdir().unwrap();
