@@ -1,6 +1,5 @@
 """Where the servers of a deployment are, as the given client of redis-py knows: one, a Sentinel's master, or a cluster."""
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -85,10 +84,13 @@ class Sentinels(Place):
 
     async def is_replaced(self) -> bool:
         # The question goes on beside the calls: silent Sentinels take them little time.
-        if time.monotonic() >= self._due_s:
-            self._due_s = math.inf
-            self._question = self._runtime.spawn(self._ask, "delayq-sentinels")
-            await self._question.join(WAIT_S)
+        now_s = time.monotonic()
+        if now_s >= self._due_s:
+            self._due_s = now_s + ASK_S
+            if self._question is None or await self._question.join(0):
+                with suppress(RuntimeError):  # no thread begins while the interpreter ends
+                    self._question = self._runtime.spawn(self._ask, "delayq-sentinels")
+                    await self._question.join(WAIT_S)
         is_replaced, self._is_replaced = self._is_replaced, False
         return is_replaced
 
@@ -98,12 +100,9 @@ class Sentinels(Place):
             await self._question.join(WAIT_S)
 
     async def _ask(self) -> None:
-        try:
-            if named := await self._named():  # without Sentinels, the connection is used on
-                self._is_replaced |= self._master not in (None, named)
-                self._master = named
-        finally:
-            self._due_s = time.monotonic() + ASK_S
+        if named := await self._named():  # without Sentinels, the connection is used on
+            self._is_replaced |= self._master not in (None, named)
+            self._master = named
 
     async def _named(self) -> tuple[str, int] | None:
         """The master that a Sentinel names, even one that it takes for dead: no other one keeps what it is given."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import math
 import socket
 import tempfile
 import threading
@@ -237,26 +236,53 @@ def test_a_silent_sentinel_that_is_asked_twice_at_once_is_passed_over_and_not_fo
         driven(kind, url, Deployment(connection, SHARDS, "passed-over").namespace, work)
 
 
+async def put_until(client, is_so):
+    ends_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < ends_s
+        await put_all(client, f"put-{time.monotonic()}", 1)
+        await asyncio.sleep(0.01)
+
+
 @both
-def test_sentinels_are_asked_again_soon_although_none_has_answered(kind):
+def test_sentinels_are_asked_again_soon_although_none_has_answered(kind, monkeypatch):
     async def work(client):
-        place = getattr(client, "_core", client)._link.place
+        place, questions = getattr(client, "_core", client)._link.place, []
+        named = place._named
 
-        async def until(asked):
-            ends_s = time.monotonic() + PATIENCE_S
-            while not asked():
-                assert time.monotonic() < ends_s
-                await put_all(client, f"put-{time.monotonic()}", 1)
-                await asyncio.sleep(0.01)
+        async def ask():
+            questions.append([time.monotonic()])
+            try:
+                return await named()
+            finally:
+                questions[-1].append(time.monotonic())
 
-        await until(lambda: place._master)
+        await put_until(client, lambda: place._master)
         sentinel.freeze()
-        await until(lambda: place._due_s == math.inf)
-        await until(lambda: place._due_s < math.inf)
-        assert place._due_s - time.monotonic() <= places.ASK_S
+        monkeypatch.setattr(place, "_named", ask)
+        await put_until(client, lambda: len(questions) > 1)
+        (began_s, ended_s), (again_s, *_) = questions[:2]
+        assert again_s - ended_s < places.ASK_S + (ended_s - began_s), "it rests no longer than the question took"
 
     with master_and_sentinel() as (sentinel, url), connect(url) as connection:
         driven(kind, url, Deployment(connection, SHARDS, "soon").namespace, work)
+
+
+def test_sentinels_are_asked_again_after_a_question_that_was_cancelled_before_it_began(monkeypatch):
+    monkeypatch.setattr(places, "ASK_S", 0.0)
+
+    async def work(client):
+        place = client._link.place
+        asking = asyncio.create_task(place.is_replaced())
+        while place._question is None:
+            await asyncio.sleep(0)
+        place._question.cancel()
+        await asking
+        assert place._master is None
+        await put_until(client, lambda: place._master)
+
+    with master_and_sentinel() as (_, url), connect(url) as connection:
+        driven(AsyncClient, url, Deployment(connection, SHARDS, "cancelled").namespace, work)
 
 
 @both
