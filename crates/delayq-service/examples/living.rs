@@ -103,20 +103,28 @@ impl Service for Living {
     }
 }
 
+/// Returns once each thread has made a client.
 #[cfg(feature = "kafka")]
 fn speak_tls() {
     use rdkafka::ClientConfig;
     use rdkafka::consumer::BaseConsumer;
+    use std::sync::{Arc, Barrier};
+    const THREADS: usize = 16;
     let mut settings = ClientConfig::new();
     settings.set("bootstrap.servers", "127.0.0.1:1").set("security.protocol", "ssl");
-    for _ in 0..16 {
-        let settings = settings.clone();
+    let made = Arc::new(Barrier::new(THREADS + 1));
+    for _ in 0..THREADS {
+        let (settings, made) = (settings.clone(), Arc::clone(&made));
         std::thread::spawn(move || {
+            drop(settings.create::<BaseConsumer>());
+            made.wait();
             loop {
                 drop(settings.create::<BaseConsumer>());
             }
         });
     }
+    made.wait();
+    tracing::info!("speaks TLS");
 }
 
 fn main() -> ExitCode {

@@ -120,8 +120,7 @@ fn either_signal_drains_and_ends_with_0() {
 fn a_process_ends_well_while_clients_of_kafka_speak_tls() {
     for _ in 0..20 {
         let mut living = Living::start("speaks-tls", &[]);
-        living.until("\"started\"");
-        std::thread::sleep(Duration::from_millis(200));
+        living.until("speaks TLS");
         living.signal("TERM");
         let (code, log) = living.end();
         assert_eq!(code, 0, "{log}");
