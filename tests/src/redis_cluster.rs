@@ -100,10 +100,7 @@ impl RedisCluster {
             let master: String = cluster.nodes[replica % 3].command(&["CLUSTER", "MYID"]).await;
             cluster.nodes[replica].command::<()>(&["CLUSTER", "REPLICATE", &master]).await;
         }
-        for replica in &cluster.nodes[3..] {
-            let follows = async || replica.field("master_link_status").await == "up";
-            wait_until("the replica to have its master's data", LONG, follows).await;
-        }
+        cluster.replicated().await;
         cluster.settled().await;
         cluster
     }
@@ -174,6 +171,21 @@ impl RedisCluster {
     /// If one does not in time.
     pub async fn settled(&self) {
         self.covered(self.nodes.len()).await;
+    }
+
+    /// Waits until every node but three masters follows its master.
+    ///
+    /// # Panics
+    /// If one does not in time.
+    pub async fn replicated(&self) {
+        wait_until("the replicas to follow", LONG, async || {
+            let mut followers = 0;
+            for node in &self.nodes {
+                followers += node.followers().await;
+            }
+            followers == self.nodes.len() - 3
+        })
+        .await;
     }
 
     /// Waits until each node has every slot at one of `known` nodes.
@@ -285,14 +297,16 @@ impl RedisCluster {
         keys.len()
     }
 
-    /// Ends the move of a slot: it is the other node's now, and the source does not know it any more.
+    /// Ends the move of a slot: it is the other node's now, and the source does not know it any more. Every master is told: one
+    /// that hears of it by the bus may hear of a newer epoch of the source first, and then gives the slot back, empty.
     ///
     /// # Panics
     /// If a node refuses it.
     pub async fn end_move(&self, slot: u16, from: usize, to: usize) {
         let (number, id): (_, String) =
             (slot.to_string(), self.nodes[to].command(&["CLUSTER", "MYID"]).await);
-        for node in [to, from] {
+        let others = self.masters().await.into_iter().filter(|node| ![from, to].contains(node));
+        for node in [to, from].into_iter().chain(others) {
             self.nodes[node].command::<()>(&["CLUSTER", "SETSLOT", &number, "NODE", &id]).await;
         }
     }
@@ -385,7 +399,7 @@ impl RedisCluster {
     pub async fn fail_over(&self, slot: u16, kind: Option<&str>) -> usize {
         let former = self.master_of(slot).await;
         let replica = (former + 3) % 6;
-        let follows = async || self.nodes[replica].field("master_link_status").await == "up";
+        let follows = async || self.nodes[former].followers().await == 1;
         wait_until("the replica to follow", LONG, follows).await;
         let words: Vec<&str> = ["CLUSTER", "FAILOVER"].into_iter().chain(kind).collect();
         let ordered = async {

@@ -234,10 +234,19 @@ impl RedisServer {
     /// If it does not get it.
     pub async fn replica(&self) -> Self {
         self.command::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
+        let followers = self.followers().await + 1;
         let replica = Self::start_with(self.options.clone().replica_of(self)).await;
-        let follows = async || replica.field("master_link_status").await == "up";
-        wait_until("the replica to have its master's data", LONG, follows).await;
+        let follows = async || self.followers().await == followers;
+        wait_until("the replica to follow", LONG, follows).await;
         replica
+    }
+
+    /// How many replicas are sent each write. (A replica calls its link up as soon as it has the data, but is sent nothing
+    /// before it has acknowledged that, within a second.)
+    pub async fn followers(&self) -> usize {
+        let info: String = self.try_command(&["INFO", "replication"]).await.unwrap_or_default();
+        let follows = |line: &&str| line.contains(",state=online,") && !line.contains(",offset=0,");
+        info.lines().filter(follows).count()
     }
 
     /// How it is started.

@@ -74,15 +74,8 @@ impl SentinelGroup {
             replicas.push(RedisServer::start_with(of_master.clone()).await);
         }
         let redises: Vec<RedisServer> = [master].into_iter().chain(replicas).collect();
-        let all = count.to_string();
-        wait_until("the replicas to follow", LONG, async || {
-            redises[0].field("connected_slaves").await == all
-        })
-        .await;
-        for replica in &redises[1..] {
-            let follows = async || replica.field("master_link_status").await == "up";
-            wait_until("the replica to have its master's data", LONG, follows).await;
-        }
+        let follow = async || redises[0].followers().await == redises.len() - 1;
+        wait_until("the replicas to follow", LONG, follow).await;
         let (port, tls) = (redises[0].announced_port(), redises[0].options().tls_lines());
         let watch = Watch { master: port, quorum: 2, down_after: DOWN_AFTER, lines, tls: &tls };
         let sentinels = (0..3).map(|_| Sentinel::start(&watch)).collect();
@@ -153,16 +146,8 @@ impl SentinelGroup {
     /// # Panics
     /// If one does not in time; the message has what each server and sentinel says.
     pub async fn followed(&self, master: usize) {
-        let online = async || {
-            let of = &self.redises[master];
-            for n in 0..self.redises.len() - 1 {
-                if !of.field(&format!("slave{n}")).await.contains("state=online") {
-                    return false;
-                }
-            }
-            true
-        };
-        let waiting = wait_until("every other Redis to follow", 2 * SENTINELS, online);
+        let follow = async || self.redises[master].followers().await == self.redises.len() - 1;
+        let waiting = wait_until("every other Redis to follow", 2 * SENTINELS, follow);
         if tokio::time::timeout(SENTINELS, waiting).await.is_err() {
             panic!("waited {SENTINELS:?} in vain for every other Redis to follow:\n{}", self.say().await);
         }

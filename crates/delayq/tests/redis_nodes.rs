@@ -359,9 +359,8 @@ async fn what_a_topic_on_disk_is_put_each_node_confirms_for_its_shards_if_it_can
 async fn a_node_without_a_replica_leaves_its_own_shards_alone_unconfirmed() {
     let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
     let nodes = RedisNodes::start_with(2, options.clone()).await;
-    let replica = RedisServer::start_with(options.replica_of(&nodes.servers[0])).await;
-    let follows = async || replica.field("master_link_status").await == "up";
-    wait_until("the replica to have its master's data", LONG, follows).await;
+    let _replica = RedisServer::start_with(options.replica_of(&nodes.servers[0])).await;
+    wait_until("the replica to follow", LONG, async || nodes.servers[0].followers().await == 1).await;
     let (_, admin, producer) = created(patient(nodes.settings())).await;
     ask(&admin, &topic(), Durability::Replicas(1)).await;
     let [well, ill] = [0, 1].map(|node| far().id(id_in(nodes.shards_of(node), 6)).unwrap());

@@ -256,11 +256,7 @@ async fn no_put_that_a_replica_confirmed_is_lost_in_failovers() {
         let former = master;
         master = group.master_after(former).await;
         group.redises[former].resume().await;
-        wait_until("both replicas to follow", LONG, async || {
-            let field = async |name| group.redises[master].field(name).await;
-            field("slave0").await.contains("state=online") && field("slave1").await.contains("state=online")
-        })
-        .await;
+        group.followed(master).await;
     }
     let answers = load.stop().await;
     let stored = stored(&group.redises[master]).await;

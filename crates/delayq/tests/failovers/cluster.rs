@@ -99,7 +99,7 @@ async fn every_node_is_restarted() -> Timing {
         let again = stream.flows_after(back, &all).await.duration_since(back);
         slowest = slowest.max(again);
         timing = timing.and(stall.judge("messages after a restart", again, BOUND));
-        replicated_again(&cluster).await;
+        cluster.replicated().await;
     }
     let answers = load.stop().await;
     let (put, errors) = stream.stop(&admin).await;
@@ -111,19 +111,6 @@ async fn every_node_is_restarted() -> Timing {
     );
     answers.hold(&admin).await;
     timing
-}
-
-/// Waits until each replica has its master's data again.
-async fn replicated_again(cluster: &RedisCluster) {
-    wait_until("the replicas to follow", LONG, async || {
-        for node in &cluster.nodes {
-            if node.field("role").await == "slave" && node.field("master_link_status").await != "up" {
-                return false;
-            }
-        }
-        true
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

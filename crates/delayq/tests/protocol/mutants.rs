@@ -40,7 +40,7 @@ const MUTANTS: [(&str, &str, &str, &str); 92] = [
         "tonumber(behind) <= now then",
         "tonumber(behind) <= now + 1 then",
     ),
-    ("pump of many is a millisecond early", "lib/bucket_due", "if due > now or", "if due > now + 1 or"),
+    ("pump of many is a millisecond early", "lib/bucket_due", "'-inf', now)", "'-inf', now + 1)"),
     (
         "pump pushes twice",
         "pump",
