@@ -122,8 +122,20 @@ impl RedisCluster {
     /// # Panics
     /// If they do not take them.
     pub async fn give_up(&mut self, killed: usize) {
-        self.nodes.remove(killed);
+        let killed = format!(" {}@", self.nodes.remove(killed).address());
         self.fix(&["--cluster-fix-with-unreachable-masters"]);
+        // A node that has not heard of it yet, nor noticed the death, calls the slots of the dead one served.
+        wait_until("the others to have the slots", LONG, async || {
+            for node in &self.nodes {
+                let nodes: String = node.try_command(&["CLUSTER", "NODES"]).await.unwrap_or_default();
+                let has_slots = |line: &str| line.contains(&killed) && line.split(' ').count() > 8;
+                if nodes.is_empty() || nodes.lines().any(has_slots) {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
         self.covered(self.nodes.len() + 1).await;
     }
 

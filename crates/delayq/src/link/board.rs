@@ -92,6 +92,10 @@ impl Board {
             view.round = round;
             match found {
                 Ok(map) => {
+                    let map = match &view.map {
+                        Some(before) => map.or(before),
+                        None => map,
+                    };
                     view.tell(&map);
                     view.replace(map);
                     view.why = None;

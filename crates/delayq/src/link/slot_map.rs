@@ -83,6 +83,14 @@ impl SlotMap {
         map
     }
 
+    /// The same, but a slot that is nobody's stays whose it was: a node drops the slots of a master that has become a replica
+    /// before it hears whose they are now. The former one says.
+    pub(super) fn or(self, before: &Self) -> Self {
+        let stays = |slot| Some((slot, before.node(slot).filter(|_| self.node(slot).is_none())?.clone()));
+        let kept: Vec<(u16, Node)> = (0..SLOTS).filter_map(stays).collect();
+        if kept.is_empty() { self } else { self.with(&kept.iter().collect::<Vec<_>>()) }
+    }
+
     fn index(&self, node: &Node) -> u16 {
         let at = self.masters.binary_search(node).expect("every node with a slot is among the masters");
         u16::try_from(at).expect("there are fewer masters than slots")
@@ -138,6 +146,15 @@ mod tests {
             assert_eq!([9, 10, 11, 12, 16383].map(of), ["b", to, "d", "b", "d"]);
         }
         assert_eq!(map.with(&[&(3, Node::new("b", 1))]), map);
+    }
+
+    #[test]
+    fn a_slot_that_is_nobody_s_stays_whose_it_was() {
+        let read = |ranges| SlotMap::read(Value::Array(ranges), &asked()).unwrap();
+        let before = read(vec![range(0, 9, text("b"), 1), range(20, 29, text("d"), 1)]);
+        let map = read(vec![range(5, 24, text("c"), 1)]).or(&before);
+        let of = |slot| map.node(slot).map(|node| node.host().to_owned()).unwrap_or_default();
+        assert_eq!([0, 4, 5, 15, 24, 25, 29, 30].map(of), ["b", "b", "c", "c", "c", "d", "d", ""]);
     }
 
     #[test]
