@@ -1,15 +1,27 @@
 -- What is due in `bucket`, the pump's side of `bucket.lua`, where more than one message is: the first `n` members that are
 -- due now; when they are (due, count, …); and when the one behind them is, as text, or nil.
 
--- Most of the time no more is due than these, which are read with their times. Each time read costs.
-local few = math.min(n, 16)
-found, members, times, behind = call('ZRANGE', bucket, '0', few, 'WITHSCORES'), {}, {}, nil
-if n > few and found[2 * few + 2] and tonumber(found[2 * few + 2]) <= now then
-  members = call('ZRANGEBYSCORE', bucket, '-inf', now, 'LIMIT', 0, n)
-  behind = call('ZRANGE', bucket, #members, #members, 'WITHSCORES')[2]
+-- Each time read costs, so no more are read than are due, and none of many.
+local due = math.min(call('ZCOUNT', bucket, '-inf', now), n)
+members, times = {}, {}
+if due <= 16 then
+  found = call('ZRANGE', bucket, '0', due, 'WITHSCORES')
+  behind = found[2 * due + 2]
+  for j = 1, due do
+    local at = tonumber(found[2 * j])
+    members[j] = found[2 * j - 1]
+    if times[#times - 1] == at then
+      times[#times] = times[#times] + 1
+    else
+      times[#times + 1], times[#times + 2] = at, 1
+    end
+  end
+else
+  members = call('ZRANGE', bucket, '0', due - 1)
+  behind = call('ZRANGE', bucket, due, due, 'WITHSCORES')[2]
   -- In at most 8 runs. A run of several ms is told as its first, so that no lateness is told too small.
-  local left, low = #members, tonumber(call('ZSCORE', bucket, members[1]))
-  local latest_due = tonumber(call('ZSCORE', bucket, members[left]))
+  local left, low = due, tonumber(call('ZSCORE', bucket, members[1]))
+  local latest_due = tonumber(call('ZSCORE', bucket, members[due]))
   local width = math.max(1, math.ceil((latest_due - low + 1) / 8))
   while low + width <= latest_due do
     local some = call('ZCOUNT', bucket, low, low + width - 1)
@@ -20,18 +32,4 @@ if n > few and found[2 * few + 2] and tonumber(found[2 * few + 2]) <= now then
     low = low + width
   end
   times[#times + 1], times[#times + 2] = low, left
-else
-  for j = 1, #found, 2 do
-    local due = tonumber(found[j + 1])
-    if due > now or #members == n then
-      behind = found[j + 1]
-      break
-    end
-    members[#members + 1] = found[j]
-    if times[#times - 1] == due then
-      times[#times] = times[#times] + 1
-    else
-      times[#times + 1], times[#times + 2] = due, 1
-    end
-  end
 end
