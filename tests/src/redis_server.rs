@@ -4,7 +4,7 @@
 use self::shared::try_connect;
 use crate::certs::{Authority, Certificate};
 use crate::clock_shim::ClockShim;
-use crate::deadline::{LONG, SHORT, wait_for, wait_until};
+use crate::deadline::{SHORT, wait_for, wait_until};
 use crate::environment::{NO_VALKEY, RedisShape, given_redis_url, redis_server, redis_shape, valkey_server};
 use crate::folder::Folder;
 use crate::ports::free_port;
@@ -19,9 +19,11 @@ use std::time::Duration;
 
 mod given;
 mod given_cluster;
+mod replication;
 mod shared;
 
 pub(crate) use self::given_cluster::claim as claim_cluster;
+pub use self::replication::replicated;
 pub use self::shared::SharedRedis;
 
 /// How a server is started; the default is an empty one without persistence that allows `DEBUG`.
@@ -226,27 +228,6 @@ impl RedisServer {
             server.be_watched().await;
         }
         server
-    }
-
-    /// A replica of it with the same settings, once it has its data.
-    ///
-    /// # Panics
-    /// If it does not get it.
-    pub async fn replica(&self) -> Self {
-        self.command::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
-        let followers = self.followers().await + 1;
-        let replica = Self::start_with(self.options.clone().replica_of(self)).await;
-        let follows = async || self.followers().await == followers;
-        wait_until("the replica to follow", LONG, follows).await;
-        replica
-    }
-
-    /// How many replicas are sent each write. (A replica calls its link up as soon as it has the data, but is sent nothing
-    /// before it has acknowledged that, within a second.)
-    pub async fn followers(&self) -> usize {
-        let info: String = self.try_command(&["INFO", "replication"]).await.unwrap_or_default();
-        let follows = |line: &&str| line.contains(",state=online,") && !line.contains(",offset=0,");
-        info.lines().filter(follows).count()
     }
 
     /// How it is started.
@@ -488,27 +469,4 @@ impl Borrow<SharedRedis> for RedisServer {
     fn borrow(&self) -> &SharedRedis {
         self
     }
-}
-
-/// Waits until the replicas of one of these servers have all that it has. (WAIT on a connection that has written nothing waits
-/// for nothing.)
-///
-/// # Panics
-/// If they do not in time, and if it has none.
-pub async fn replicated(servers: &[RedisServer], master: usize) {
-    let port = servers[master].announced_port().to_string();
-    wait_until("the replicas to have what their master has", LONG, async || {
-        let written = servers[master].field("master_repl_offset").await;
-        let mut replicas = 0;
-        for server in servers {
-            if server.field("master_port").await == port {
-                replicas += 1;
-                if server.field("slave_repl_offset").await != written {
-                    return false;
-                }
-            }
-        }
-        replicas > 0
-    })
-    .await;
 }

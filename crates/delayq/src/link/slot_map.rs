@@ -86,8 +86,9 @@ impl SlotMap {
     /// The same, but a slot that is nobody's stays whose it was: a node drops the slots of a master that has become a replica
     /// before it hears whose they are now. The former one says.
     pub(super) fn or(self, before: &Self) -> Self {
-        let stays = |slot| Some((slot, before.node(slot).filter(|_| self.node(slot).is_none())?.clone()));
-        let kept: Vec<(u16, Node)> = (0..SLOTS).filter_map(stays).collect();
+        let nobodys = (0..SLOTS).filter(|&slot| self.node(slot).is_none());
+        let kept: Vec<(u16, Node)> =
+            nobodys.filter_map(|slot| Some((slot, before.node(slot)?.clone()))).collect();
         if kept.is_empty() { self } else { self.with(&kept.iter().collect::<Vec<_>>()) }
     }
 
