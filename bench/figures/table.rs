@@ -57,7 +57,7 @@ fn cells(figure: &Figure) -> [String; COLUMNS.len()] {
         match figure.target {
             Target::OfLimit(part) => format!(">= {part} x"),
             Target::WithinLimit(part) => format!("<= {part} x"),
-            Target::AtMost(most) => format!("<= {most} {}", figure.unit),
+            Target::AtMost(most) => format!("<= {} {}", rounded(most), figure.unit),
             Target::AtLeast(least) => format!(">= {} {}", number(least), figure.unit),
             Target::None => String::new(),
         },
@@ -67,6 +67,11 @@ fn cells(figure: &Figure) -> [String; COLUMNS.len()] {
 
 fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
+}
+
+/// Without what a product of two decimal fractions adds at its end.
+fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 /// Three digits, or all of a whole number, in groups of thousands.
@@ -95,6 +100,13 @@ mod tests {
         for (value, text) in [(0.0254, "0.025"), (24.31, "24.3"), (474.2, "474"), (149_339.4, "149,339")] {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn a_target_that_was_multiplied_is_as_short_as_the_others() {
+        let shape = Shape::own(ShardCount::DEFAULT);
+        let figure = Figure::new(shape, "ready", "ms", 0.1).target(Target::AtMost(0.3 * 1.5));
+        assert!(markdown(&[figure]).ends_with("| <= 0.45 ms | yes |\n"));
     }
 
     #[test]

@@ -13,8 +13,15 @@ use std::time::Duration;
 const VERBS: [Verb; 8] =
     [Verb::Init, Verb::Configure, Verb::Hold, Verb::Put, Verb::Cancel, Verb::Pump, Verb::Reserve, Verb::Ack];
 
-/// How long finished ids are remembered.
+/// How long finished ids are remembered, so that the shard is soon rid of them.
 const REMEMBER: Duration = Duration::from_millis(160);
+
+/// How many markers end together: a list of a busy deployment has many, since it takes the markers of seconds.
+const MARKERS: usize = 2 * PUMP_BATCH;
+
+/// How long these are remembered: longer than it takes to leave them.
+const REMEMBER_MARKERS: Duration = Duration::from_secs(1);
+const MARKER_ROUNDS: usize = 10;
 
 /// Which ids, how many messages a call, and which step.
 pub(crate) type Row = (Ids, usize, &'static str);
@@ -35,12 +42,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) async fn start(pending: usize) -> Self {
-        // A Redis knows the scripts that its clients call: each more makes Lua's collector slower, and so every call.
-        let mut shard = Shard::created(&VERBS).await;
-        shard.put_later(pending).await;
-        // A short memory: a marker is made of each own id, and its end can be measured soon.
-        let remember = REMEMBER.as_millis().to_string();
-        shard.call(Verb::Configure, words(["orders", "remember_own_ms", &remember])).await;
+        let shard = shard(pending, REMEMBER).await;
         Self { shard, bare: Bare::filled(pending).await, costs: Laps::default(), least: Laps::default() }
     }
 
@@ -48,6 +50,7 @@ impl Calls {
         for ids in KINDS {
             for each in [1, BATCH] {
                 life(&mut self.shard, &mut self.costs, ids, each).await;
+                end_markers(&mut self.shard, REMEMBER).await;
             }
             bare_life(&mut self.bare, &mut self.least, ids).await;
         }
@@ -70,12 +73,43 @@ impl Laps {
 
     async fn time(&mut self, server: &mut Server, row: Row, calls: &[Cmd]) -> Vec<Value> {
         let (spent, answers) = server.timed(calls).await;
-        self.0.entry(row).or_default().push(spent / BATCH as f64);
+        self.add(row, spent / BATCH as f64);
         answers
+    }
+
+    fn add(&mut self, row: Row, cost: f64) {
+        self.0.entry(row).or_default().push(cost);
     }
 }
 
-/// Takes a hundred messages through their life, so many a call, and leaves nothing of them.
+/// What the end of a marker costs where many end together, in full calls: µs by kind of ids.
+pub(crate) async fn ends_of_markers(pending: usize) -> BTreeMap<Ids, f64> {
+    let (mut shard, mut costs) = (shard(pending, REMEMBER_MARKERS).await, Laps::default());
+    let row = |ids| (ids, PUMP_BATCH, "end of a marker");
+    for _ in 0..MARKER_ROUNDS {
+        for ids in [Ids::Own, Ids::Grouped] {
+            for _ in 0..MARKERS / BATCH {
+                life(&mut shard, &mut Laps::default(), ids, BATCH).await;
+            }
+            let (spent, ended) = end_markers(&mut shard, REMEMBER_MARKERS).await;
+            assert_eq!(ended, MARKERS, "as many markers were left");
+            costs.add(row(ids), spent / MARKERS as f64);
+        }
+    }
+    KINDS.into_iter().filter_map(|ids| Some((ids, costs.median(row(ids))?))).collect()
+}
+
+/// A shard with so many pending, which remembers own ids for so long.
+async fn shard(pending: usize, remember: Duration) -> Shard {
+    // A Redis knows the scripts that its clients call: each more makes Lua's collector slower, and so every call.
+    let mut shard = Shard::created(&VERBS).await;
+    shard.put_later(pending).await;
+    let ms = remember.as_millis().to_string();
+    shard.call(Verb::Configure, words(["orders", "remember_own_ms", &ms])).await;
+    shard
+}
+
+/// Takes a hundred messages through their life, so many a call, and leaves nothing of them but markers of own ids.
 async fn life(shard: &mut Shard, laps: &mut Laps, ids: Ids, each: usize) {
     let row = |step| (ids, each, step);
     let (calls, names) = puts(shard, ids, each, |shard, n| shard.server.due_ms(1, n));
@@ -95,7 +129,6 @@ async fn life(shard: &mut Shard, laps: &mut Laps, ids: Ids, each: usize) {
     let acks: Vec<Cmd> =
         answers.iter().map(|answer| shard.command(Verb::Ack, receipts(answer, each))).collect();
     laps.time(&mut shard.server, row("ack"), &acks).await;
-    forget_markers(shard, laps, row("end of a marker")).await;
 }
 
 /// The same by the bare commands.
@@ -127,14 +160,25 @@ fn puts(
     (calls, names)
 }
 
-/// Ends what the acks left, once its time is over: an eighth longer than it is remembered at most.
-async fn forget_markers(shard: &mut Shard, laps: &mut Laps, row: Row) {
+/// Ends all markers, once their time is over: an eighth longer than they are remembered at most. The µs, and how many.
+async fn end_markers(shard: &mut Shard, remembered: Duration) -> (f64, usize) {
     let left = redis::cmd("ZCARD").arg("{dq:0}:ends").to_owned();
     if shard.server.run(&left).await == Value::Int(0) {
-        return;
+        return (0.0, 0);
     }
-    tokio::time::sleep(REMEMBER + REMEMBER / 8).await;
+    tokio::time::sleep(remembered + remembered / 8).await;
     let pump = shard.command(Verb::Pump, [text(shard.epoch), text(PUMP_BATCH)]);
-    laps.time(&mut shard.server, row, &[pump]).await;
+    let (spent, answers) = shard.server.timed(&vec![pump; MARKERS / PUMP_BATCH]).await;
     assert_eq!(shard.server.run(&left).await, Value::Int(0), "a marker is left");
+    (spent, answers.iter().map(forgotten).sum())
+}
+
+/// How many markers a pump ended.
+fn forgotten(answer: &Value) -> usize {
+    match answer {
+        Value::Array(items) if let Some(Value::Int(ended)) = items.get(7) => {
+            usize::try_from(*ended).expect("a count is not negative")
+        }
+        other => panic!("pump says how many it has forgotten, not {other:?}"),
+    }
 }

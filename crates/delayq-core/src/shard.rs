@@ -46,7 +46,7 @@ impl ShardCount {
 
     /// The shards of a deployment that names no number: own ids scatter over all shards, and the fewer there are, the more
     /// messages share a call. A deployment grows online.
-    pub const DEFAULT: Self = Self(4);
+    pub const DEFAULT: Self = Self(2);
 
     /// A count of shards.
     ///
