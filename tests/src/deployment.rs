@@ -45,6 +45,17 @@ impl<S: Borrow<SharedRedis>> Deployment<S> {
         Self { server, client, producer, admin }
     }
 
+    /// The sections of a configuration file by which a program works with it.
+    #[must_use]
+    pub fn sections(&self) -> String {
+        format!(
+            "[deployment]\nnamespace = \"{}\"\nshards = {}\n[redis]\nurl = \"{}\"\n",
+            self.client.namespace(),
+            self.client.shards().get(),
+            self.server.borrow().url()
+        )
+    }
+
     /// Redis's clock.
     ///
     /// # Panics

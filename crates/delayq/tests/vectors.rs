@@ -4,9 +4,9 @@
 
 use delayq::protocol::{Envelope, EnvelopeError, HEAD_BYTES, Keys, Scripts, Verb};
 use delayq::{
-    Admin, Backoff, Client, Group, LinkSettings, Message, MessageId, Namespace, Producer, ProducerOptions,
-    Settings, ShardCount, State, Topic, UnixMillis,
+    Backoff, Group, LinkSettings, Message, MessageId, Namespace, ShardCount, State, Topic, UnixMillis,
 };
+use delayq_tests::deployment::{created, settings};
 use delayq_tests::redis_server::RedisServer;
 use serde_json::Value;
 use std::time::Duration;
@@ -172,9 +172,8 @@ fn message(said: &Value) -> Message {
 #[tokio::test]
 async fn a_put_stores_the_hash_and_the_fields_that_the_vectors_say() {
     let server = RedisServer::start().await;
-    let client = Client::new(Settings::new(server.url()));
-    Admin::new(client.clone()).init().await.unwrap();
-    let producer = Producer::start(client.clone(), ProducerOptions::default());
+    // An id of the vectors is of shard 3.
+    let (client, _, producer) = created(settings(server.url(), 4)).await;
     for case in list(&vectors("put.json")["puts"]) {
         let put = producer.put(message(&case["message"])).await.unwrap();
         let base = Keys::new(client.namespace().clone()).base(put.reference.shard);

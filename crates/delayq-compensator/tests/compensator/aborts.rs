@@ -23,8 +23,8 @@ const IDS: u64 = 6;
 fn start(host: &Host, disk: &DiskShim, syncs: Syncs) -> Process {
     let config = host.folder.join("delayq.toml");
     let text = format!(
-        "[redis]\nurl = \"{}\"\n[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n[compensator]\nbatch = 7\n",
-        host.deployment.server.url(),
+        "{}[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n[compensator]\nbatch = 7\n",
+        host.deployment.sections(),
         disk.path().display(),
     );
     std::fs::write(&config, text).unwrap();

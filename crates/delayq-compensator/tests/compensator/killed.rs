@@ -22,8 +22,8 @@ async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice() {
     }
     let config = host.folder.join("delayq.toml");
     let text = format!(
-        "[redis]\nurl = \"{}\"\n[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n[compensator]\nbatch = 5\n",
-        host.deployment.server.url(),
+        "{}[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n[compensator]\nbatch = 5\n",
+        host.deployment.sections(),
         host.folder.path().display(),
     );
     std::fs::write(&config, text).unwrap();

@@ -19,13 +19,13 @@ use delayq::protocol::{Holder, ReserveRequest};
 use delayq::spool::SpoolRecord;
 use delayq::{
     Admin, CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome,
-    Reschedule, Settings, State, Target, Topic, UnixMillis,
+    Reschedule, State, Target, Topic, UnixMillis,
 };
 use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::deadline::{SHORT, wait_until, within};
-use delayq_tests::deployment::Deployment;
+use delayq_tests::deployment::{Deployment, settings};
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::path::Path;
@@ -292,7 +292,7 @@ async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds
         host.deployment.producer.put(message(id)).await.unwrap();
     }
     let mut resubmitter = host.resubmitter();
-    let before = Client::new(Settings::new(host.deployment.server.url()));
+    let before = Client::new(settings(host.deployment.server.url(), host.deployment.client.shards().get()));
     let grown = delayq::ShardCount::new(24).unwrap();
     delayq::Admin::new(before).grow(grown, |_| {}).await.unwrap();
     // Of these times none is so long past that a repeat would be stale.

@@ -150,8 +150,8 @@ impl<B: Broker> Stage<B> {
     pub(crate) async fn compensator_with(&self, more: &str, of_kind: &str) -> Running {
         let path = self.folder.join(&format!("delayq-{}.toml", fastrand::u32(..)));
         let text = format!(
-            "[redis]\nurl = \"{}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[intake.orders]\nlongest_rest = \"500ms\"\n{more}\n{}{of_kind}\n",
-            self.deployment.server.url(),
+            "{}[admin]\nlisten = \"127.0.0.1:0\"\n[intake.orders]\nlongest_rest = \"500ms\"\n{more}\n{}{of_kind}\n",
+            self.deployment.sections(),
             self.broker.section(),
         );
         std::fs::write(&path, text).unwrap();
