@@ -164,6 +164,7 @@ async fn a_compensator_that_is_killed_between_redis_and_its_commit_loses_nothing
     let start = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_delayq-compensator"));
         command.env("DELAYQ__REDIS__URL", stand.deployment.server.url()).env("DELAYQ__ADMIN__LISTEN", "");
+        command.env("DELAYQ__DEPLOYMENT__SHARDS", stand.deployment.client.shards().get().to_string());
         command.env("DELAYQ__OUTBOX__URL", stand.mariadb.url()).env("DELAYQ__OUTBOX__BATCH", "20");
         Process::spawn("delayq-compensator", command)
     };

@@ -12,6 +12,7 @@ const COUNT: u64 = 6000;
 fn start(stand: &Stand) -> Process {
     let mut command = Command::new(PROGRAM);
     command.env("DELAYQ__REDIS__URL", stand.deployment.server.url()).env("DELAYQ__ADMIN__LISTEN", "");
+    command.env("DELAYQ__DEPLOYMENT__SHARDS", stand.deployment.client.shards().get().to_string());
     command.env("DELAYQ__OUTBOX__URL", stand.postgres.url()).env("DELAYQ__OUTBOX__BATCH", "20");
     Process::spawn("delayq-compensator", command)
 }
