@@ -175,10 +175,7 @@ async fn end_markers(shard: &mut Shard, remembered: Duration) -> (f64, usize) {
 
 /// How many markers a pump ended.
 fn forgotten(answer: &Value) -> usize {
-    match answer {
-        Value::Array(items) if let Some(Value::Int(ended)) = items.get(7) => {
-            usize::try_from(*ended).expect("a count is not negative")
-        }
-        other => panic!("pump says how many it has forgotten, not {other:?}"),
-    }
+    let Value::Array(items) = answer else { panic!("pump answers a list") };
+    let Value::Int(ended) = items[7] else { panic!("pump says how many it has forgotten") };
+    usize::try_from(ended).expect("a count is not negative")
 }
