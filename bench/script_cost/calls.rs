@@ -21,6 +21,7 @@ const MARKERS: usize = 2 * PUMP_BATCH;
 
 /// How long these are remembered: longer than it takes to leave them.
 const REMEMBER_MARKERS: Duration = Duration::from_secs(1);
+/// So few that all are over before the alarm of the first leases, a minute later, takes its share of a pump.
 const MARKER_ROUNDS: usize = 10;
 
 /// Which ids, how many messages a call, and which step.
