@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 const BATCH: u16 = 100;
 const FULL_BATCH: u16 = 500;
-/// How many loops share the shards.
+/// How many loops share the shards, or a shard if there are fewer.
 const LOOPS: u16 = 4;
 const WORKERS: usize = 64;
 
@@ -118,9 +118,14 @@ impl Bench {
     }
 }
 
-/// The shards of one of the loops.
+/// The shards of one of the loops: its own, or one that it shares with others if there are fewer.
 fn share(shape: Shape, one: u16) -> impl Iterator<Item = ShardId> {
-    shape.shards.shards().filter(move |shard| shard.get() % LOOPS == one)
+    let count = shape.shards.get();
+    let is_own = move |shard: &ShardId| match count < LOOPS {
+        true => shard.get() == one % count,
+        false => shard.get() % LOOPS == one,
+    };
+    shape.shards.shards().filter(is_own)
 }
 
 /// Reserves and acks on one bare connection until nothing is left in the shard.
