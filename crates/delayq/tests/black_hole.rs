@@ -13,7 +13,7 @@ use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::settings;
 use delayq_tests::environment::{RedisShape, redis_shape};
 use delayq_tests::proxy::{Direction, Flow, Proxy};
-use delayq_tests::redis_server::{RedisServer, SharedRedis};
+use delayq_tests::redis_server::RedisServer;
 use delayq_tests::remark::skipped;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 
 /// A deployment of one shard, reached through a proxy that can break and directly.
 struct Scene {
-    _server: SharedRedis,
+    server: RedisServer,
     proxy: Proxy,
     near: Client,
     far: Client,
@@ -44,11 +44,11 @@ fn is_of_a_cluster() -> bool {
 
 impl Scene {
     async fn new() -> Self {
-        let server = SharedRedis::from(RedisServer::private().await);
+        let server = RedisServer::private().await;
         let proxy = Proxy::start_for_redis(&server.address());
         let (near, far) = (client(server.url()), client(server.url_through(&proxy.address())));
         Admin::new(near.clone()).init().await.unwrap();
-        Self { _server: server, proxy, near, far, topic: Topic::new("orders").unwrap() }
+        Self { server, proxy, near, far, topic: Topic::new("orders").unwrap() }
     }
 
     /// A producer behind the proxy; it is connected, so the next put is the next call.
@@ -61,6 +61,18 @@ impl Scene {
 
     fn order(&self, id: &str) -> Message {
         Message::new(self.topic.clone(), "x").after(Duration::from_secs(3600)).id(id).unwrap()
+    }
+
+    /// Waits until nothing is under way: a reserve that was would take what becomes ready, and keep its answer to itself.
+    async fn calm(&self) {
+        let mut before = self.server.scripts_run().await;
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            match self.server.scripts_run().await {
+                now if now == before => return,
+                now => before = now,
+            }
+        }
     }
 
     async fn numbers(&self) -> Numbers {
@@ -178,6 +190,7 @@ async fn a_consumer_whose_connections_are_black_holed_goes_on_by_new_ones() {
     let mut consumer = Consumer::start(scene.far.clone(), ConsumerOptions::new([scene.topic.clone()]));
     near.put(now("before")).await.unwrap();
     let held = within("a message", LONG, consumer.next()).await.unwrap();
+    scene.calm().await;
     scene.proxy.strand_open();
     near.put(now("after")).await.unwrap();
     let next = within("the message behind the black hole", LONG, consumer.next()).await.unwrap();
@@ -225,7 +238,7 @@ async fn a_producer_that_dies_before_its_put_is_answered_finds_it_there_when_it_
 async fn large_puts_under_way_are_bounded_by_their_bytes_and_not_by_their_count() {
     const PUTS: u64 = 60;
     let scene = Scene::new().await;
-    let mut settings = settings(scene._server.url_through(&scene.proxy.address()), 1);
+    let mut settings = settings(scene.server.url_through(&scene.proxy.address()), 1);
     settings.link.deadline = LONG;
     let producer = Producer::start(Client::new(settings), ProducerOptions::default());
     producer.warm(&scene.topic).await.unwrap();
