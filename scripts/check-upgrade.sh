@@ -79,6 +79,8 @@ start redis redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --ap
 client=http://127.0.0.1:$(free_port) peer=http://127.0.0.1:$(free_port)
 start etcd etcd --data-dir "$work/etcd" --listen-client-urls "$client" --advertise-client-urls "$client" \
     --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer"
+# Both versions name the number, whatever their defaults, and each of two timers has some.
+export DELAYQ__DEPLOYMENT__SHARDS=4
 export DELAYQ__REDIS__URL=unix://$work/redis.sock DELAYQ__ETCD__ENDPOINTS="[\"$client\"]" DELAYQ__ADMIN__LISTEN=127.0.0.1:0
 await "Redis answers" "$old/delayq" init
 

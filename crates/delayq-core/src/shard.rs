@@ -45,8 +45,8 @@ impl ShardCount {
     pub const MAX: u16 = 4096;
 
     /// The shards of a deployment that names no number: own ids scatter over all shards, and the fewer there are, the more
-    /// messages share a call. A deployment grows online.
-    pub const DEFAULT: Self = Self(2);
+    /// messages share a call. One Redis needs no more than one; a deployment grows online.
+    pub const DEFAULT: Self = Self(1);
 
     /// A count of shards.
     ///
@@ -59,6 +59,11 @@ impl ShardCount {
     /// The number of shards.
     pub const fn get(self) -> u16 {
         self.0
+    }
+
+    /// `1 shard`, `8 shards`.
+    pub fn in_words(self) -> String {
+        format!("{} shard{}", self.0, if self.0 == 1 { "" } else { "s" })
     }
 
     /// Every shard, in order.

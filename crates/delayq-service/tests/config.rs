@@ -276,8 +276,8 @@ fn every_program_knows_every_section_of_the_sample() {
 fn a_sample_that_drifts_is_found_out() {
     let sample = include_str!("../../../config/delayq.toml");
     for (from, to, finding) in [
-        ("shards = 2", "shards = 5", "differs"),
-        ("shards = 2", "", "no `deployment.shards`"),
+        ("shards = 1", "shards = 5", "differs"),
+        ("shards = 1", "", "no `deployment.shards`"),
         ("#ca = ", "#caa = ", "unknown field `caa`"),
         ("#ca = \"/etc/delayq/redis-ca.pem\"", "#ca = 5", "invalid type"),
     ] {

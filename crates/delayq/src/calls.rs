@@ -301,8 +301,8 @@ impl Calls {
 fn never_so(known: &CallerLayout, found: &Layout) -> Error {
     let counts: Vec<String> = found.counts().iter().map(ToString::to_string).collect();
     Error::Deployment(format!(
-        "this process is configured for {} shards; the deployment has {}",
-        known.layout.shards(),
+        "this process is configured for {}; the deployment has {}",
+        known.layout.shards().in_words(),
         match counts.split_last() {
             Some((newest, earlier)) if !earlier.is_empty() =>
                 format!("{newest}, and had {}", earlier.join(", then ")),

@@ -27,8 +27,8 @@ impl Init {
         let (shards, namespace) = (client.shards(), &context.config.deployment.namespace);
         let value = json!({ "namespace": namespace, "shards": shards.get(), "created": created });
         context.output.print(&value, || match created {
-            0 => format!("{namespace}: all {shards} shards are there already in {}", client.address()),
-            _ => format!("{namespace}: created {created} of {shards} shards in {}", client.address()),
+            0 => format!("{namespace}: exists already, with {} in {}", shards.in_words(), client.address()),
+            _ => format!("{namespace}: created {created} of {} in {}", shards.in_words(), client.address()),
         })
     }
 }

@@ -5,7 +5,7 @@ mod moving;
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::output::{add_time, time_from};
+use crate::output::{add_time, counted, time_from};
 use clap::{Args, Subcommand};
 use delayq::ShardCount;
 use delayq::admin::{GrowthStep, Overview, ShardLayout};
@@ -136,7 +136,8 @@ async fn show(context: &Context) -> Result<(), Fault> {
             0 => String::new(),
             some => format!("; {some} have not followed yet: delayq shards grow --to {}", layout.shards()),
         };
-        format!("layout {}: {} shards{through}\n\n{}", layout.number(), counts.join(", then "), rows.text())
+        let noun = if layout.shards().get() == 1 { "shard" } else { "shards" };
+        format!("layout {}: {} {noun}{through}\n\n{}", layout.number(), counts.join(", then "), rows.text())
     })
 }
 
@@ -172,7 +173,10 @@ impl Grow {
             let added = to.get() - now.get();
             let namespace = &context.config.deployment.namespace;
             confirm(
-                &format!("this adds {added} shards to the {now} of {namespace}, which can never be removed"),
+                &format!(
+                    "this adds {} to the {now} of {namespace}, which can never be removed",
+                    counted(added.into(), "shard")
+                ),
                 self.yes,
             )?;
         }

@@ -3,7 +3,7 @@
 use crate::deployment::{Context, of_cluster};
 use crate::failure::of_core;
 use crate::fleet::{drained, observer};
-use crate::output::{add_time, time, time_from};
+use crate::output::{add_time, counted, time, time_from};
 use clap::{Args, Subcommand};
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
@@ -102,6 +102,7 @@ fn state(member: &MemberInfo) -> &'static str {
         MemberInfo { drained: true, .. } => "drained",
         MemberInfo { hindered: true, .. } => "hindered",
         MemberInfo { leader: true, .. } => "leads",
+        MemberInfo { planned: 0, claimed: 0, .. } => "spare",
         _ => "serves",
     }
 }
@@ -155,8 +156,9 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
             }
             let (unclaimed, misplaced) = (fleet.unclaimed.len(), fleet.misplaced.len());
             text = format!(
-                "{}\n{unclaimed} shards unclaimed, {misplaced} not where the plan wants them\n{}\n",
+                "{}\n{} unclaimed, {misplaced} not where the plan wants them\n{}\n",
                 rows.text(),
+                counted(unclaimed as u64, "shard"),
                 drains(fleet)
             );
         }

@@ -25,7 +25,7 @@ pub struct Options {
     pub no_etcd: bool,
     /// The namespace; `None`: the folder's, or the default.
     pub namespace: Option<Namespace>,
-    /// The number of shards; `None`: the folder's, or the default.
+    /// The number of shards; `None`: the folder's, or as many as its Redises need.
     pub shards: Option<ShardCount>,
     /// What keeps the messages; `None`: as in the folder, or one Redis.
     pub shape: Option<Shape>,
@@ -52,8 +52,13 @@ pub struct Servers {
 // === impl Options ===
 
 impl Options {
-    /// What keeps the messages of a folder that was made so, in so many shards.
-    fn shape(&self, folder: &DataFolder, made: Option<Shape>, shards: ShardCount) -> Result<Shape, Fault> {
+    /// What keeps the messages of a folder that was made so, in so many shards, if their number is named.
+    fn shape(
+        &self,
+        folder: &DataFolder,
+        made: Option<Shape>,
+        shards: Option<ShardCount>,
+    ) -> Result<Shape, Fault> {
         let asked = self.shape.filter(|&asked| made != Some(asked));
         if let (Some(made), Some(option)) = (made, asked.and_then(Shape::option)) {
             return Err(usage(format!(
@@ -66,9 +71,9 @@ impl Options {
             Shape::Cluster(_) | Shape::Nodes(_) if self.forwards.iter().any(Forward::is_stream) => {
                 Err(usage(format!("a stream is in one Redis, and here is {shape}: forward into a file")))
             }
-            Shape::Nodes(nodes) if shards.get() < nodes.into() => Err(usage(format!(
-                "{shape} need a shard each: ask for more with --shards, or for fewer Redises"
-            ))),
+            Shape::Nodes(nodes) if shards.is_some_and(|shards| shards.get() < nodes.into()) => Err(usage(
+                format!("{shape} need a shard each: ask for more with --shards, or for fewer Redises"),
+            )),
             shape => Ok(shape),
         }
     }
@@ -88,11 +93,12 @@ impl Servers {
         let before = Ports::earlier(folder)?;
         // One that was never up keeps nothing.
         let made_in = before.as_ref().filter(|_| made.is_some()).map(Ports::shape);
-        let earlier = made.unwrap_or_default();
         let given = options.given.as_ref();
         let given_namespace = given.and_then(Given::namespace);
-        let shards = options.shards.or(given.and_then(Given::shards)).unwrap_or(earlier.shards);
+        let made_with = made.as_ref().map(|made| made.shards);
+        let shards = options.shards.or(given.and_then(Given::shards)).or(made_with);
         let shape = options.shape(folder, made_in, shards)?;
+        let (shards, earlier) = (shards.unwrap_or(shape.shards()), made.unwrap_or_default());
         let ports = Ports::choose(folder, before.as_ref(), shape)?;
         let redises = Redis::all(folder, &ports);
         let parts = Parts {

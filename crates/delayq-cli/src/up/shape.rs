@@ -1,6 +1,10 @@
 //! What keeps the messages of a folder, for good: one Redis, a Redis Cluster, or several independent Redises.
 
+use delayq::ShardCount;
 use std::fmt;
+
+/// Of a Redis Cluster, the shards for each master: slots are hashed, so that fewer would leave a master without any.
+const SHARDS_A_MASTER: u16 = 4;
 
 /// How many Redises there are, and whether they know each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +21,16 @@ pub enum Shape {
 // === impl Shape ===
 
 impl Shape {
+    /// How many shards it has unless another number is named: each Redis has some.
+    pub(super) fn shards(self) -> ShardCount {
+        let count = match self {
+            Self::One => return ShardCount::DEFAULT,
+            Self::Cluster(masters) => u16::from(masters) * SHARDS_A_MASTER,
+            Self::Nodes(nodes) => nodes.into(),
+        };
+        ShardCount::new(count).expect("there are a few Redises, and at least one")
+    }
+
     /// How `delayq up` is asked for it; of one Redis, it is not.
     pub(super) fn option(self) -> Option<String> {
         match self {

@@ -149,7 +149,7 @@ impl Admin {
 /// The error of a shard that was created otherwise than this process is configured.
 fn differs(shard: ShardId, found: &str, layout: &Layout) -> Error {
     Error::Deployment(format!(
-        "shard {shard} was created with layout {found}; this process is configured for layout {} and {layout} shards",
+        "shard {shard} was created with layout {found}; this process is configured for layout {} and shard count {layout}",
         layout.number()
     ))
 }

@@ -146,36 +146,33 @@ fn redis(found: &Result<Fullest, String>) -> Judged {
 
 fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
     let Shards { count, unowned, held, unheard, .. } = shards;
+    let shards = counted(*count as u64, "shard");
     let say = |status, found: String| Judged::new(status, "timers", found);
     match fleet {
-        _ if *held > 0 => {
-            say(Status::Critical, format!("{held} of {count} shards are held: check Redis's clock"))
-        }
-        _ if *unowned > 0 => {
-            say(Status::Critical, format!("no timer has ever owned {unowned} of {count} shards"))
-        }
+        _ if *held > 0 => say(Status::Critical, format!("{held} of {shards} held: check Redis's clock")),
+        _ if *unowned > 0 => say(Status::Critical, format!("no timer has ever owned {unowned} of {shards}")),
         Some(Err(why)) => say(Status::Warning, format!("etcd does not say: {why}")),
         Some(Ok(Fleet { members: 0, .. })) => {
             say(Status::Critical, "no timer is registered in etcd".to_owned())
         }
         Some(Ok(Fleet { members, drained, .. })) if members == drained => {
-            say(Status::Critical, format!("every timer is drained: nobody pumps {count} shards"))
+            say(Status::Critical, format!("every timer is drained: nobody pumps {shards}"))
         }
         Some(Ok(Fleet { members, unclaimed: 0, drained })) => {
             let drained_too = if *drained > 0 { format!(", {drained} drained") } else { String::new() };
             let owners = counted((members - drained) as u64, "timer");
             let own = if members - drained == 1 { "owns" } else { "own" };
-            say(Status::Ok, format!("{owners} {own} {count} shards{drained_too}"))
+            say(Status::Ok, format!("{owners} {own} {shards}{drained_too}"))
         }
         Some(Ok(Fleet { members, unclaimed, .. })) => say(
             Status::Warning,
-            format!("{unclaimed} of {count} shards are unclaimed, {members} timers are registered"),
+            format!("{unclaimed} of {shards} unclaimed, {} registered", counted(*members as u64, "timer")),
         ),
         None => match unheard {
             Some(unheard @ 1..) => {
-                say(Status::Critical, format!("no timer listens to {unheard} of {count} shards"))
+                say(Status::Critical, format!("no timer listens to {unheard} of {shards}"))
             }
-            _ => say(Status::Ok, format!("{count} shards are owned")),
+            _ => say(Status::Ok, format!("{shards} owned")),
         },
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Check;
 use crate::deployment::Context;
+use crate::output::counted;
 use delayq::Error;
 use delayq::admin::{NodeFacts, SentinelFacts, SentinelReport, ServerFacts};
 use std::collections::BTreeSet;
@@ -83,7 +84,7 @@ fn cluster(address: &str, nodes: &[NodeFacts], all: bool) -> Vec<Check> {
 /// Whether each of several Redises is fit.
 fn several(nodes: &[NodeFacts]) -> Vec<Check> {
     let of_node = |NodeFacts { address, shards, facts, .. }: &NodeFacts| {
-        let found = format!("version {}, {} shards", facts.version, shards.len());
+        let found = format!("version {}, {}", facts.version, counted(shards.len() as u64, "shard"));
         let eviction = Check::good("eviction", facts.maxmemory_policy.clone());
         let checks = [Check::good("redis", found), eviction, persistence(facts), memory(facts)];
         checks.map(|check| check.about(&format!("node {address}")))

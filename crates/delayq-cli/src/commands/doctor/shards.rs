@@ -3,7 +3,7 @@
 use super::Check;
 use crate::deployment::Context;
 use crate::fleet::{drained, observer};
-use crate::output::duration;
+use crate::output::{counted, duration};
 use delayq::UnixMillis;
 use delayq::admin::Overview;
 use delayq::protocol::ShardId;
@@ -27,14 +27,15 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
             return vec![Check::bad("deployment", error.to_string(), advice)];
         }
     };
+    let shards = counted(overviews.len() as u64, "shard");
     let mut checks = vec![match context.admin().init().await {
-        Ok(_) => Check::good("deployment", format!("{namespace}, {} shards", overviews.len())),
+        Ok(_) => Check::good("deployment", format!("{namespace}, {shards}")),
         Err(error) => Check::bad("deployment", error.to_string(), "correct [deployment] shards"),
     }];
     let held = overviews.iter().filter(|(_, overview)| overview.held).count();
     if held > 0 {
         let advice = "check Redis's clock and the timers' logs";
-        checks.push(Check::bad("clock guard", format!("{held} shards held"), advice));
+        checks.push(Check::bad("clock guard", format!("{held} of {shards} held"), advice));
     }
     let fleet = fleet(context).await;
     checks.push(timers(context, &overviews, fleet.as_ref()).await);
@@ -45,12 +46,10 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
 
 /// Whether every shard has a timer that works.
 async fn timers(context: &Context, overviews: &[(ShardId, Overview)], fleet: Option<&Fleet>) -> Check {
+    let shards = counted(overviews.len() as u64, "shard");
     let unowned = overviews.iter().filter(|(_, overview)| overview.owner.is_empty()).count();
     if unowned > 0 {
-        let found = format!(
-            "no timer has ever owned {unowned} of {} shards: nothing in them is delivered",
-            overviews.len()
-        );
+        let found = format!("no timer has ever owned {unowned} of {shards}: nothing there is delivered");
         return Check::bad("timers", found, START);
     }
     let overdue = overviews.iter().map(|(_, overview)| overdue(overview)).max().unwrap_or_default();
@@ -63,10 +62,7 @@ async fn timers(context: &Context, overviews: &[(ShardId, Overview)], fleet: Opt
             Some(0) => Check::good("timers", format!("{owner} owns all shards, nothing is overdue")),
             None => Check::good("timers", format!("nothing is overdue; the last owner is {owner}")),
             Some(unheard) => {
-                let found = format!(
-                    "no timer listens to {unheard} of {} shards; the last owner is {owner}",
-                    overviews.len()
-                );
+                let found = format!("no timer listens to {unheard} of {shards}; the last owner is {owner}");
                 Check::bad("timers", found, START)
             }
         };
@@ -84,7 +80,7 @@ async fn timers(context: &Context, overviews: &[(ShardId, Overview)], fleet: Opt
         0 => Check::good("timers", format!("{members} registered, nothing is overdue")),
         _ => Check::bad(
             "timers",
-            format!("{unclaimed} shards are unclaimed, {members} timers are registered"),
+            format!("{unclaimed} of {shards} unclaimed, {} registered", counted(members as u64, "timer")),
             "see the timers' logs, and delayq timers",
         ),
     }

@@ -3,6 +3,7 @@
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::of_core;
+use crate::output::counted;
 use clap::Args;
 use delayq::protocol::{NodeName, ShardId, ShardRanges};
 use delayq_service::Fault;
@@ -36,9 +37,9 @@ impl Move {
         let all: BTreeSet<ShardId> = shards.shards().collect();
         if back {
             let back = context.admin().take_back(&all, &to).await.map_err(of_core)?;
-            return context
-                .output
-                .print(&json!({ "taken_back": back }), || format!("{back} shards are taken back"));
+            return context.output.print(&json!({ "taken_back": back }), || {
+                format!("{} taken back", counted(back as u64, "shard"))
+            });
         }
         let namespace = &context.config.deployment.namespace;
         let asked = format!(
@@ -76,7 +77,10 @@ pub(super) async fn name(context: &Context) -> Result<(), Fault> {
     let named = context.admin().name_shards().await.map_err(of_core)?;
     context.output.print(&json!({ "named": named }), || match named {
         0 => "every shard records its node already".to_owned(),
-        some => format!("{some} shards record their node now: a process without [[redis.nodes]] is refused"),
+        some => format!(
+            "{} recorded with their node: a process without [[redis.nodes]] is refused",
+            counted(some as u64, "shard")
+        ),
     })
 }
 

@@ -32,10 +32,9 @@ async fn by_node(data: &Path) -> BTreeMap<String, (Vec<u64>, u64)> {
     nodes
 }
 
-/// Three lives of a folder with twelve shards: each delivers what is put, on every Redis, and keeps what the others left.
+/// Three lives of a folder with several shards on each of three Redises: each delivers what is put, on every Redis, and keeps what the others left.
 async fn keeps_everything(data: &Path, first: &[&str], doctor_says: &str) {
-    let first = [first, &["--shards", "12"]].concat();
-    let lives = [(&first[..], Signal::KILL), (&[], Signal::INT), (&[], Signal::KILL)];
+    let lives = [(first, Signal::KILL), (&[], Signal::INT), (&[], Signal::KILL)];
     for (life, (args, signal)) in lives.into_iter().enumerate() {
         let mut process = up(data, args).start();
         process.wait_for_line("delayq is up", LONG).await;
@@ -58,6 +57,7 @@ async fn keeps_everything(data: &Path, first: &[&str], doctor_says: &str) {
 #[tokio::test]
 async fn a_private_cluster_keeps_everything_over_a_kill() {
     let folder = Folder::new("up");
+    // By default, with four shards for each master.
     keeps_everything(&folder.join("data"), &["--redis-cluster", "3"], "a cluster of 3 masters").await;
 }
 
@@ -66,7 +66,7 @@ async fn private_independent_redises_keep_everything_over_a_kill_and_each_its_sh
     let folder = Folder::new("up");
     // Once on sockets, and once on ports with a password, where the path is too long for sockets.
     for data in [folder.join("data"), folder.join(&"long".repeat(30))] {
-        keeps_everything(&data, &["--redis-nodes", "3"], "node c (").await;
+        keeps_everything(&data, &["--redis-nodes", "3", "--shards", "12"], "node c (").await;
         let mut process = up(&data, &[]).start();
         process.wait_for_line("delayq is up", LONG).await;
         let shards: Vec<_> = by_node(&data).await.into_iter().map(|(node, (own, _))| (node, own)).collect();
