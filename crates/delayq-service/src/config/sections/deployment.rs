@@ -12,9 +12,10 @@ pub struct DeploymentConfig {
     /// First part of every key in Redis, so that several deployments can share one. 1 to 32 of `A-Z a-z 0-9 - _`; default `dq`.
     /// Another name is another, empty deployment.
     pub namespace: Namespace,
-    /// Number of shards that a deployment is created with. 1 to 4096; default 1. As many as Redis masters are enough, or as
-    /// timers that are to share the work: with more, fewer messages share a call. Each costs a few keys and a poll every six
-    /// seconds. After `delayq shards grow` the new number and every earlier one are valid here.
+    /// Number of shards that a deployment is created with. 1 to 4096; default 1. One Redis needs one, several need one each, a
+    /// Redis Cluster 16 for each master, and timers that are to share the work one each: with more, fewer messages share a
+    /// call. Each costs a few keys and a poll every six seconds. After `delayq shards grow` the new number and every earlier
+    /// one are valid here.
     pub shards: ShardCount,
 }
 
