@@ -29,6 +29,8 @@ pub(crate) struct Session {
     pub(crate) sent: Instant,
     /// What the registration says.
     pub(crate) registered: Desired,
+    /// When it registered, which a later change of what it says leaves as it is.
+    pub(crate) since_ms: u64,
 }
 
 /// How the member stands, for every task to follow.
@@ -84,7 +86,8 @@ impl Base {
     async fn register(&self, grant: Grant, desired: &Desired) -> Result<Session, EtcdError> {
         let member = MemberId::new(&self.config.member.name, grant.lease);
         let key = self.keys.member(&member);
-        let document = self.registration(desired).to_json();
+        let since_ms = wall_clock::unix_ms();
+        let document = self.registration(desired, since_ms).to_json();
         let new = [Fence::Created(key.clone(), 0)];
         let rank = self.link.write(&new, &key, document, grant.lease).await?;
         let rank = rank.ok_or_else(|| EtcdError::Silent(format!("{key} is already registered")))?;
@@ -96,16 +99,17 @@ impl Base {
             ttl: grant.ttl,
             sent: grant.sent,
             registered: desired.clone(),
+            since_ms,
         })
     }
 
-    pub(crate) fn registration(&self, desired: &Desired) -> Registration {
+    pub(crate) fn registration(&self, desired: &Desired, since_ms: u64) -> Registration {
         Registration {
             draining: desired.draining,
             hindered: desired.hindered,
             shards: desired.shards,
             loads: desired.loads.clone(),
-            ..Registration::of(&self.config, wall_clock::unix_ms())
+            ..Registration::of(&self.config, since_ms)
         }
     }
 }

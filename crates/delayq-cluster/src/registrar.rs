@@ -89,7 +89,7 @@ impl Registrar {
         let Some((session, registered)) = written else { return };
         let key = base.keys.member(&session.member);
         let fence = [Fence::Created(key.clone(), session.rank)];
-        let document = base.registration(&wanted).to_json();
+        let document = base.registration(&wanted, session.since_ms).to_json();
         match base.link.write(&fence, &key, document, session.lease).await {
             Ok(Some(_)) => {
                 *registered = wanted;

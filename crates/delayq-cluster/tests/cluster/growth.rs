@@ -3,6 +3,7 @@
 use crate::fleet::{Floor, Member, s};
 use crate::scope::Scope;
 use delayq_cluster::{Cluster, LossReason, Role, ShardCount, ShardId, Trust};
+use delayq_tests::deadline::{LONG, wait_until};
 use std::collections::BTreeMap;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -13,10 +14,16 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
     let second = Member::join(scope.config("b", 64), &floor).await;
     floor.until("a and b share", |work| work.balanced(64, &["a", "b"])).await;
     let moved = floor.work().losses.len();
+    let since = async || {
+        let members = first.handle.overview().await.unwrap().members;
+        members.into_iter().map(|member| (member.name, member.since_ms)).collect::<Vec<_>>()
+    };
+    let joined = since().await;
     // One member learns of the growth first; the plan follows it.
     second.handle.set_shards(ShardCount::new(128).unwrap());
     floor.until("128 are shared", |work| work.balanced(128, &["a", "b"])).await;
     assert_eq!(floor.work().losses.len(), moved);
+    assert_eq!(since().await, joined, "what they say of themselves changed, not when they registered");
     first.handle.set_shards(ShardCount::new(128).unwrap());
     first.leave().await;
     floor.until("b owns all", |work| work.balanced(128, &["b"])).await;
@@ -30,12 +37,23 @@ async fn a_heavy_shard_makes_its_member_give_others_away() {
     let second = Member::join(scope.config("b", 32), &floor).await;
     floor.until("a and b share", |work| work.balanced(32, &["a", "b"])).await;
     let heavy = *second.handle.view().owned.keys().next().unwrap();
+    let plans = async || first.handle.overview().await.unwrap().plan.unwrap().version;
+    let even = plans().await;
+    // Weight 8 against 31 of weight 1: b has 23 of 39, and a plan with 20 is not a fifth better.
     second.handle.report_load(&BTreeMap::from([(heavy, 750)]));
-    // Weight 8 against 31 of weight 1: 39 in all, so b keeps the heavy one and 11 or 12 others.
-    floor.until("b has less", |work| work.covers(32) && work.of("b") <= 13).await;
+    let key = scope.key(&format!("members/{}", second.handle.member().unwrap()));
+    let tool = scope.tool().await;
+    wait_until("the first report", LONG, async || {
+        let registered = tool.clone().get(key.as_str(), None).await.unwrap();
+        registered.kvs()[0].value_str().unwrap().contains("loads")
+    })
+    .await;
+    // Weight 16: b has 31 of 47, and a plan with 24 is. b keeps the heavy one and 7 or 8 others.
+    second.handle.report_load(&BTreeMap::from([(heavy, 2_000)]));
+    floor.until("b has less", |work| work.covers(32) && work.of("b") <= 9).await;
     assert!(second.handle.view().owned.contains_key(&heavy));
+    assert_eq!(plans().await, even + 1, "the first report moves nothing");
     assert_eq!(floor.work().overlaps, []);
-    drop(first);
 }
 
 #[tokio::test(flavor = "multi_thread")]
