@@ -190,7 +190,7 @@ async fn a_consumer_whose_connections_are_black_holed_goes_on_by_new_ones() {
     let mut consumer = Consumer::start(scene.far.clone(), ConsumerOptions::new([scene.topic.clone()]));
     near.put(now("before")).await.unwrap();
     let held = within("a message", LONG, consumer.next()).await.unwrap();
-    scene.calm().await;
+    within("nothing under way", LONG, scene.calm()).await;
     scene.proxy.strand_open();
     near.put(now("after")).await.unwrap();
     let next = within("the message behind the black hole", LONG, consumer.next()).await.unwrap();

@@ -70,6 +70,23 @@ impl Fleet {
 }
 
 #[tokio::test]
+async fn a_timer_beyond_the_number_of_shards_is_a_spare() {
+    let fleet = Fleet::start().await;
+    let _four = ["one", "two", "three", "four"].map(|name| fleet.timer(name));
+    wait_until("a shard each", LONG, async || {
+        let claimed = fleet.claimed().await;
+        claimed.len() == 4 && claimed.iter().all(|(_, shards)| *shards == 1)
+    })
+    .await;
+    let _fifth = fleet.timer("five");
+    wait_until("the fifth", LONG, async || fleet.claimed().await.len() == 5).await;
+    let shown = fleet.run(&["timers"]).await.stdout;
+    let spares: Vec<&str> =
+        shown.lines().filter(|line| line.split(' ').any(|word| word == "spare")).collect();
+    assert!(matches!(spares[..], [line] if line.starts_with("five ")), "{shown}");
+}
+
+#[tokio::test]
 async fn a_drained_timer_is_shown_everywhere_and_keeps_no_shard_over_its_restart_until_it_is_undrained() {
     let fleet = Fleet::start().await;
     let (mut one, _two) = (fleet.timer("one"), fleet.timer("two"));
