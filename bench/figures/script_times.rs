@@ -72,14 +72,13 @@ impl ScriptTimes {
     ) -> Result<Vec<(&'static str, f64)>, BenchError> {
         let now = Total::read(&mut prepared.bare).await?;
         let in_scripts = (now.in_scripts_seconds - self.began.in_scripts_seconds) / cpu;
-        let all = self.sampled.values().map(|sampled| sampled.micros).sum::<i64>().max(1) as f64;
-        let share = |verb: Verb| in_scripts * self.sampled(prepared, verb).micros as f64 / all;
-        let shares = SCRIPTS.map(|verb| (verb.name(), share(verb)));
-        let others = in_scripts - shares.iter().map(|(_, share)| share).sum::<f64>();
-        Ok(shares
-            .into_iter()
-            .chain([("other scripts", others), ("outside of scripts", 1.0 - in_scripts)])
-            .collect())
+        let all: i64 = self.sampled.values().map(|sampled| sampled.micros).sum();
+        let share = |micros: i64| in_scripts * micros as f64 / all.max(1) as f64;
+        let micros = SCRIPTS.map(|verb| (verb.name(), self.sampled(prepared, verb).micros));
+        let others = all - micros.iter().map(|(_, micros)| micros).sum::<i64>();
+        let in_each = micros.into_iter().chain([("other scripts", others)]);
+        let shares = in_each.map(|(name, micros)| (name, share(micros)));
+        Ok(shares.chain([("outside of scripts", 1.0 - in_scripts)]).collect())
     }
 
     /// How often each script was called for `count` messages, and how often Redis notified somebody.
