@@ -32,7 +32,8 @@ async fn by_node(data: &Path) -> BTreeMap<String, (Vec<u64>, u64)> {
     nodes
 }
 
-/// Three lives of a folder with several shards on each of three Redises: each delivers what is put, on every Redis, and keeps what the others left.
+/// Three lives of a folder with several shards on each of three Redises: each delivers what is put, on every Redis, and
+/// keeps what the others left.
 async fn keeps_everything(data: &Path, first: &[&str], doctor_says: &str) {
     let lives = [(first, Signal::KILL), (&[], Signal::INT), (&[], Signal::KILL)];
     for (life, (args, signal)) in lives.into_iter().enumerate() {
