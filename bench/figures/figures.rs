@@ -22,8 +22,6 @@ pub(crate) struct Figure {
 pub(crate) enum Target {
     /// At least this part of the limit.
     OfLimit(f64),
-    /// At most this part of the limit.
-    WithinLimit(f64),
     AtMost(f64),
     AtLeast(f64),
     /// Nothing: it is printed for comparison.
@@ -57,7 +55,6 @@ impl Figure {
     pub(crate) fn reached(&self) -> Option<bool> {
         match self.target {
             Target::OfLimit(part) => self.ratio().map(|ratio| ratio >= part),
-            Target::WithinLimit(part) => self.ratio().map(|ratio| ratio <= part),
             Target::AtMost(most) => Some(self.measured <= most),
             Target::AtLeast(least) => Some(self.measured >= least),
             Target::None => None,

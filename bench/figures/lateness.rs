@@ -3,14 +3,14 @@
 //! All messages are put before the first is due, so that no producer competes. Ready is each message's own ready time, on
 //! Redis's clock; in a worker's hand by this host's clock, which must be Redis's: measure on one machine.
 
-use crate::bare_loop::{self, BareWaits};
+use crate::bare_loop;
 use crate::bench::{Bench, Prepared};
+use crate::clock;
 use crate::error::BenchError;
 use crate::figures::{Figure, Target, percentile_ms};
 use crate::server::redis_cpu;
 use crate::shape::Shape;
 use crate::timers::Timers;
-use crate::{bare_scripts, clock};
 use delayq::{Client, Consumer, ConsumerOptions, Topic, UnixMillis};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -65,7 +65,6 @@ impl Bench {
         timers: &Timers,
     ) -> Result<Vec<Figure>, BenchError> {
         let bare = bare_loop::run(&self.address, due_times(rate)).await?;
-        let scripts = self.bare_scripts_waits(shape, rate).await?;
         let (ready, pumped) = self.ready_waits(shape, rate, timers).await?;
         let (worker, redis_with_worker) = self.worker_waits(shape, rate, timers).await?;
         if let Some(file) = &self.waits {
@@ -101,18 +100,7 @@ impl Bench {
                 .limit(bare.redis_percent)
                 .target(Target::AtMost(redis_and_worker)),
             percent("pumps that found nothing", pumped.empty_percent).target(Target::AtMost(2.0)),
-            ms("its scripts in a bare loop, due -> ready, p50", &scripts.ready, 0.5),
-            ms("its scripts in a bare loop, due -> ready, p99", &scripts.ready, 0.99),
-            ms("its scripts in a bare loop, due -> worker, p50", &scripts.worker, 0.5),
-            ms("its scripts in a bare loop, due -> worker, p99", &scripts.worker, 0.99),
-            percent("its scripts in a bare loop, a core for Redis", scripts.redis_percent),
         ])
-    }
-
-    async fn bare_scripts_waits(&self, shape: Shape, rate: u64) -> Result<BareWaits, BenchError> {
-        let mut prepared = self.prepared(shape).await?;
-        let from = prepared.gather(rate).await?;
-        bare_scripts::run(&mut prepared, &self.address, (rate * SECONDS) as usize, from).await
     }
 
     async fn ready_waits(

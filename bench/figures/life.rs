@@ -1,4 +1,4 @@
-//! Whole lives: put → due → pumped → reserved → acked, sustained for a minute by one Redis, and where its time goes.
+//! Whole lives: put → due → pumped → reserved → acked, sustained for a minute by one Redis.
 
 use crate::bench::{Bench, Prepared};
 use crate::clock;
@@ -6,7 +6,6 @@ use crate::error::BenchError;
 use crate::figures::{Figure, Target};
 use crate::lateness::apart;
 use crate::messages::Messages;
-use crate::script_times::ScriptTimes;
 use crate::server::redis_cpu;
 use crate::shape::Shape;
 use crate::timers::Timers;
@@ -114,13 +113,9 @@ impl Bench {
         puts: Puts,
     ) -> Result<Vec<Figure>, BenchError> {
         tokio::time::sleep(WARM_UP).await;
-        let mut times = ScriptTimes::begin(&mut prepared.bare).await?;
         let (delivered, cpu) = (prepared.stat("delivered:1").await?, redis_cpu(&mut prepared.bare).await?);
         let start = clock::now();
-        while clock::now() - start < self.lives_last {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            times.sample(&mut prepared.bare).await?;
-        }
+        tokio::time::sleep(self.lives_last).await;
         let seconds = (clock::now() - start).as_secs_f64();
         let messages = (prepared.stat("delivered:1").await? - delivered) as f64;
         let delivered = messages / seconds;
@@ -128,19 +123,11 @@ impl Bench {
         let figure = |what: &str, unit, measured| {
             Figure::new(shape, format!("{}: {what}", puts.name()), unit, measured)
         };
-        let mut figures = vec![
+        Ok(vec![
             figure("delivered", "/s", delivered).target(Target::AtLeast(puts.target())),
             figure("a core for Redis", "%", 100.0 * cpu / seconds),
             figure("delivered by a whole core of Redis", "/s", messages / cpu),
-        ];
-        for (what, calls) in times.calls(prepared, messages).await? {
-            let what = if what == "notifications" { what.to_owned() } else { format!("calls of {what}") };
-            figures.push(figure(&format!("{what} a message"), "", calls));
-        }
-        for (what, part) in times.shares(prepared, cpu).await? {
-            figures.push(figure(&format!("Redis's time, {what}"), "%", 100.0 * part));
-        }
-        Ok(figures)
+        ])
     }
 }
 

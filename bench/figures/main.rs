@@ -4,11 +4,9 @@
 mod bare;
 mod bare_loop;
 mod bare_outbox;
-mod bare_scripts;
 mod bare_spool;
 mod bench;
 mod clock;
-mod cluster;
 mod error;
 mod figures;
 mod idle;
@@ -18,7 +16,6 @@ mod memory;
 mod messages;
 mod outbox;
 mod put;
-mod script_times;
 mod server;
 mod shape;
 mod shards;
@@ -71,7 +68,7 @@ const MEASUREMENT: Code = Code {
 #[derive(Debug, Parser)]
 #[command(name = "delayq-bench", version, max_term_width = 100)]
 struct Arguments {
-    /// What to measure; without any, everything but `cluster`, `outbox`, `shards`, `spool` and `sweep`
+    /// What to measure; without any, everything but `outbox`, `shards`, `spool` and `sweep`
     #[arg(value_enum)]
     parts: Vec<Part>,
     /// How many runs the median is taken of

@@ -21,11 +21,6 @@ impl Messages {
         Self { topic, shape, next: AtomicU64::new(0) }
     }
 
-    /// Messages of the same kind, numbered from 0 again.
-    pub(crate) fn others(&self) -> Self {
-        Self::new(self.topic.clone(), self.shape)
-    }
-
     /// The next message, due at this time.
     pub(crate) fn next(&self, due: UnixMillis) -> Result<Message, NameError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);

@@ -2,7 +2,6 @@
 
 use crate::bare::{Answer, Bare};
 use crate::error::BenchError;
-use std::ops::SubAssign;
 
 /// One section of INFO.
 pub(crate) async fn section(bare: &mut Bare, name: &str) -> Result<String, BenchError> {
@@ -10,44 +9,6 @@ pub(crate) async fn section(bare: &mut Bare, name: &str) -> Result<String, Bench
         Answer::Text(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
         _ => Err(BenchError::Wrong("INFO answered no text".to_owned())),
     }
-}
-
-/// What a Redis has used so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Usage {
-    /// Processor time of the thread that carries out commands, in seconds.
-    pub(crate) cpu: f64,
-    /// Calls of scripts.
-    pub(crate) calls: f64,
-    /// Seconds in scripts.
-    pub(crate) scripts: f64,
-    /// How often it read from a connection.
-    pub(crate) reads: f64,
-}
-
-// === impl Usage ===
-
-impl SubAssign for Usage {
-    fn sub_assign(&mut self, before: Self) {
-        self.cpu -= before.cpu;
-        self.calls -= before.calls;
-        self.scripts -= before.scripts;
-        self.reads -= before.reads;
-    }
-}
-
-/// What it has used so far.
-pub(crate) async fn usage(bare: &mut Bare) -> Result<Usage, BenchError> {
-    let Answer::Text(text) = bare.call(&["INFO", "cpu", "stats", "commandstats"]).await? else {
-        return Err(BenchError::Wrong("INFO answered no text".to_owned()));
-    };
-    let text = String::from_utf8_lossy(&text);
-    Ok(Usage {
-        cpu: number(&text, "used_cpu_user_main_thread:", "") + number(&text, "used_cpu_sys_main_thread:", ""),
-        calls: number(&text, "cmdstat_evalsha:", "calls="),
-        scripts: number(&text, "cmdstat_evalsha:", "usec=") / 1e6,
-        reads: number(&text, "total_reads_processed:", ""),
-    })
 }
 
 /// A number of INFO, in the line that begins with `line`, behind `name`; 0 without it.

@@ -29,7 +29,7 @@ pub(crate) enum Part {
     Lateness,
     /// What an idle deployment costs
     Idle,
-    /// Whole lives, from put to ack, sustained for a minute, and where Redis's time goes
+    /// Whole lives, from put to ack, sustained for a minute
     Life,
     /// Throughput, lateness and memory over 1, 2, 4, … 64 shards; only by name
     Shards,
@@ -39,8 +39,6 @@ pub(crate) enum Part {
     Outbox,
     /// A sweep of a million messages; only by name
     Sweep,
-    /// Three masters of a Redis Cluster beside one Redis, and failovers; only by name
-    Cluster,
 }
 
 // === impl Part ===
@@ -110,7 +108,6 @@ impl Bench {
             Part::Shards => figures = self.over_shards(MANY_SHARDS, timers).await?,
             Part::Outbox => figures = self.outbox(own).await?,
             Part::Sweep => figures = self.sweep(own).await?,
-            Part::Cluster => figures = self.cluster(own).await?,
         }
         Ok(figures)
     }

@@ -56,7 +56,6 @@ fn cells(figure: &Figure) -> [String; COLUMNS.len()] {
         figure.ratio().map(|ratio| format!("{ratio:.2}")).unwrap_or_default(),
         match figure.target {
             Target::OfLimit(part) => format!(">= {part} x"),
-            Target::WithinLimit(part) => format!("<= {part} x"),
             Target::AtMost(most) => format!("<= {} {}", rounded(most), figure.unit),
             Target::AtLeast(least) => format!(">= {} {}", number(least), figure.unit),
             Target::None => String::new(),

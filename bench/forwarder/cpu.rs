@@ -14,8 +14,3 @@ pub(crate) fn worked() -> Duration {
     let busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6];
     TICK * u32::try_from(busy).expect("a machine has not worked for a year and a half")
 }
-
-/// How many cores there are.
-pub(crate) fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
-}

@@ -4,9 +4,7 @@
 //! The three are measured one after the other, three times over, the bare client first and then the forwarder or the
 //! other way round; the medians count. What each needs to connect and to begin is left out: a figure begins when a tenth
 //! of the messages is through. *Of lower* is what is asked for: the forwarder beside the slower of the two others.
-//! Behind each rate stands what a message cost the whole machine, in microseconds of a core. *Bound* is what a forwarder
-//! could reach that adds nothing to the cost of the two others, with Redis, broker and client on the same cores:
-//! cores / (cost of bare + cost of limit).
+//! Behind each rate stands what a message cost the whole machine, in microseconds of a core.
 
 pub(crate) mod course;
 mod file;
@@ -17,7 +15,6 @@ mod redis_stream;
 mod target;
 mod webhook;
 
-use crate::cpu;
 use crate::deployment::{BODY_BYTES, Deployment, metric, route, topic};
 use course::{Course, Figure};
 use delayq::Client;
@@ -128,22 +125,11 @@ pub(crate) fn median(mut figures: Vec<Figure>) -> Figure {
     figures[figures.len() / 2]
 }
 
-async fn measure(name: &str, redis: &SharedRedis, count: usize, rooms: &[(u32, u16)], only_forwarded: bool) {
+async fn measure(name: &str, redis: &SharedRedis, count: usize, rooms: &[(u32, u16)]) {
     let Some(mut target) = target(name).await else {
         println!("{name:<14}not in this build");
         return;
     };
-    if only_forwarded {
-        for &(in_flight, batch) in rooms {
-            (target.sink.in_flight, target.sink.batch) = (in_flight, batch);
-            let _: String = redis.command(&["CONFIG", "RESETSTAT"]).await;
-            let our = forwarded(redis, &target, count).await;
-            println!("{name:<14}{in_flight:>7}{batch:>5}{:>12.0}{:>7.1}", our.rate, our.cost_us);
-            let stats: String = redis.command(&["INFO", "commandstats"]).await;
-            stats.lines().filter(|line| line.contains("_evalsha:")).for_each(|line| println!("  {line}"));
-        }
-        return;
-    }
     for &(in_flight, batch) in rooms {
         (target.sink.in_flight, target.sink.batch) = (in_flight, batch);
         set_room(in_flight, batch);
@@ -166,16 +152,15 @@ async fn compare(name: &str, target: &Target, redis: &SharedRedis, count: usize)
         let _: String = redis.command(&["FLUSHALL"]).await;
     }
     let (limit, bare, our) = (median(limits), median(bares), median(ours));
-    let bound = cpu::cores() * 1e6 / (bare.cost_us + limit.cost_us);
     print!("{name:<14}{:>10}", format!("{}/{}", target.sink.in_flight, target.sink.batch));
     for Figure { rate, cost_us } in [our, bare, limit] {
         print!("{rate:>12.0}{cost_us:>7.1}");
     }
-    println!("{:>10.2}{bound:>12.0}{:>10.2}", our.rate / bare.rate.min(limit.rate), our.rate / bound);
+    println!("{:>10.2}", our.rate / bare.rate.min(limit.rate));
 }
 
 /// Measures the sinks of these names; none: all of them.
-pub(crate) async fn run(count: usize, mut names: Vec<String>, only_forwarded: bool) {
+pub(crate) async fn run(count: usize, mut names: Vec<String>) {
     // `IN_FLIGHT/BATCH`: to see what another room brings.
     let room = |text: &String| {
         let (in_flight, batch) = text.split_once('/')?;
@@ -193,10 +178,10 @@ pub(crate) async fn run(count: usize, mut names: Vec<String>, only_forwarded: bo
     let redis = RedisServer::private().await;
     println!("{count} messages of {BODY_BYTES} bytes, medians of {ROUNDS}; messages a second");
     println!(
-        "{:<14}{:>10}{:>12}{:>7}{:>12}{:>7}{:>12}{:>7}{:>10}{:>12}{:>10}",
-        "sink", "room", "forwarded", "µs", "bare", "µs", "limit", "µs", "of lower", "bound", "of bound"
+        "{:<14}{:>10}{:>12}{:>7}{:>12}{:>7}{:>12}{:>7}{:>10}",
+        "sink", "room", "forwarded", "µs", "bare", "µs", "limit", "µs", "of lower"
     );
     for name in names {
-        measure(&name, &redis, count, &rooms, only_forwarded).await;
+        measure(&name, &redis, count, &rooms).await;
     }
 }
