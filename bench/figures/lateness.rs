@@ -3,14 +3,13 @@
 //! All messages are put before the first is due, so that no producer competes. Ready is each message's own ready time, on
 //! Redis's clock; in a worker's hand by this host's clock, which must be Redis's: measure on one machine.
 
-use crate::bare_loop;
 use crate::bench::{Bench, Prepared};
-use crate::clock;
 use crate::error::BenchError;
 use crate::figures::{Figure, Target, percentile_ms};
 use crate::server::redis_cpu;
 use crate::shape::Shape;
 use crate::timers::Timers;
+use crate::{bare_loop, clock};
 use delayq::{Client, Consumer, ConsumerOptions, Topic, UnixMillis};
 use std::time::Duration;
 use tokio::sync::oneshot;

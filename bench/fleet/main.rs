@@ -7,7 +7,7 @@
 #[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
 mod fleet;
 
-use delayq_cluster::{Candidate, MemberId, compute};
+use delayq_cluster::{Candidate, MemberId, ShardCount, compute};
 use delayq_tests::etcd_server::EtcdCluster;
 use etcd_client::{Client, GetOptions};
 use fleet::{Floor, Member, config};
@@ -42,22 +42,20 @@ fn print_plan_times(members: usize, shards: usize, doomed: usize) {
         let candidate = |n: usize| Candidate {
             id: MemberId::from_text(&format!("m{n:04}")),
             name: format!("m{n}"),
-            zone: format!("z{}", n % 3),
-            weight: 1,
             draining: false,
             hindered: false,
         };
         let all: Vec<Candidate> = (0..members).map(candidate).collect();
-        let weights = vec![1; shards];
+        let count = ShardCount::new(u16::try_from(shards).expect("few shards")).expect("not too many shards");
         let leader = &all[doomed].id;
         let mut first = Vec::new();
         let mut again = Vec::new();
         for _ in 0..9 {
             let started = Instant::now();
-            let plan = compute(&weights, &all, None, leader);
+            let plan = compute(count, &all, None, leader);
             first.push(started.elapsed());
             let started = Instant::now();
-            let next = compute(&weights, &all[doomed..], Some(&plan), leader);
+            let next = compute(count, &all[doomed..], Some(&plan), leader);
             again.push(started.elapsed());
             assert_eq!(next.shard_count(), shards);
         }

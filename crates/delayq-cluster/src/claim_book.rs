@@ -253,17 +253,6 @@ impl ClaimBook {
         }
     }
 
-    /// Everything is to be stopped, but the keys may still be ours: the next reading of them will say.
-    pub(crate) fn suspend(&mut self) {
-        for (&shard, slot) in &mut self.slots {
-            if let Seat::Owned { claim, .. } = slot.seat {
-                self.parted.insert(shard, Lost { shard, reason: LossReason::Untrusted, claim });
-                slot.unsure = true;
-                slot.seat = Seat::Vacant;
-            }
-        }
-    }
-
     /// How many shards are owned.
     pub(crate) fn owned(&self) -> usize {
         self.slots.values().filter(|slot| matches!(slot.seat, Seat::Owned { .. })).count()

@@ -25,17 +25,12 @@ pub struct ClusterConfig {
     pub role: Role,
     /// What this member says of itself.
     pub member: MemberConfig,
-    /// Whether a member that cannot reach etcd gives up its shards once its lease can no longer be trusted. Off: it
-    /// keeps them, which is safe because the pump is safe under two owners.
-    pub strict: bool,
     /// How long the leader waits for quiet before it writes a plan.
     pub plan_quiet: Duration,
     /// How long the leader waits at most while changes keep coming. At least `plan_quiet`.
     pub plan_at_most: Duration,
     /// How long joining may take. Zero: one try.
     pub join_deadline: Duration,
-    /// The least time between two load reports.
-    pub load_report_every: Duration,
 }
 
 /// What a member says of itself in its registration.
@@ -44,10 +39,6 @@ pub struct MemberConfig {
     /// A name for people, unique among the live members if it can be: a member that comes back under its name gets its
     /// shards back. 1 to 64 of `A-Z a-z 0-9 . _ -`.
     pub name: String,
-    /// The failure zone; shards are spread evenly over zones where the counts allow. May be empty.
-    pub zone: String,
-    /// How much this member can carry compared with the others: 1 to 1000.
-    pub weight: u16,
     /// The program's version.
     pub version: String,
     /// Where the member's admin endpoint answers, for operators. May be empty.
@@ -83,16 +74,12 @@ impl ClusterConfig {
             role,
             member: MemberConfig {
                 name: name.into(),
-                zone: String::new(),
-                weight: 1,
                 version: env!("CARGO_PKG_VERSION").into(),
                 address: String::new(),
             },
-            strict: false,
             plan_quiet: Duration::from_millis(100),
             plan_at_most: Duration::from_secs(1),
             join_deadline: Duration::from_secs(15),
-            load_report_every: Duration::from_secs(30),
         }
     }
 
@@ -108,7 +95,6 @@ impl ClusterConfig {
         if !is_key_part(&self.member.name) {
             at.refuse("name", "expected 1 to 64 of A-Z a-z 0-9 . _ -");
         }
-        at.range("weight", &self.member.weight, 1..=1000);
         if self.plan_at_most < self.plan_quiet {
             at.refuse("plan_at_most", "below plan_quiet");
         }
@@ -152,8 +138,7 @@ mod tests {
         config.etcd.endpoints.clear();
         config.etcd.lease_ttl = Duration::from_millis(2500).into();
         config.member.name = String::new();
-        config.member.weight = 0;
         config.plan_at_most = Duration::ZERO;
-        assert_eq!(config.faults().len(), 5, "{:?}", config.faults());
+        assert_eq!(config.faults().len(), 4, "{:?}", config.faults());
     }
 }

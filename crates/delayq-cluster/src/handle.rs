@@ -4,7 +4,6 @@ use crate::config::Role;
 use crate::error::ClusterError;
 use crate::etcd::Range;
 use crate::keys::MemberId;
-use crate::load::LoadClass;
 use crate::membership::{Base, Desired, Standing};
 use crate::overview::{MemberInfo, Observer, Overview};
 use crate::ownership::OwnershipView;
@@ -12,7 +11,6 @@ use crate::stats::{ClusterStats, Counters};
 use crate::trust::Trust;
 use delayq::ShardCount;
 use delayq::protocol::ShardId;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -87,22 +85,6 @@ impl Handle {
     /// Follows what is owned, for those who only observe. The consumer of the shards uses [`Ownership`](crate::Ownership).
     pub fn subscribe(&self) -> watch::Receiver<Arc<OwnershipView>> {
         self.inner.board.clone()
-    }
-
-    /// Tells how many messages a second each shard moves; shards not named are idle. Coarse changes only reach etcd, and
-    /// not more often than `load_report_every`: call it as often as is convenient.
-    pub fn report_load(&self, per_second: &BTreeMap<ShardId, u64>) {
-        self.inner.desired.send_if_modified(|desired| {
-            let class = |(&shard, &load): (&ShardId, &u64)| {
-                let before = desired.loads.get(&shard).copied().unwrap_or_default();
-                let class = LoadClass::of(load, before);
-                (class != LoadClass::default()).then_some((shard, class))
-            };
-            let loads: BTreeMap<ShardId, LoadClass> = per_second.iter().filter_map(class).collect();
-            let changed = desired.loads != loads;
-            desired.loads = loads;
-            changed
-        });
     }
 
     /// Says that there are now this many shards. The plan covers the most that any member says.
@@ -219,8 +201,6 @@ impl Handle {
         let member = MemberInfo {
             id: MemberId::from_text(name),
             name: name.to_owned(),
-            zone: String::new(),
-            weight: 1,
             version: env!("CARGO_PKG_VERSION").into(),
             address: String::new(),
             draining: desired.draining,

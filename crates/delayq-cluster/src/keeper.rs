@@ -213,11 +213,7 @@ impl Keeper {
         if !trust.same_kind(&before) {
             if matches!(trust, Trust::Degraded { .. }) {
                 self.base.counters.degraded.add(1);
-                let strict = self.base.config.strict;
-                tracing::error!(
-                    strict,
-                    "etcd does not answer and the lease is not trusted any more: degraded"
-                );
+                tracing::error!("etcd does not answer and the lease is not trusted any more: degraded");
             } else {
                 tracing::info!(from = before.name(), to = trust.name(), "standing with etcd");
             }

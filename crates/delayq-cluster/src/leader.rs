@@ -3,7 +3,6 @@
 use crate::drains::Drains;
 use crate::etcd::{Change, Entry, EtcdError, Fence, Range, WatchRange};
 use crate::keys::MemberId;
-use crate::load::LoadMemory;
 use crate::membership::{Base, Session, until};
 use crate::plan::{Plan, PlanError};
 use crate::planner::{self, Candidate};
@@ -32,9 +31,6 @@ pub(crate) struct Leader {
     plan: Option<Plan>,
     plan_revision: i64,
     quiet: Quiet,
-    loads: LoadMemory,
-    /// Something but loads changed since the plan was made.
-    shape_changed: bool,
     /// What etcd holds is not the plan known here.
     unwritten: bool,
 }
@@ -47,8 +43,6 @@ struct Leading(Arc<AtomicBool>);
 impl Leader {
     pub(crate) fn new(base: Base, session: Session) -> Self {
         let quiet = Quiet::new(base.config.plan_quiet, base.config.plan_at_most);
-        // A shard's new owner reports one interval after it began to measure; the third is for the answer to be late.
-        let loads = LoadMemory::new(base.config.load_report_every * 3);
         let members = BTreeMap::new();
         Self {
             base,
@@ -60,8 +54,6 @@ impl Leader {
             plan: None,
             plan_revision: 0,
             quiet,
-            loads,
-            shape_changed: true,
             unwritten: false,
         }
     }
@@ -114,7 +106,7 @@ impl Leader {
                         // What it registered is still known, and is written again.
                         (self.plan_revision, self.unwritten) = (0, true);
                     }
-                    self.note_change(true);
+                    self.note_change();
                 }
             }
         }
@@ -145,7 +137,7 @@ impl Leader {
     /// Also one that was planned for until somebody else wrote over it.
     fn leave_out(&mut self, member: &MemberId) {
         if self.members.remove(member).is_some() {
-            self.note_change(true);
+            self.note_change();
         }
     }
 
@@ -154,15 +146,14 @@ impl Leader {
             if now.hindered {
                 self.hindered.insert(member);
             }
-            return self.note_change(true);
+            return self.note_change();
         };
         if before.hindered != now.hindered {
             self.settles = Some(Instant::now() + HINDRANCE_SETTLES);
         }
         let now = Registration { hindered: before.hindered, ..now };
         if now != before {
-            let only_loads = Registration { loads: now.loads.clone(), ..before } == now;
-            self.note_change(!only_loads);
+            self.note_change();
         }
     }
 
@@ -170,7 +161,7 @@ impl Leader {
         self.settles = None;
         let hindered = self.members.iter().filter(|(_, registration)| registration.hindered);
         self.hindered = hindered.map(|(id, _)| id.clone()).collect();
-        self.note_change(true);
+        self.note_change();
     }
 
     fn is_drains(&self, key: &[u8]) -> bool {
@@ -182,7 +173,7 @@ impl Leader {
             Ok(drains) if drains == self.drains => {}
             Ok(drains) => {
                 self.drains = drains;
-                self.note_change(true);
+                self.note_change();
             }
             Err(error) => {
                 let key = self.base.keys.drains();
@@ -204,19 +195,18 @@ impl Leader {
             Ok(plan) if self.plan.as_ref() == Some(&plan) => {}
             Ok(plan) => {
                 self.plan = Some(plan);
-                self.note_change(true);
+                self.note_change();
             }
             // Somebody's newer program led before, perhaps: what is not known cannot be kept in place.
             Err(error @ (PlanError::Newer(_) | PlanError::Damaged(_))) => {
                 tracing::error!(%error, "the plan in etcd cannot be read; it is replaced");
                 self.unwritten = true;
-                self.note_change(true);
+                self.note_change();
             }
         }
     }
 
-    fn note_change(&mut self, shape: bool) {
-        self.shape_changed |= shape;
+    fn note_change(&mut self) {
         self.quiet.changed(Instant::now());
     }
 
@@ -226,14 +216,9 @@ impl Leader {
             member.candidate(id.clone(), self.hindered.contains(id), self.drains.holds(&member.name))
         };
         let candidates: Vec<Candidate> = self.members.iter().map(candidate).collect();
-        self.loads.receive(self.members.values().flat_map(|member| &member.loads), Instant::now());
         let Some(shards) = self.members.values().map(|member| member.shards).max() else { return Ok(false) };
-        let weights = self.loads.weights(shards);
-        let next = planner::compute(&weights, &candidates, self.plan.as_ref(), &self.session.member);
-        if !self.unwritten
-            && !is_worth_writing(self.plan.as_ref(), &next, self.shape_changed, &weights, &candidates)
-        {
-            self.shape_changed = false;
+        let next = planner::compute(shards, &candidates, self.plan.as_ref(), &self.session.member);
+        if !self.unwritten && self.plan.as_ref() == Some(&next) {
             return Ok(true);
         }
         let plan_key = self.base.keys.plan();
@@ -248,7 +233,7 @@ impl Leader {
         tracing::info!(version = next.version, members = next.members().len(), "wrote the plan");
         self.base.counters.plans_published.add(1);
         (self.plan, self.plan_revision) = (Some(next), revision);
-        (self.shape_changed, self.unwritten) = (false, false);
+        self.unwritten = false;
         Ok(true)
     }
 }
@@ -265,57 +250,5 @@ impl Leading {
 impl Drop for Leading {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
-    }
-}
-
-/// A plan that only follows loads must be a fifth better to be worth its moves; one that follows members always is.
-fn is_worth_writing(
-    before: Option<&Plan>,
-    next: &Plan,
-    shape_changed: bool,
-    weights: &[u32],
-    candidates: &[Candidate],
-) -> bool {
-    let Some(before) = before else { return true };
-    if before == next {
-        return false;
-    }
-    shape_changed
-        || planner::peak(weights, candidates, next) * 5 <= planner::peak(weights, candidates, before) * 4
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn candidates(n: usize) -> Vec<Candidate> {
-        let one = |n: usize| Candidate {
-            id: MemberId::new("m", n as i64),
-            name: "m".into(),
-            zone: String::new(),
-            weight: 1,
-            draining: false,
-            hindered: false,
-        };
-        (0..n).map(one).collect()
-    }
-
-    #[test]
-    fn a_small_change_of_loads_moves_nothing() {
-        let by = MemberId::new("m", 0);
-        let two = candidates(2);
-        let even = planner::compute(&[1; 20], &two, None, &by);
-        let mut weights = vec![1; 20];
-        weights[0] = 2;
-        weights[2] = 2;
-        let next = planner::compute(&weights, &two, Some(&even), &by);
-        assert!(!is_worth_writing(Some(&even), &next, false, &weights, &two));
-        for shard in even.shards_of(&two[0].id).iter().take(5) {
-            weights[usize::from(shard.get())] = 8;
-        }
-        let next = planner::compute(&weights, &two, Some(&even), &by);
-        assert!(is_worth_writing(Some(&even), &next, false, &weights, &two));
-        assert!(!is_worth_writing(Some(&next), &next, true, &weights, &two));
-        assert!(is_worth_writing(None, &next, false, &weights, &two));
     }
 }

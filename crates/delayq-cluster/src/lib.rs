@@ -20,7 +20,7 @@
 //!
 //! | key | lease | holds |
 //! | --- | --- | --- |
-//! | `members/<member>` | the member's | name, zone, weight, version, address, draining, hindered, loads; its create revision is the member's rank |
+//! | `members/<member>` | the member's | name, version, address, draining, hindered, shards; its create revision is the member's rank |
 //! | `plan` | none | one JSON document: which member each shard is planned for |
 //! | `drains` | none | one JSON document: which members, by name, an [`Operator`] keeps without shards |
 //! | `claims/<shard>` | the owner's | the owner; created only where no key is under a lease |
@@ -46,8 +46,7 @@
 //!   looking for expired leases, plus the leader's debounce.
 //! * A change of etcd's own leader, or its restart, renews every lease to its full time: a member that died just before
 //!   is noticed after up to twice the lease time.
-//! * etcd silent: the member is *degraded* once the trusted time has passed. It keeps what it owns and claims nothing
-//!   ([`ClusterConfig::strict`]: gives everything up instead).
+//! * etcd silent: the member is *degraded* once the trusted time has passed. It keeps what it owns and claims nothing.
 //! * Keys deleted or replaced by hand: a member whose registration is gone gives up its lease and registers again under a
 //!   new one, at once.
 
@@ -67,7 +66,6 @@ mod inbox;
 mod keeper;
 mod keys;
 mod leader;
-mod load;
 mod membership;
 mod operator;
 mod overview;
@@ -92,7 +90,6 @@ pub use delayq::{ShardCount, protocol::ShardId};
 pub use error::{Advice, ClusterError};
 pub use handle::{DrainReport, Handle};
 pub use keys::MemberId;
-pub use load::LoadClass;
 pub use operator::{DrainOutcome, Operator, UndrainOutcome};
 pub use overview::{ClaimInfo, DrainInfo, EndpointHealth, MemberInfo, Observer, Overview, PlanInfo};
 pub use ownership::{ClaimNumber, LossReason, Lost, Ownership, OwnershipChange, OwnershipView};

@@ -3,14 +3,11 @@
 use crate::config::ClusterConfig;
 use crate::etcd::{EtcdError, Fence, Grant, Link};
 use crate::keys::{Keys, MemberId};
-use crate::load::LoadClass;
 use crate::registration::Registration;
 use crate::stats::Counters;
 use crate::trust::{Signal, Trust};
 use crate::wall_clock;
 use delayq::ShardCount;
-use delayq::protocol::ShardId;
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -47,7 +44,6 @@ pub(crate) struct Desired {
     pub(crate) draining: bool,
     pub(crate) hindered: bool,
     pub(crate) shards: ShardCount,
-    pub(crate) loads: BTreeMap<ShardId, LoadClass>,
 }
 
 /// The longest pause between two tries: what a recovered etcd waits for us.
@@ -108,7 +104,6 @@ impl Base {
             draining: desired.draining,
             hindered: desired.hindered,
             shards: desired.shards,
-            loads: desired.loads.clone(),
             ..Registration::of(&self.config, since_ms)
         }
     }
@@ -119,7 +114,7 @@ impl Base {
 impl Desired {
     /// What a member says at first: it takes whatever it is given.
     pub(crate) fn serving(shards: ShardCount) -> Self {
-        Self { draining: false, hindered: false, shards, loads: BTreeMap::new() }
+        Self { draining: false, hindered: false, shards }
     }
 }
 

@@ -44,10 +44,6 @@ pub struct MemberInfo {
     pub id: MemberId,
     /// Its name.
     pub name: String,
-    /// Its failure zone.
-    pub zone: String,
-    /// What it can carry.
-    pub weight: u16,
     /// Its program's version.
     pub version: String,
     /// Where its admin endpoint answers.
@@ -321,8 +317,6 @@ fn member_infos(
         leader: place == 0,
         drained: drains.holds(&registration.name),
         name: registration.name,
-        zone: registration.zone,
-        weight: registration.weight,
         version: registration.version,
         address: registration.address,
         draining: registration.draining,

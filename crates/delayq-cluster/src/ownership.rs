@@ -55,8 +55,6 @@ pub enum LossReason {
     LeaseLost,
     /// The claim's key is gone or somebody else's, though the lease lives. Stop at once.
     ClaimGone,
-    /// `strict`, and etcd has not answered for longer than the lease is trusted.
-    Untrusted,
     /// The member left.
     Left,
 }

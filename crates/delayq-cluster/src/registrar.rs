@@ -2,11 +2,10 @@
 
 use crate::backoff::Backoff;
 use crate::etcd::Fence;
-use crate::load;
-use crate::membership::{Base, Desired, LONGEST_PAUSE, Leaving, Session, Standing, until};
+use crate::membership::{Base, Desired, LONGEST_PAUSE, Leaving, Session, Standing};
 use std::sync::Arc;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// The task that writes the registration whenever it should say something else.
 pub(crate) struct Registrar {
@@ -16,7 +15,6 @@ pub(crate) struct Registrar {
     leaving: Leaving,
     /// The life that was registered last, and what its registration says.
     written: Option<(Arc<Session>, Desired)>,
-    last_report: Option<Instant>,
     backoff: Backoff,
 }
 
@@ -30,7 +28,7 @@ impl Registrar {
         leaving: Leaving,
     ) -> Self {
         let backoff = Backoff::up_to(LONGEST_PAUSE);
-        Self { base, desired, standing, leaving, written: None, last_report: None, backoff }
+        Self { base, desired, standing, leaving, written: None, backoff }
     }
 
     /// Writes until the member leaves.
@@ -39,20 +37,20 @@ impl Registrar {
             let wanted = self.desired.borrow_and_update().clone();
             let session = self.standing.borrow_and_update().session.clone();
             self.meet(session);
-            let due = self.due(&wanted);
-            tokio::select! {
-                biased;
-                _ = self.leaving.changed() => return,
-                () = until(due) => {}
-                Ok(()) = self.desired.changed() => continue,
-                Ok(()) = self.standing.changed() => continue,
+            if self.says(&wanted) {
+                tokio::select! {
+                    biased;
+                    _ = self.leaving.changed() => return,
+                    Ok(()) = self.desired.changed() => continue,
+                    Ok(()) = self.standing.changed() => continue,
+                    else => return,
+                }
             }
             tokio::select! {
                 biased;
                 _ = self.leaving.changed() => return,
                 () = Self::write(&self.base, &mut self.written, &mut self.backoff, wanted) => {}
             }
-            self.last_report = Some(Instant::now());
         }
     }
 
@@ -64,20 +62,8 @@ impl Registrar {
         }
     }
 
-    fn due(&self, wanted: &Desired) -> Option<Instant> {
-        let (_, registered) = self.written.as_ref()?;
-        let now = Instant::now();
-        let same = (registered.draining, registered.hindered, registered.shards)
-            == (wanted.draining, wanted.hindered, wanted.shards);
-        if !same {
-            return Some(now);
-        }
-        load::report_at(
-            registered.loads != wanted.loads,
-            self.last_report,
-            self.base.config.load_report_every,
-            now,
-        )
+    fn says(&self, wanted: &Desired) -> bool {
+        self.written.as_ref().is_none_or(|(_, registered)| registered == wanted)
     }
 
     async fn write(

@@ -2,21 +2,15 @@
 
 use crate::config::{ClusterConfig, Role};
 use crate::keys::MemberId;
-use crate::load::LoadClass;
 use crate::planner::Candidate;
 use delayq::ShardCount;
-use delayq::protocol::ShardId;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// What a member says of itself. Unknown fields are ignored, so that newer members can say more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Registration {
     pub(crate) name: String,
     pub(crate) role: Role,
-    #[serde(default)]
-    pub(crate) zone: String,
-    pub(crate) weight: u16,
     #[serde(default)]
     pub(crate) version: String,
     #[serde(default)]
@@ -31,9 +25,6 @@ pub(crate) struct Registration {
     /// Unix time of the registration, in milliseconds by the member's own clock; for people only.
     #[serde(default)]
     pub(crate) since_ms: u64,
-    /// The loads of the shards it owns; a shard not named is idle.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) loads: BTreeMap<ShardId, LoadClass>,
 }
 
 /// A claim's document.
@@ -51,15 +42,12 @@ impl Registration {
         Self {
             name: member.name.clone(),
             role: config.role,
-            zone: member.zone.clone(),
-            weight: member.weight,
             version: member.version.clone(),
             address: member.address.clone(),
             draining: false,
             hindered: false,
             shards: config.shards,
             since_ms,
-            loads: BTreeMap::new(),
         }
     }
 
@@ -70,14 +58,7 @@ impl Registration {
     /// How the planner sees it; for how long it has been hindered, and whether an operator drained it, it does not say
     /// itself.
     pub(crate) fn candidate(&self, id: MemberId, hindered: bool, drained: bool) -> Candidate {
-        Candidate {
-            id,
-            name: self.name.clone(),
-            zone: self.zone.clone(),
-            weight: self.weight,
-            draining: self.draining || drained,
-            hindered,
-        }
+        Candidate { id, name: self.name.clone(), draining: self.draining || drained, hindered }
     }
 }
 

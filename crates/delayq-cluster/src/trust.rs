@@ -24,7 +24,7 @@ pub enum Trust {
         /// When the trust ends, unless a keep-alive is answered before.
         until: Option<Instant>,
     },
-    /// etcd does not answer and the trusted time has passed. What is owned is kept (unless `strict`), nothing is claimed.
+    /// etcd does not answer and the trusted time has passed. What is owned is kept, nothing is claimed.
     Degraded {
         /// Since when.
         since: Instant,

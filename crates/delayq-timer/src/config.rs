@@ -11,10 +11,6 @@ pub struct TimerConfig {
     /// What this timer is called in metrics, logs and `delayq timers`, different for each: 1 to 64 of
     /// `A-Z a-z 0-9 . _ -`. `""`, the default: the host's name and the process id.
     pub name: String,
-    /// Its failure zone: the plan spreads shards over zones. `""`, the default: none.
-    pub zone: String,
-    /// How many shards it takes, relative to the others' weights: 1 to 1000; default 100.
-    pub weight: u16,
     /// Maximum ids that one call moves: 1 to 500; default 150. A full batch keeps Redis busy for about 0.2 ms, which any
     /// other client waits, once for each timer.
     pub batch: u16,
@@ -24,10 +20,6 @@ pub struct TimerConfig {
     /// How often every owned shard is polled, whatever is due. 100 ms to 1 m; default 6 s. It bounds how late a message is
     /// whose wake-up was lost.
     pub poll_interval: HumanDuration,
-    /// Whether only the owner may pump: it stops, unready, when etcd does not answer for longer than the lease is
-    /// trusted, and another timer's shard is never pumped, however long it is overdue. Default false: what is owned is
-    /// pumped on, and what is overdue by ten seconds is anybody's; that delivers nothing twice even under two owners.
-    pub strict: bool,
     /// Largest step of Redis's clock, against this host's monotonic one, that is not an alarm. 10 ms to 1 h; default
     /// 1 s. Beyond it the shards are held until the clock is steady: watch `delayq_timer_clock_held`.
     pub max_clock_step: HumanDuration,
@@ -62,12 +54,9 @@ impl Default for TimerConfig {
     fn default() -> Self {
         Self {
             name: String::new(),
-            zone: String::new(),
-            weight: 100,
             batch: 150,
             resolution: HumanDuration::from_micros(300),
             poll_interval: HumanDuration::from_secs(6),
-            strict: false,
             max_clock_step: HumanDuration::from_secs(1),
             clock_steady: HumanDuration::from_secs(10),
             forget_topics_after: HumanDuration::from_secs(86_400),
@@ -80,10 +69,8 @@ impl Default for TimerConfig {
 impl Section for TimerConfig {
     fn validate(&self, at: &mut Faults) {
         validate_name(at, "name", &self.name);
-        validate_name(at, "zone", &self.zone);
         let ms = HumanDuration::from_millis;
         let hour = HumanDuration::from_secs(3600);
-        at.range("weight", &self.weight, 1..=1000);
         at.range("batch", &self.batch, 1..=500);
         at.range("resolution", &self.resolution, ms(0)..=ms(100));
         at.range("poll_interval", &self.poll_interval, ms(100)..=HumanDuration::from_secs(60));

@@ -49,14 +49,11 @@ pub(crate) fn fenced(metrics: &TimerMetrics, shard: ShardId, epoch: u64, known: 
 }
 
 /// How the timer stands with etcd changed.
-pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust, strict: bool) {
+pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
     let degraded = matches!(trust, Trust::Degraded { .. });
     metrics.degraded.set(i64::from(degraded));
     let name = trust.name();
     match trust {
-        Trust::Degraded { .. } if strict => {
-            tracing::error!(trust = name, "etcd does not answer: strict, so every shard is given up");
-        }
         Trust::Degraded { .. } => {
             tracing::error!(
                 trust = name,

@@ -8,8 +8,6 @@ use delayq_cluster::{ClusterStats, Handle, Lost, Ownership, OwnershipChange, Tru
 pub(crate) struct Fleet {
     handle: Handle,
     ownership: Ownership,
-    /// Whether this timer stops when etcd does not answer.
-    strict: bool,
     trust: Option<Trust>,
     /// Whether an operator keeps this timer without shards.
     drained: bool,
@@ -19,8 +17,8 @@ pub(crate) struct Fleet {
 // === impl Fleet ===
 
 impl Fleet {
-    pub(crate) fn new(handle: Handle, ownership: Ownership, strict: bool) -> Self {
-        Self { handle, ownership, strict, trust: None, drained: false, counted: ClusterStats::default() }
+    pub(crate) fn new(handle: Handle, ownership: Ownership) -> Self {
+        Self { handle, ownership, trust: None, drained: false, counted: ClusterStats::default() }
     }
 
     pub(crate) const fn handle(&self) -> &Handle {
@@ -42,7 +40,7 @@ impl Fleet {
 
     pub(crate) fn trust(&mut self, trust: Trust, metrics: &TimerMetrics) {
         if self.trust.as_ref().is_none_or(|before| before.name() != trust.name()) {
-            events::trust_changed(metrics, trust, self.strict);
+            events::trust_changed(metrics, trust);
             self.trust = Some(trust);
         }
     }
@@ -60,11 +58,6 @@ impl Fleet {
         !matches!(self.trust, Some(Trust::Trusted { .. }))
     }
 
-    /// Without `strict` whatever is owned is pumped, whether etcd answers or not: the script is safe under two owners.
-    pub(crate) fn may_pump(&self) -> bool {
-        !self.strict || self.handle.trust().is_trusted(tokio::time::Instant::now())
-    }
-
     /// For how many seconds the lease is trusted without another answer: 0 without a lease, infinitely many without etcd.
     pub(crate) fn lease_margin(&self) -> f64 {
         let now = tokio::time::Instant::now();
@@ -75,11 +68,6 @@ impl Fleet {
             }
             Trust::Joining | Trust::Degraded { .. } | Trust::Lost { .. } | Trust::Left => 0.0,
         }
-    }
-
-    /// Whether other timers' shards may be pumped when they are long overdue.
-    pub(crate) const fn may_rescue(&self) -> bool {
-        !self.strict
     }
 
     /// How many other timers there are, as the plan has it; without one, as this timer's share of the shards suggests.

@@ -134,7 +134,7 @@ impl Pumping {
             books: Books::new(now),
             surveys: Surveys::new(config.horizons.iter().map(|&horizon| *horizon).collect(), now),
             foreign: Foreign::default(),
-            fleet: Fleet::new(handle, ownership, config.strict),
+            fleet: Fleet::new(handle, ownership),
             wakes: Wakes::new(&shards),
             growth: client.growth(),
             sweeps,
@@ -214,12 +214,10 @@ impl Pumping {
             self.judged_next = now + BEAT;
             self.judge(now);
         }
-        if self.fleet.may_pump() {
-            let rounds = self.schedule.rounds(now, |node, due| self.nodes[node].aim.finds(now, due));
-            for round in rounds {
-                let latest = self.nodes[round.node].clock.latest(now);
-                self.send(Call::Pump { round, latest });
-            }
+        let rounds = self.schedule.rounds(now, |node, due| self.nodes[node].aim.finds(now, due));
+        for round in rounds {
+            let latest = self.nodes[round.node].clock.latest(now);
+            self.send(Call::Pump { round, latest });
         }
         let shot = self.next_shot(now);
         let in_vain = self.rang_at.take() == Some(self.calls.sent()) && shot.wake <= now;
@@ -234,8 +232,7 @@ impl Pumping {
         let others =
             [self.owning.next(), self.health.next(), Some(now + BEAT), Some(self.books.next(shards))];
         let others = others.into_iter().chain(polls);
-        let nodes = self.fleet.may_pump().then(|| self.schedule.next(now));
-        let pumps = nodes.into_iter().flatten().flat_map(|(node, next)| {
+        let pumps = self.schedule.next(now).flat_map(|(node, next)| {
             let due = next.due.map(|due| self.nodes[node].aim.shot(due, now));
             let due = due.map(|shot| next.not_before.filter(|&from| from > shot.wake).map_or(shot, Shot::at));
             [due, next.anyway.map(Shot::at)]

@@ -3,7 +3,6 @@
 use crate::rota::Rota;
 use crate::schedule::Schedule;
 use delayq::protocol::ShardId;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Owned shards polled at once: a tenth of a millisecond of Redis's time.
@@ -11,15 +10,12 @@ const AT_ONCE: usize = 8;
 /// The interval while Redis's clock is not trusted, or Redis does not answer.
 const CLOSELY: Duration = Duration::from_secs(1);
 
-/// When each poll is due, and what was counted since the last.
+/// When each poll is due.
 pub(crate) struct SafetyPoll {
     interval: Duration,
     /// The next poll of everything but the owned shards, which take turns.
     next: Instant,
     owned: Rota,
-    /// How many messages each shard moved since then.
-    moved: BTreeMap<ShardId, u64>,
-    since: Instant,
 }
 
 // === impl SafetyPoll ===
@@ -27,13 +23,7 @@ pub(crate) struct SafetyPoll {
 impl SafetyPoll {
     /// The first is due at once: a timer that is given no shard learns Redis's clock, and that it answers, by it alone.
     pub(crate) fn new(interval: Duration, now: Instant) -> Self {
-        Self {
-            interval,
-            next: now,
-            owned: Rota::new(interval, AT_ONCE, now),
-            moved: BTreeMap::new(),
-            since: now,
-        }
+        Self { interval, next: now, owned: Rota::new(interval, AT_ONCE, now) }
     }
 
     /// When to ask again, with so many shards owned.
@@ -65,23 +55,5 @@ impl SafetyPoll {
     /// The owned shards whose turn it is.
     pub(crate) fn owned(&mut self, schedule: &Schedule, now: Instant) -> Vec<ShardId> {
         self.owned.take(schedule, now)
-    }
-
-    /// So many messages of a shard became ready.
-    pub(crate) fn moved(&mut self, shard: ShardId, messages: u64) {
-        *self.moved.entry(shard).or_default() += messages;
-    }
-
-    /// How many messages a second each shard moved since this was asked last.
-    pub(crate) fn load(&mut self, now: Instant) -> BTreeMap<ShardId, u64> {
-        let seconds = now.saturating_duration_since(self.since).as_secs_f64().max(0.1);
-        self.since = now;
-        let moved = std::mem::take(&mut self.moved).into_iter();
-        moved.map(|(shard, moved)| (shard, (moved as f64 / seconds) as u64)).collect()
-    }
-
-    /// A shard is not owned any more.
-    pub(crate) fn drop(&mut self, shard: ShardId) {
-        self.moved.remove(&shard);
     }
 }

@@ -18,9 +18,6 @@ pub fn membership(
         return Membership::single(&name);
     }
     let mut cluster = ClusterConfig::new(etcd, deployment, Role::Timer, name);
-    cluster.member.zone.clone_from(&timer.zone);
-    cluster.member.weight = timer.weight;
     cluster.member.address = address;
-    cluster.strict = timer.strict;
     Membership::Etcd(Box::new(cluster))
 }

@@ -137,14 +137,13 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
     match &answer.fleet {
         None => text.push_str("etcd is not used: a single timer owns every shard\n\n"),
         Some(fleet) => {
-            let columns = ["timer", "zone", "version", ">planned", ">claimed", "since", "state", "admin"];
+            let columns = ["timer", "version", ">planned", ">claimed", "since", "state", "admin"];
             let mut rows = context.output.rows(&columns);
             for member in &fleet.members {
                 rows.judged(
                     member.can_take(),
                     [
                         member.name.clone(),
-                        member.zone.clone(),
                         member.version.clone(),
                         member.planned.to_string(),
                         member.claimed.to_string(),

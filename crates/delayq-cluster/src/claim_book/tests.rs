@@ -233,19 +233,6 @@ fn a_lost_lease_loses_everything_at_once() {
     assert!(book.start_deletes(9).is_empty());
 }
 
-#[test]
-fn a_suspended_shard_comes_back_if_its_key_is_still_ours() {
-    let mut book = owning(&[1, 2]);
-    book.suspend();
-    assert!(owned(&book).is_empty());
-    assert_eq!(parted(&book, 1).reason, LossReason::Untrusted);
-    book.plan(1, &set(&[1, 2]), nobody, free);
-    book.start_yields(9);
-    book.relisted(&BTreeMap::from([(shard(1), ReadClaim { mine: true, created: 10 })]));
-    assert_eq!(owned(&book), [1]);
-    assert_eq!(book.start_claims(9), [shard(2)]);
-}
-
 /// What etcd holds of one shard, and the book that must agree with it.
 #[derive(Default)]
 struct World {

@@ -82,15 +82,8 @@ impl Follower {
         if standing.session.as_deref().map(|s| &s.member) != session.map(|s| &s.member) {
             return Err(Interrupt::SessionOver);
         }
-        let before = self.board.borrow().trust;
-        let degraded = matches!(standing.trust, Trust::Degraded { .. });
-        if self.base.config.strict && degraded {
-            self.book.suspend();
-        }
         self.publish();
-        let back = matches!(before, Trust::Degraded { .. }) && !degraded;
-        // What was suspended comes back only by reading whose the keys are.
-        if self.base.config.strict && back { Err(Interrupt::Relist) } else { Ok(()) }
+        Ok(())
     }
 
     pub(super) fn drop_all(&mut self, reason: &LossReason) {

@@ -1,6 +1,6 @@
 //! etcd breaks in every way it can; what is owned stays owned by one, and in the end everything is.
 
-use crate::fleet::{Floor, Member, config, reasons, s};
+use crate::fleet::{Floor, Member, config, s};
 use crate::reader::ClaimReader;
 use delayq_cluster::{ClusterError, ClusterStats, ShardId, Trust};
 use delayq_tests::deadline::LONG;
@@ -97,22 +97,6 @@ async fn without_a_quorum_members_keep_what_they_own_and_claim_nothing() {
     let work = floor.work();
     assert_eq!(work.overlaps, []);
     assert_eq!(work.losses.len() - moved, 6);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_strict_member_stops_when_its_trust_ends_and_goes_on_with_the_same_claims() {
-    let etcd = EtcdCluster::start_one().await;
-    let floor = Floor::new();
-    let mut strict = config(&etcd.endpoints(), "a", 8);
-    strict.strict = true;
-    let member = Member::join(strict, &floor).await;
-    floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
-    etcd.freeze();
-    floor.until("a stops", |work| work.of("a") == 0).await;
-    assert_eq!(reasons(&floor.work(), "a"), ["Untrusted".to_owned()].into());
-    etcd.thaw();
-    floor.until("a owns all again", |work| work.balanced(8, &["a"])).await;
-    drop(member);
 }
 
 #[tokio::test(flavor = "multi_thread")]

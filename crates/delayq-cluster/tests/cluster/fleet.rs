@@ -219,7 +219,6 @@ pub(crate) fn config(endpoints: &[String], name: &str, shards: u16) -> ClusterCo
     let deployment =
         DeploymentConfig { shards: ShardCount::new(shards).unwrap(), ..DeploymentConfig::default() };
     let mut config = ClusterConfig::new(&etcd, &deployment, Role::Timer, name);
-    config.load_report_every = Duration::from_millis(200);
     config.join_deadline = LONG;
     config
 }

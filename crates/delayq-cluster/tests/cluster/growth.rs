@@ -1,10 +1,8 @@
-//! More shards, uneven loads, zones, and a single owner without etcd.
+//! More shards, roles, and a single owner without etcd.
 
 use crate::fleet::{Floor, Member, s};
 use crate::scope::Scope;
 use delayq_cluster::{Cluster, LossReason, Role, ShardCount, ShardId, Trust};
-use delayq_tests::deadline::{LONG, wait_until};
-use std::collections::BTreeMap;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_shards_are_owned_without_moving_the_old_ones() {
@@ -27,44 +25,6 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
     first.handle.set_shards(ShardCount::new(128).unwrap());
     first.leave().await;
     floor.until("b owns all", |work| work.balanced(128, &["b"])).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_heavy_shard_makes_its_member_give_others_away() {
-    let scope = Scope::shared().await;
-    let floor = Floor::new();
-    let first = Member::join(scope.config("a", 32), &floor).await;
-    let second = Member::join(scope.config("b", 32), &floor).await;
-    floor.until("a and b share", |work| work.balanced(32, &["a", "b"])).await;
-    let heavy = *second.handle.view().owned.keys().next().unwrap();
-    let plans = async || first.handle.overview().await.unwrap().plan.unwrap().version;
-    let even = plans().await;
-    // Weight 8 against 31 of weight 1: b has 23 of 39, and a plan with 20 is not a fifth better.
-    second.handle.report_load(&BTreeMap::from([(heavy, 750)]));
-    let key = scope.key(&format!("members/{}", second.handle.member().unwrap()));
-    let tool = scope.tool().await;
-    wait_until("the first report", LONG, async || {
-        let registered = tool.clone().get(key.as_str(), None).await.unwrap();
-        registered.kvs()[0].value_str().unwrap().contains("loads")
-    })
-    .await;
-    // Weight 16: b has 31 of 47, and a plan with 24 is. b keeps the heavy one and 7 or 8 others.
-    second.handle.report_load(&BTreeMap::from([(heavy, 2_000)]));
-    floor.until("b has less", |work| work.covers(32) && work.of("b") <= 9).await;
-    assert!(second.handle.view().owned.contains_key(&heavy));
-    assert_eq!(plans().await, even + 1, "the first report moves nothing");
-    assert_eq!(floor.work().overlaps, []);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stronger_member_gets_more() {
-    let scope = Scope::shared().await;
-    let floor = Floor::new();
-    let mut strong = scope.config("strong", 40);
-    strong.member.weight = 3;
-    let _strong = Member::join(strong, &floor).await;
-    let _weak = Member::join(scope.config("weak", 40), &floor).await;
-    floor.until("30 to 10", |work| work.covers(40) && work.of("strong") == 30 && work.of("weak") == 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

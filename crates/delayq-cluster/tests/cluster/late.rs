@@ -30,7 +30,7 @@ async fn a_member_that_never_joined_drains_and_leaves_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_that_cannot_be_used_is_not_waited_with() {
     let mut bad = config(&["http://127.0.0.1:9".to_owned()], "a", 8);
-    bad.member.weight = 0;
+    bad.member.name = String::new();
     assert!(matches!(Cluster::start(bad).await.err(), Some(ClusterError::Config(_))));
 }
 

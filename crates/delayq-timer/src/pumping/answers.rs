@@ -73,7 +73,6 @@ impl Pumping {
         }
         let done = report.moved + report.returned + report.buried + report.expired + report.forgotten;
         self.progress.answered(shard, done > 0, report.blocked > 0, trip.answered);
-        self.poll.moved(shard, report.moved);
         match report.word {
             PumpWord::Pumped | PumpWord::More => self.clock_of(shard).learn(shard, false),
             // What is behind a clock that reads too much, the guard has seen already.

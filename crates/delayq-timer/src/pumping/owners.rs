@@ -95,7 +95,6 @@ impl Pumping {
         self.schedule.drop(shard);
         let node = self.nodes.of(shard);
         self.nodes[node].clock.drop(shard);
-        self.poll.drop(shard);
         self.progress.drop(shard);
         self.forgetting.drop(shard);
         self.surveys.drop(shard);

@@ -26,7 +26,6 @@ impl Pumping {
         }
         self.poll_foreign(now);
         self.fleet.count(&self.metrics);
-        self.fleet.handle().report_load(&self.poll.load(now));
         self.poll.sent(wrong, now);
     }
 
@@ -79,13 +78,11 @@ impl Pumping {
         self.rescue(&shards, now);
     }
 
-    /// Nobody pumps another's shards with `strict`, and by a clock that is not known, or not trusted, nothing is moved: then
-    /// it only learns what is due.
+    /// By a clock that is unknown or not trusted, nothing is moved: the call only learns what is due.
     fn rescue(&mut self, shards: &[ShardId], now: Instant) {
         for (node, some) in self.nodes.apart(shards) {
             let clock = &self.nodes[node].clock;
-            let only_learn = !self.fleet.may_rescue() || clock.is_jumped();
-            let latest = clock.latest(now).filter(|_| !only_learn).unwrap_or(NO_LATER);
+            let latest = clock.latest(now).filter(|_| !clock.is_jumped()).unwrap_or(NO_LATER);
             self.send_all(Call::rescues(node, &some, latest));
         }
     }

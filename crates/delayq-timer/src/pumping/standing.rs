@@ -28,8 +28,6 @@ pub(super) enum Standing {
     Unplaced,
     /// What is due does not move, though nothing else is wrong.
     Stalled(Stall),
-    /// `strict`, and the lease is not trusted.
-    Untrusted,
 }
 
 /// The readiness, and what it says now.
@@ -56,7 +54,6 @@ impl Pumping {
             Some(Ailment::Starting) => Standing::Starting,
             None if self.nodes.is_any_jumped() => Standing::Jumped,
             None if self.nodes.hold_any() => Standing::Held,
-            None if !self.fleet.may_pump() => Standing::Untrusted,
             None if self.is_unplaced() => Standing::Unplaced,
             None => self.stall.map_or(Standing::Ready, Standing::Stalled),
         }
@@ -116,7 +113,6 @@ impl Standing {
             Self::Stalled(Stall::Failing(shard)) => {
                 return Some(format!("the pumps of shard {shard} have failed for 2 s"));
             }
-            Self::Untrusted => "strict, and etcd does not answer: nothing is pumped",
         };
         Some(why.to_owned())
     }

@@ -29,7 +29,6 @@ pub(crate) struct Fleet {
     pub(crate) etcd_call: Duration,
     /// User and password.
     pub(crate) credentials: Option<(String, Secret)>,
-    pub(crate) strict: bool,
 }
 
 /// How a timer reaches etcd and Redis.
@@ -58,7 +57,7 @@ impl Fleet {
 
     pub(crate) fn on(stand: Stand, etcd: EtcdCluster) -> Self {
         let etcd_call = Duration::from_millis(500);
-        Self { stand, etcd, times: TIMES, etcd_call, credentials: None, strict: false }
+        Self { stand, etcd, times: TIMES, etcd_call, credentials: None }
     }
 
     /// The way without anything in between.
@@ -106,10 +105,8 @@ impl Fleet {
     pub(crate) async fn timer_by(&self, name: &str, route: Route) -> Running {
         let mut cluster = self.member(name, &route);
         cluster.join_deadline = LONG;
-        cluster.strict = self.strict;
         let steady = HumanDuration::from(self.times.steady);
-        let strict = self.strict;
-        let config = TimerConfig { clock_steady: steady, strict, ..polling(self.times.poll) };
+        let config = TimerConfig { clock_steady: steady, ..polling(self.times.poll) };
         start(config, route.client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! Timers that own nothing: more of them than shards, one whose owners are gone, and what `strict` leaves alone.
+//! Timers that own nothing: more of them than shards, and one whose owners are gone.
 
 use crate::bounds::NOBODY;
 use crate::drill::Drill;
@@ -69,53 +69,6 @@ async fn a_spare_that_never_owned_a_shard_rescues_those_of_two_owners_that_died_
         timing
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_nobody_pumps_is_seen_to_be_overdue_by_those_that_look() {
-    let mut fleet = Fleet::with(2).await;
-    fleet.strict = true;
-    let timer = fleet.timer("one").await;
-    timer.owns(2).await;
-    fleet.etcd.freeze();
-    timer.reaches("delayq_timer_shards", 0.0).await;
-    fleet.stand.put([fleet.stand.now_ms().await + 50]).await;
-    timer.exceeds("delayq_timer_oldest_overdue_seconds", 1.0).await;
-    fleet.etcd.thaw();
-    timer.owns(2).await;
-    timer.reaches("delayq_timer_oldest_overdue_seconds", 0.0).await;
-    timer.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn strict_pumps_nothing_while_etcd_is_away_and_is_not_ready() {
-    let mut fleet = Fleet::with(4).await;
-    fleet.strict = true;
-    let (one, other) = (fleet.timer("one").await, fleet.timer("other").await);
-    fleet.share(&[&one, &other]).await;
-    one.is_ready().await;
-    fleet.etcd.freeze();
-    for timer in [&one, &other] {
-        timer.reaches("delayq_timer_shards", 0.0).await;
-        assert!(timer.unready().await.contains("strict"));
-    }
-    // A put that is already due would go straight to its ready queue: these are due well after the put, however slow it is.
-    let due = fleet.stand.now_ms().await + 10_000;
-    let count = fleet.stand.put((0..40).map(|n| due + n)).await;
-    assert_eq!(fleet.stand.ready().await, 0, "the put came after its due time");
-    // Overdue for so long that any timer would rescue them, were it not for `strict`.
-    wait_until("all of it to be overdue by more than ten seconds and two polls", SHORT, || async {
-        fleet.stand.now_ms().await > due + 11_000
-    })
-    .await;
-    assert_eq!(fleet.stand.ready().await, 0, "nothing may be pumped");
-    fleet.etcd.thaw();
-    fleet.stand.all_ready(count).await;
-    for timer in [one, other] {
-        timer.is_ready().await;
-        assert!(timer.metric("delayq_timer_rescued_total") < 0.5);
-        timer.stop().await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
