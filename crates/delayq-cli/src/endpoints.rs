@@ -1,7 +1,7 @@
 //! The admin endpoints of a deployment's processes: which there are, and what they answer.
 
 use crate::deployment::CliConfig;
-use delayq_cluster::{ClusterConfig, Observer, Role};
+use delayq_cluster::{ClusterConfig, Observer};
 use delayq_service::ask;
 use delayq_service::config::{HostPort, Listen};
 use std::collections::BTreeMap;
@@ -30,11 +30,9 @@ type Registered = (String, String);
 pub async fn known(config: &CliConfig, given: &[HostPort]) -> (Vec<Endpoint>, Option<String>) {
     let (mut members, mut missing) = (Vec::new(), None);
     if config.etcd.enabled {
-        for role in [Role::Timer, Role::Forwarder] {
-            match registered(config, role).await {
-                Ok(found) => members.extend(found),
-                Err(why) => missing = Some(why),
-            }
+        match registered(config).await {
+            Ok(found) => members = found,
+            Err(why) => missing = Some(why),
         }
     }
     let configured = match (&config.admin.listen, config.admin.advertise.as_str()) {
@@ -45,12 +43,12 @@ pub async fn known(config: &CliConfig, given: &[HostPort]) -> (Vec<Endpoint>, Op
     (of(members, configured.into_iter().chain(given.iter().cloned())), missing)
 }
 
-async fn registered(config: &CliConfig, role: Role) -> Result<Vec<Registered>, String> {
-    let fleet = ClusterConfig::new(&config.etcd, &config.deployment, role, "delayq-cli");
+async fn registered(config: &CliConfig) -> Result<Vec<Registered>, String> {
+    let fleet = ClusterConfig::new(&config.etcd, &config.deployment, "delayq-cli");
     let observer = Observer::new(&fleet).map_err(|error| error.to_string())?;
     let members = observer.overview().await.map_err(|error| error.to_string())?.members;
     let with_endpoint = members.into_iter().filter(|member| !member.address.is_empty());
-    Ok(with_endpoint.map(|member| (format!("{role}-{}", member.name), member.address)).collect())
+    Ok(with_endpoint.map(|member| (format!("timer-{}", member.name), member.address)).collect())
 }
 
 /// Every registered process by its name, of several lives the latest; and the other addresses.
@@ -126,13 +124,13 @@ mod tests {
     #[test]
     fn each_registered_process_is_asked_whatever_the_others_registered() {
         let found = places(
-            &[("timer-a", "10.0.0.1:9440"), ("timer-b", "10.0.0.2:9440"), ("forwarder-a", "10.0.0.1:9440")],
+            &[("timer-a", "10.0.0.1:9440"), ("timer-b", "10.0.0.2:9440"), ("timer-c", "10.0.0.1:9440")],
             &["10.0.0.2:9440", "127.0.0.1:9440"],
         );
         let expected = [
-            ("forwarder-a", "10.0.0.1:9440"),
             ("timer-a", "10.0.0.1:9440"),
             ("timer-b", "10.0.0.2:9440"),
+            ("timer-c", "10.0.0.1:9440"),
             ("127.0.0.1:9440", "127.0.0.1:9440"),
         ];
         assert_eq!(found, expected.map(|(name, at)| (name.to_owned(), at.to_owned())));

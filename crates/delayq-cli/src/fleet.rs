@@ -4,7 +4,7 @@ use crate::deployment::CliConfig;
 use crate::failure::NO_FLEET;
 use crate::output::time;
 use delayq::UnixMillis;
-use delayq_cluster::{ClusterConfig, DrainInfo, Observer, Operator, Role};
+use delayq_cluster::{ClusterConfig, DrainInfo, Observer, Operator};
 use delayq_service::{Fault, codes};
 
 /// Looks at the timers' fleet without joining it.
@@ -27,7 +27,7 @@ pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
 }
 
 fn timers(config: &CliConfig) -> ClusterConfig {
-    ClusterConfig::new(&config.etcd, &config.deployment, Role::Timer, "delayq-cli")
+    ClusterConfig::new(&config.etcd, &config.deployment, "delayq-cli")
 }
 
 /// That a timer is drained, since when and why.

@@ -49,7 +49,7 @@ delayq_service::configuration! {
         pub routes: Vec<RouteConfig>,
     } and |config, at| {
         config.deployment.contradictions(&config.redis, at);
-        config.forwarding(Locations::default()).contradictions(&config.redis, &config.etcd, at);
+        config.forwarding(Locations::default()).contradictions(&config.redis, at);
     }
 }
 

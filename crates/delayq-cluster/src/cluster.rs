@@ -3,7 +3,7 @@
 use crate::backoff::Backoff;
 use crate::claim_book::ClaimBook;
 use crate::claims::Follower;
-use crate::config::{ClusterConfig, Role};
+use crate::config::ClusterConfig;
 use crate::election::Campaigner;
 use crate::error::ClusterError;
 use crate::etcd::{EtcdError, Link};
@@ -66,7 +66,7 @@ impl Cluster {
     /// the lock that keeps a second owner out is the caller's.
     ///
     /// Must be called within a tokio runtime.
-    pub fn single(name: impl Into<String>, role: Role, shards: ShardCount) -> (Handle, Ownership) {
+    pub fn single(name: impl Into<String>, shards: ShardCount) -> (Handle, Ownership) {
         let (desired, wanted) = watch::channel(Desired::serving(shards));
         let (standing, stands) = watch::channel(single::standing());
         let (board, shown) = watch::channel(Arc::new(OwnershipView::default()));
@@ -86,7 +86,7 @@ impl Cluster {
             counters: Arc::new(Counters::default()),
             leads: Arc::new(AtomicBool::new(true)),
             tasks: spawner.tasks,
-            mode: Mode::Single { name: name.into(), role },
+            mode: Mode::Single { name: name.into() },
         };
         (Handle { inner: Arc::new(inner) }, Ownership::new(shown, confirm))
     }

@@ -5,11 +5,9 @@ mod etcd;
 pub use etcd::{Endpoint, EtcdConfig, TlsConfig};
 
 use crate::error::ClusterError;
-use crate::prefix::is_key_part;
 use delayq::{Namespace, ShardCount};
 use delayq_service::config::{DeploymentConfig, Faults};
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use delayq_service::is_name;
 use std::time::Duration;
 
 /// Everything [`crate::Cluster::join`] needs.
@@ -21,8 +19,6 @@ pub struct ClusterConfig {
     pub namespace: Namespace,
     /// How many shards there are to divide.
     pub shards: ShardCount,
-    /// The fleet to join: each role divides all shards among its members.
-    pub role: Role,
     /// What this member says of itself.
     pub member: MemberConfig,
     /// How long the leader waits for quiet before it writes a plan.
@@ -45,33 +41,15 @@ pub struct MemberConfig {
     pub address: String,
 }
 
-/// The fleets that divide the shards, each for its own work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Pumps due messages into their ready queues.
-    Timer,
-    /// Delivers ready messages.
-    Forwarder,
-    /// Replays and sweeps.
-    Compensator,
-}
-
 // === impl ClusterConfig ===
 
 impl ClusterConfig {
-    /// A member of this name with every default, in the fleet of its role.
-    pub fn new(
-        etcd: &EtcdConfig,
-        deployment: &DeploymentConfig,
-        role: Role,
-        name: impl Into<String>,
-    ) -> Self {
+    /// A member of this name with every default, in the deployment's fleet.
+    pub fn new(etcd: &EtcdConfig, deployment: &DeploymentConfig, name: impl Into<String>) -> Self {
         Self {
             etcd: etcd.clone(),
             namespace: deployment.namespace.clone(),
             shards: deployment.shards,
-            role,
             member: MemberConfig {
                 name: name.into(),
                 version: env!("CARGO_PKG_VERSION").into(),
@@ -85,14 +63,14 @@ impl ClusterConfig {
 
     /// With what every key of this fleet in etcd begins, without the slash behind it.
     pub fn base(&self) -> String {
-        format!("{}/{}/{}", self.etcd.prefix, self.namespace, self.role)
+        format!("{}/{}/timer", self.etcd.prefix, self.namespace)
     }
 
     /// Everything that is wrong with the configuration, in words an operator can act on; empty if nothing is.
     pub fn faults(&self) -> Vec<String> {
         let mut at = Faults::default();
         at.section("etcd", &self.etcd);
-        if !is_key_part(&self.member.name) {
+        if !is_name(&self.member.name) {
             at.refuse("name", "expected 1 to 64 of A-Z a-z 0-9 . _ -");
         }
         if self.plan_at_most < self.plan_quiet {
@@ -107,25 +85,6 @@ impl ClusterConfig {
     }
 }
 
-// === impl Role ===
-
-impl Role {
-    /// The role as it stands in keys and configuration.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timer => "timer",
-            Self::Forwarder => "forwarder",
-            Self::Compensator => "compensator",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,7 +92,7 @@ mod tests {
     #[test]
     fn all_faults_are_reported_at_once() {
         let etcd = EtcdConfig::default();
-        let mut config = ClusterConfig::new(&etcd, &DeploymentConfig::default(), Role::Timer, "t1");
+        let mut config = ClusterConfig::new(&etcd, &DeploymentConfig::default(), "t1");
         assert_eq!(config.faults(), Vec::<String>::new());
         config.etcd.endpoints.clear();
         config.etcd.lease_ttl = Duration::from_millis(2500).into();

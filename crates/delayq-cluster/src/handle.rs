@@ -1,6 +1,5 @@
 //! Steering a membership and asking about it; draining and leaving.
 
-use crate::config::Role;
 use crate::error::ClusterError;
 use crate::etcd::Range;
 use crate::keys::MemberId;
@@ -41,7 +40,7 @@ pub(crate) struct Inner {
 /// With others, or alone.
 pub(crate) enum Mode {
     Etcd { base: Base, recheck: mpsc::UnboundedSender<oneshot::Sender<()>> },
-    Single { name: String, role: Role },
+    Single { name: String },
 }
 
 /// How a drain went.
@@ -177,10 +176,8 @@ impl Handle {
     /// etcd unreachable or refusing, or a plan of a newer format.
     pub async fn overview(&self) -> Result<Overview, ClusterError> {
         match &self.inner.mode {
-            Mode::Etcd { base, .. } => {
-                Observer::of(base.link.clone(), base.keys.clone(), base.config.role).overview().await
-            }
-            Mode::Single { name, role } => Ok(self.overview_of_one(name, *role)),
+            Mode::Etcd { base, .. } => Observer::of(base.link.clone(), base.keys.clone()).overview().await,
+            Mode::Single { name } => Ok(self.overview_of_one(name)),
         }
     }
 
@@ -195,7 +192,7 @@ impl Handle {
         self.inner.counters.snapshot()
     }
 
-    fn overview_of_one(&self, name: &str, role: Role) -> Overview {
+    fn overview_of_one(&self, name: &str) -> Overview {
         let desired = self.inner.desired.borrow().clone();
         let view = self.view();
         let member = MemberInfo {
@@ -212,7 +209,7 @@ impl Handle {
             claimed: view.owned.len(),
         };
         let unclaimed = desired.shards.shards().filter(|shard| !view.owned.contains_key(shard)).collect();
-        Overview { members: vec![member], unclaimed, ..Overview::empty(role) }
+        Overview { members: vec![member], unclaimed, ..Overview::default() }
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 #[serde(transparent)]
 pub struct MemberId(String);
 
-/// The keys of one fleet: one role of one namespace.
+/// The keys of one namespace's fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     base: String,
@@ -90,13 +90,12 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{EtcdConfig, Role};
+    use crate::config::EtcdConfig;
     use delayq_service::config::DeploymentConfig;
 
     #[test]
     fn a_key_reads_back_as_what_it_was_made_from() {
-        let config =
-            ClusterConfig::new(&EtcdConfig::default(), &DeploymentConfig::default(), Role::Timer, "t");
+        let config = ClusterConfig::new(&EtcdConfig::default(), &DeploymentConfig::default(), "t");
         let keys = Keys::of(&config);
         let shard = ShardId::new(7);
         let member = MemberId::new("t", 0x1f);

@@ -1,6 +1,6 @@
 //! Who owns which shard: membership, leader and plan on etcd, or a single owner without it.
 //!
-//! A process joins its role's fleet with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets two
+//! A process joins the fleet with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets two
 //! things: a [`Handle`] to ask and to steer, and an [`Ownership`], the stream of what it gains and loses.
 //!
 //! ```no_run
@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What etcd holds, per role, under `/<prefix>/<namespace>/<role>/`
+//! # What etcd holds under `/<prefix>/<namespace>/timer/`
 //!
 //! | key | lease | holds |
 //! | --- | --- | --- |
@@ -85,7 +85,7 @@ mod wall_clock;
 
 pub use advertised::advertised;
 pub use cluster::Cluster;
-pub use config::{ClusterConfig, Endpoint, EtcdConfig, MemberConfig, Role, TlsConfig};
+pub use config::{ClusterConfig, Endpoint, EtcdConfig, MemberConfig, TlsConfig};
 pub use delayq::{ShardCount, protocol::ShardId};
 pub use error::{Advice, ClusterError};
 pub use handle::{DrainReport, Handle};
@@ -95,7 +95,7 @@ pub use overview::{ClaimInfo, DrainInfo, EndpointHealth, MemberInfo, Observer, O
 pub use ownership::{ClaimNumber, LossReason, Lost, Ownership, OwnershipChange, OwnershipView};
 pub use plan::{Plan, PlanError, PlannedMember};
 pub use planner::{Candidate, compute};
-pub use prefix::{KeyPrefix, name_of_process, validate_name};
+pub use prefix::KeyPrefix;
 pub use single::SINGLE_MODE_LIMITS;
 pub use stats::ClusterStats;
 pub use trust::Trust;

@@ -1,6 +1,6 @@
 //! A fleet, observed from outside or inside: its members, its plan, its claims, and whether they agree.
 
-use crate::config::{ClusterConfig, Role};
+use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
 use crate::error::ClusterError;
 use crate::etcd::{Entry, EtcdError, Link, Range};
@@ -15,10 +15,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A fleet at one revision of etcd.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overview {
-    /// The fleet.
-    pub role: Role,
     /// etcd's revision that everything below was read at; 0 in single mode.
     pub revision: i64,
     /// The members, oldest registration first: the first one leads.
@@ -121,7 +119,6 @@ pub struct EndpointHealth {
 pub struct Observer {
     link: Link,
     keys: Keys,
-    role: Role,
 }
 
 /// All that etcd holds of a fleet, at one revision.
@@ -136,20 +133,6 @@ pub(crate) struct Read {
 // === impl Overview ===
 
 impl Overview {
-    pub(crate) const fn empty(role: Role) -> Self {
-        Self {
-            role,
-            revision: 0,
-            members: Vec::new(),
-            plan: None,
-            claims: Vec::new(),
-            unclaimed: Vec::new(),
-            misplaced: Vec::new(),
-            drains: Vec::new(),
-            unreadable: Vec::new(),
-        }
-    }
-
     /// The members that could take the shards of the one of this name.
     pub fn heirs(&self, name: &str) -> impl Iterator<Item = &MemberInfo> {
         self.members.iter().filter(move |member| member.name != name && member.can_take())
@@ -183,11 +166,11 @@ impl Observer {
     pub fn new(config: &ClusterConfig) -> Result<Self, ClusterError> {
         config.check()?;
         let link = Link::new(config.etcd.clone(), Arc::new(Counters::default()))?;
-        Ok(Self { link, keys: Keys::of(config), role: config.role })
+        Ok(Self { link, keys: Keys::of(config) })
     }
 
-    pub(crate) fn of(link: Link, keys: Keys, role: Role) -> Self {
-        Self { link, keys, role }
+    pub(crate) fn of(link: Link, keys: Keys) -> Self {
+        Self { link, keys }
     }
 
     /// The fleet as it stands: one request. Tries every endpoint once.
@@ -272,8 +255,8 @@ impl Observer {
         let planned = |shard| plan.as_ref().and_then(|plan| plan.owner_of(shard)).map(|member| &member.id);
         let misplaced =
             claims.iter().filter(|c| planned(c.shard) != Some(&c.member)).map(|c| c.shard).collect();
-        let (role, revision, plan) = (self.role, *revision, plan.as_ref().map(plan_info));
-        Ok(Overview { role, revision, members, plan, claims, unclaimed, misplaced, drains, unreadable })
+        let (revision, plan) = (*revision, plan.as_ref().map(plan_info));
+        Ok(Overview { revision, members, plan, claims, unclaimed, misplaced, drains, unreadable })
     }
 
     fn read_plan(&self, entry: &Entry) -> Result<Plan, ClusterError> {

@@ -1,6 +1,6 @@
 //! A member's registration: the document under its lease that says who it is and how it is doing.
 
-use crate::config::{ClusterConfig, Role};
+use crate::config::ClusterConfig;
 use crate::keys::MemberId;
 use crate::planner::Candidate;
 use delayq::ShardCount;
@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Registration {
     pub(crate) name: String,
-    pub(crate) role: Role,
     #[serde(default)]
     pub(crate) version: String,
     #[serde(default)]
@@ -41,7 +40,6 @@ impl Registration {
         let member = &config.member;
         Self {
             name: member.name.clone(),
-            role: config.role,
             version: member.version.clone(),
             address: member.address.clone(),
             draining: false,

@@ -56,19 +56,6 @@ pub const REDIS_UNUSABLE: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// The plan of shards is not available.
-pub const PLAN_UNREACHABLE: Code = Code {
-    id: "DQ-F005",
-    title: "the plan of shards is not available",
-    cause: "`[forwarder] sharing` is \"plan\", and etcd refuses this user, or TLS to it cannot be set up.",
-    tries: [
-        "Check user and password in [etcd].",
-        "Check the certificates: `delayq doctor`.",
-        "Set `sharing = \"compete\"`, which needs no etcd and is as safe.",
-    ],
-    exit: Exit::Unavailable,
-};
-
 /// Every code of this crate, in the order of the documentation.
 pub const TABLE: &[&Code] =
-    &[&DESTINATION_REFUSED, &DESTINATION_UNREACHABLE, &SINK_UNUSABLE, &REDIS_UNUSABLE, &PLAN_UNREACHABLE];
+    &[&DESTINATION_REFUSED, &DESTINATION_UNREACHABLE, &SINK_UNUSABLE, &REDIS_UNUSABLE];

@@ -4,13 +4,12 @@ mod forwarder;
 mod route;
 mod settings;
 
-pub use forwarder::{ForwarderConfig, Sharing};
+pub use forwarder::ForwarderConfig;
 pub use route::RouteConfig;
 pub(crate) use route::partition;
 pub use settings::Settings;
 
 use crate::sinks::SinkConfig;
-use delayq_cluster::EtcdConfig;
 use delayq_service::config::{DeploymentConfig, Locations, RedisConfig, TracesConfig};
 use delayq_service::sections;
 use std::collections::BTreeMap;
@@ -23,8 +22,6 @@ sections! {
         pub deployment: DeploymentConfig,
         /// `[redis]`
         pub redis: RedisConfig,
-        /// `[etcd]`
-        pub etcd: EtcdConfig,
         /// `[traces]`
         pub traces: TracesConfig,
         /// `[forwarder]`
@@ -36,7 +33,7 @@ sections! {
         pub routes: Vec<RouteConfig>,
     } and |config, at| {
         config.deployment.contradictions(&config.redis, at);
-        config.settings().contradictions(&config.redis, &config.etcd, at);
+        config.settings().contradictions(&config.redis, at);
     }
 }
 

@@ -21,10 +21,9 @@ use crate::config::Settings;
 use crate::destinations::{self, Checked, Target};
 use crate::lane::NamedSink;
 use crate::routes::Routes;
-use crate::sharing::Share;
 use crate::stats::Stats;
 use delayq::Client;
-use delayq_cluster::ClusterConfig;
+use delayq::protocol::Growth;
 use delayq_service::config::RedisConfig;
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, Traces};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +63,7 @@ pub struct Forwarder {
     destinations: Condition,
     /// Where to report whether ready messages move, and that the loop is alive.
     readiness: Readiness,
-    share: Share,
+    growth: Growth,
 }
 
 /// Makes a forwarder: creates the sinks, resolves the routes and checks every known destination. Starts nothing.
@@ -87,8 +86,8 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     let condition = deps.readiness.condition("forwarder");
     let destinations = deps.readiness.condition("destinations");
     destinations.ready();
-    let share = Share::all(&deps.client);
     Ok(Forwarder {
+        growth: deps.client.growth(),
         client: deps.client,
         settings,
         sinks,
@@ -99,7 +98,6 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
         condition,
         destinations,
         readiness: deps.readiness,
-        share,
     })
 }
 
@@ -111,14 +109,6 @@ impl Forwarder {
         self.sinks.iter().map(|(name, sink)| (name.as_str(), sink.kinds.as_str()))
     }
 
-    /// Reserves only from the shards that the plan of this fleet gives it, instead of competing for all.
-    ///
-    /// # Errors
-    /// [`PLAN_UNREACHABLE`](crate::codes::PLAN_UNREACHABLE)
-    pub async fn share_by_plan(self, fleet: ClusterConfig) -> Result<Self, Fault> {
-        Ok(Self { share: Share::join(fleet, &self.client).await?, ..self })
-    }
-
     /// Forwards until shutdown; then finishes what the sinks have begun, gives back the rest, and closes the sinks.
     ///
     /// # Errors
@@ -127,9 +117,7 @@ impl Forwarder {
         let sinks: Vec<Arc<NamedSink>> = self.sinks.values().cloned().collect();
         let mut run = run::Run::new(self);
         let ended = run.until(&shutdown).await;
-        // Other forwarders take over while this one finishes.
-        let share = run.take_share();
-        tokio::join!(run.drain(), share.leave());
+        run.drain().await;
         for to in sinks {
             match tokio::time::timeout(CLOSE_WITHIN, to.sink.close()).await {
                 Ok(Ok(())) => {}

@@ -31,7 +31,6 @@ mod progress;
 mod routes;
 mod service;
 mod settle;
-mod sharing;
 mod sink;
 mod sinks;
 mod stats;
@@ -39,7 +38,7 @@ mod template;
 mod traced;
 
 pub use answers::Answers;
-pub use config::{Config, ForwarderConfig, RouteConfig, Settings, Sharing};
+pub use config::{Config, ForwarderConfig, RouteConfig, Settings};
 pub use destinations::examine;
 pub use encoding::Encoding;
 pub use forwarder::{Deps, Forwarder, build};

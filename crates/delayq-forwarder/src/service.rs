@@ -1,12 +1,11 @@
 //! The forwarder as a process of its own.
 
-use crate::config::{Config, Settings, Sharing};
+use crate::config::{Config, Settings};
 use crate::forwarder::{Deps, Forwarder, build};
-use delayq::admin::Role as RedisRole;
-use delayq_cluster::{ClusterConfig, Role, advertised, name_of_process};
+use delayq::admin::Role;
 use delayq_service::deployment::client_of;
 use delayq_service::traces::{self, Exporter};
-use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
+use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks, name_of_process};
 
 /// `delayq-forwarder`.
 pub struct ForwarderService {
@@ -24,7 +23,7 @@ impl Service for ForwarderService {
     const PROGRAM: Program = Program { name: "delayq-forwarder", version: env!("CARGO_PKG_VERSION") };
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
-        let client = client_of(RedisRole::Forwarder, &config.deployment, &config.redis)?;
+        let client = client_of(Role::Forwarder, &config.deployment, &config.redis)?;
         let fitness = Fitness::required(&client, &process.readiness).await?;
         let own = config.forwarder.name.clone();
         let name = if own.is_empty() { name_of_process() } else { own };
@@ -38,15 +37,7 @@ impl Service for ForwarderService {
         };
         let settings = Settings { locations: process.locations.clone(), ..config.settings() };
         let forwarder = build(settings, deps).await?;
-        let planned = match config.forwarder.sharing {
-            Sharing::Compete => forwarder,
-            Sharing::Plan => {
-                let mut fleet = ClusterConfig::new(&config.etcd, &config.deployment, Role::Forwarder, name);
-                fleet.member.address = advertised(&config.admin, process.admin, &config.etcd).await;
-                forwarder.share_by_plan(fleet).await?
-            }
-        };
-        Ok(Self { forwarder: planned, fitness, exporter })
+        Ok(Self { forwarder, fitness, exporter })
     }
 
     fn run(self, tasks: &Tasks) {

@@ -1,7 +1,7 @@
 //! `[timer]`: how shards are owned and pumped.
 
-use delayq_cluster::validate_name;
 use delayq_service::config::{Faults, HumanDuration, Section};
+use delayq_service::validate_name;
 use serde::{Deserialize, Serialize};
 
 /// `[timer]`: how shards are owned and pumped.
@@ -46,7 +46,7 @@ impl TimerConfig {
         if !self.name.is_empty() {
             return self.name.clone();
         }
-        delayq_cluster::name_of_process()
+        delayq_service::name_of_process()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::config::TimerConfig;
 use crate::timer::Membership;
-use delayq_cluster::{ClusterConfig, EtcdConfig, Role};
+use delayq_cluster::{ClusterConfig, EtcdConfig};
 use delayq_service::config::DeploymentConfig;
 
 /// Who divides the shards: etcd, or nobody where it is switched off. `address`: where other hosts reach the admin endpoint.
@@ -17,7 +17,7 @@ pub fn membership(
     if !etcd.enabled {
         return Membership::single(&name);
     }
-    let mut cluster = ClusterConfig::new(etcd, deployment, Role::Timer, name);
+    let mut cluster = ClusterConfig::new(etcd, deployment, name);
     cluster.member.address = address;
     Membership::Etcd(Box::new(cluster))
 }

@@ -12,7 +12,7 @@ use crate::sweeping::Sweeping;
 use crate::{apart, events};
 use delayq::protocol::{Claimed, Owner, ShardId};
 use delayq::{Admin, Client, Error};
-use delayq_cluster::{Cluster, ClusterConfig, Role};
+use delayq_cluster::{Cluster, ClusterConfig};
 use delayq_service::codes::SYSTEM;
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     let (owner, lock, (handle, ownership)) = match membership {
         Membership::Single { owner } => {
             take_lock(&client, &owner, *config.lock).await?;
-            (owner, *config.lock, Cluster::single(config.effective_name(), Role::Timer, client.shards()))
+            (owner, *config.lock, Cluster::single(config.effective_name(), client.shards()))
         }
         Membership::Etcd(mut cluster) => {
             // Redis knows better than the configuration, which may be from before a growth.

@@ -3,7 +3,7 @@
 use crate::deployment::{CliConfig, Context};
 use clap::{Args, Subcommand};
 use delayq::admin::{Durability, Role, sentinel_rule};
-use delayq_cluster::{ClusterConfig, Role as Fleet};
+use delayq_cluster::ClusterConfig;
 use delayq_service::Fault;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -107,18 +107,11 @@ impl Rights {
 
 /// The commands that make a user of etcd; none for a role that has nothing to do there.
 fn etcd(role: Role, user: &str, config: &CliConfig) -> Vec<String> {
-    let base =
-        |fleet: Fleet| ClusterConfig::new(&config.etcd, &config.deployment, fleet, "delayq-cli").base();
-    let prefixes = match role {
-        Role::Timer => vec![base(Fleet::Timer)],
-        // With `sharing = "plan"` alone.
-        Role::Forwarder => vec![base(Fleet::Forwarder)],
-        Role::Admin => vec![base(Fleet::Timer), base(Fleet::Forwarder)],
-        Role::Producer | Role::Consumer | Role::Compensator => return Vec::new(),
-    };
-    let grants = prefixes
-        .into_iter()
-        .map(|prefix| format!("etcdctl role grant-permission {user} readwrite --prefix=true {prefix}/"));
+    if !matches!(role, Role::Timer | Role::Admin) {
+        return Vec::new();
+    }
+    let base = ClusterConfig::new(&config.etcd, &config.deployment, "delayq-cli").base();
+    let grant = format!("etcdctl role grant-permission {user} readwrite --prefix=true {base}/");
     let made = [format!("etcdctl role add {user}"), format!("etcdctl user add {user}:PASSWORD")];
-    made.into_iter().chain(grants).chain([format!("etcdctl user grant-role {user} {user}")]).collect()
+    made.into_iter().chain([grant]).chain([format!("etcdctl user grant-role {user} {user}")]).collect()
 }

@@ -7,7 +7,6 @@ use crate::output::counted;
 use archive::{Archive, Packed};
 use clap::Args;
 use configuration::Configuration;
-use delayq_cluster::Role;
 use delayq_service::Fault;
 use delayq_service::config::HostPort;
 use futures_util::StreamExt as _;
@@ -106,8 +105,7 @@ impl Bundle {
         for (file, value) in [
             ("redis.json", bounded(stored::redis(context)).await),
             ("etcd.json", bounded(stored::etcd(context)).await),
-            ("timers.json", bounded(stored::fleet(context, Role::Timer)).await),
-            ("forwarders.json", bounded(stored::fleet(context, Role::Forwarder)).await),
+            ("timers.json", bounded(stored::fleet(context)).await),
             ("shards.json", bounded(stored::shards(context)).await),
             ("topics.json", bounded(stored::topics(context)).await),
             ("clocks.json", bounded(stored::clocks(context)).await),

@@ -1,7 +1,7 @@
 //! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
 
 use super::servers::Servers;
-use delayq_cluster::{advertised, name_of_process};
+use delayq_cluster::advertised;
 use delayq_compensator::{
     Compensator, CompensatorConfig, IntakeConfig, IntakeDeps, Intakes, OutboxDeps, OutboxReader,
     build_intakes, build_outbox,
@@ -105,7 +105,8 @@ impl Roles {
         let forwarder = match settings.routes.is_empty() {
             true => None,
             false => {
-                let (traces, opened) = traces::open(&forwarder.traces, process, &name_of_process())?;
+                let (traces, opened) =
+                    traces::open(&forwarder.traces, process, &delayq_service::name_of_process())?;
                 exporter = opened;
                 let deps = delayq_forwarder::Deps {
                     client: client(&servers.config.deployment, &servers.config.redis)?,

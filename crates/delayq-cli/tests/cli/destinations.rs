@@ -55,11 +55,11 @@ const CASES: &[Case] = &[
     },
     Case {
         text: "format = 'human'\n[sinks.out]\nbatch = 7\n[sinks.l.redis-list]\n[[routes]]\ntopic = 'a'\nsink = 'l'\n\
-               partition = 3\n[forwarder]\nsharing = 'plan'\n",
+               partition = 3\n",
         exit: 78,
-        said: "DQ-C001: 3 faults in FILE\n  FILE:9: sinks.out.kind: a sink needs a table with the name of its kind: file, \
+        said: "DQ-C001: 2 faults in FILE\n  FILE:9: sinks.out.kind: a sink needs a table with the name of its kind: file, \
                stdout, redis-stream, redis-list, webhook, rabbitmq, nats, kafka\n  FILE:15: routes[0].partition: only Kafka has \
-               partitions, and the sink l is not Kafka\n  FILE:17: forwarder.sharing: the plan is in etcd, but `enabled` is false",
+               partitions, and the sink l is not Kafka",
     },
     Case {
         text: "format = 'human'\n[sinks.out.redis-stream.redis]\nurl = 'redis://NOBODY'\n[[routes]]\ntopic = 'a'\nsink = 'out'\n",

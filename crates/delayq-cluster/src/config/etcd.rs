@@ -203,7 +203,7 @@ delayq_service::written!(Endpoint, "\"http://host:port\" or \"https://host:port\
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ClusterConfig, Role};
+    use crate::config::ClusterConfig;
     use delayq_service::config::{DeploymentConfig, Environment, Source, load};
 
     delayq_service::configuration! {
@@ -258,7 +258,7 @@ mod tests {
             "[etcd]\nusername = 'u'\npassword = 'p'".into(),
         ] {
             let Config { deployment, etcd } = loaded(&text).unwrap();
-            let config = ClusterConfig::new(&etcd, &deployment, Role::Timer, &name);
+            let config = ClusterConfig::new(&etcd, &deployment, &name);
             assert_eq!(config.faults(), Vec::<String>::new(), "{text}");
         }
         assert!(loaded("[etcd]\nendpoints = ['https://a:1', 'https://b:1']\n[etcd.tls]\nca = 'PEM'").is_ok());

@@ -1,7 +1,7 @@
 //! Members that really consume what they own, and a floor that knows who works on what.
 
 use delayq_cluster::{
-    Cluster, ClusterConfig, ClusterStats, EtcdConfig, Handle, LossReason, Lost, Ownership, Role, ShardCount,
+    Cluster, ClusterConfig, ClusterStats, EtcdConfig, Handle, LossReason, Lost, Ownership, ShardCount,
     ShardId, Trust,
 };
 use delayq_service::config::{DeploymentConfig, HumanDuration};
@@ -218,7 +218,7 @@ pub(crate) fn config(endpoints: &[String], name: &str, shards: u16) -> ClusterCo
     let etcd = EtcdConfig { lease_ttl: HumanDuration::from_secs(3), ..EtcdConfig::at(endpoints).unwrap() };
     let deployment =
         DeploymentConfig { shards: ShardCount::new(shards).unwrap(), ..DeploymentConfig::default() };
-    let mut config = ClusterConfig::new(&etcd, &deployment, Role::Timer, name);
+    let mut config = ClusterConfig::new(&etcd, &deployment, name);
     config.join_deadline = LONG;
     config
 }

@@ -1,8 +1,8 @@
-//! More shards, roles, and a single owner without etcd.
+//! More shards, and a single owner without etcd.
 
 use crate::fleet::{Floor, Member, s};
 use crate::scope::Scope;
-use delayq_cluster::{Cluster, LossReason, Role, ShardCount, ShardId, Trust};
+use delayq_cluster::{Cluster, LossReason, ShardCount, ShardId, Trust};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_shards_are_owned_without_moving_the_old_ones() {
@@ -28,22 +28,9 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn roles_divide_the_shards_each_for_itself() {
-    let scope = Scope::shared().await;
-    let (timers, forwarders) = (Floor::new(), Floor::new());
-    let _timer = Member::join(scope.config("t", 16), &timers).await;
-    let mut forwarder = scope.config("f", 16);
-    forwarder.role = Role::Forwarder;
-    let forwarder = Member::join(forwarder, &forwarders).await;
-    timers.until("the timer owns all", |work| work.balanced(16, &["t"])).await;
-    forwarders.until("the forwarder owns all", |work| work.balanced(16, &["f"])).await;
-    assert_eq!(forwarder.handle.overview().await.unwrap().members.len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_single_owner_has_everything_at_once_and_gives_it_up_only_when_confirmed() {
     let count = ShardCount::new(8).unwrap();
-    let (handle, mut ownership) = Cluster::single("only", Role::Timer, count);
+    let (handle, mut ownership) = Cluster::single("only", count);
     let change = ownership.next().await.unwrap();
     assert_eq!(change.gained.len(), 8);
     assert_eq!(change.trust, Trust::Trusted { until: None });
@@ -70,7 +57,7 @@ async fn a_single_owner_has_everything_at_once_and_gives_it_up_only_when_confirm
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_that_nobody_confirms_names_what_is_left() {
-    let (handle, mut ownership) = Cluster::single("only", Role::Timer, ShardCount::new(3).unwrap());
+    let (handle, mut ownership) = Cluster::single("only", ShardCount::new(3).unwrap());
     ownership.next().await.unwrap();
     let report = handle.drain(std::time::Duration::from_millis(50)).await;
     assert_eq!(report.left_over.len(), 3);

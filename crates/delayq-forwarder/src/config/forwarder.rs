@@ -1,20 +1,16 @@
 //! `[forwarder]`: how messages are reserved.
 
 use crate::circuit::CircuitSettings;
-use delayq_cluster::validate_name;
 use delayq_service::config::{ByteSize, Faults, HumanDuration, Section};
+use delayq_service::validate_name;
 use serde::{Deserialize, Serialize};
 
 /// `[forwarder]`: how messages are reserved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ForwarderConfig {
-    /// Its name in the fleet when `sharing` is `plan`, unique: 1 to 64 of `A-Z a-z 0-9 . _ -`. Default `""`: the host's name
-    /// and the process id.
+    /// Its name in traces: 1 to 64 of `A-Z a-z 0-9 . _ -`. Default `""`: the host's name and the process id.
     pub name: String,
-    /// How several forwarders share the shards: `compete` (default), all reserve from every shard, or `plan`, each has its
-    /// own through etcd. Both are safe; the plan saves calls that find nothing, and needs `[etcd]`.
-    pub sharing: Sharing,
     /// Lease of a message, extended while its destination works. 1 s to 1 h; default 30 s. A killed forwarder's messages are
     /// delivered again after this time.
     pub lease: HumanDuration,
@@ -37,17 +33,6 @@ pub struct ForwarderConfig {
     pub in_flight_bytes: ByteSize,
 }
 
-/// How several forwarders share the shards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sharing {
-    /// All reserve from every shard; a leased message is given to nobody else.
-    #[default]
-    Compete,
-    /// Each has shards of its own, by the plan in etcd.
-    Plan,
-}
-
 // === impl ForwarderConfig ===
 
 impl ForwarderConfig {
@@ -66,7 +51,6 @@ impl Default for ForwarderConfig {
     fn default() -> Self {
         Self {
             name: String::new(),
-            sharing: Sharing::Compete,
             lease: HumanDuration::from_secs(30),
             poll_interval: HumanDuration::from_secs(2),
             max_bytes: ByteSize::from_mib(1),

@@ -1,8 +1,7 @@
 //! The sections of a forwarder, and the checks across them.
 
-use super::{ForwarderConfig, RouteConfig, Sharing};
+use super::{ForwarderConfig, RouteConfig};
 use crate::sinks::{Kind, SinkConfig};
-use delayq_cluster::EtcdConfig;
 use delayq_service::config::{Faults, Locations, RedisConfig};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,14 +30,8 @@ impl Settings {
         self.routes.iter().any(|route| route.topic.matches(topic))
     }
 
-    /// Checks the three sections against each other, `[redis]` and `[etcd]`, for a configuration that holds them.
-    pub fn contradictions(&self, redis: &RedisConfig, etcd: &EtcdConfig, at: &mut Faults) {
-        if self.forwarder.sharing == Sharing::Plan && !etcd.enabled {
-            at.contradiction(
-                &["forwarder.sharing", "etcd.enabled"],
-                "the plan is in etcd, but `enabled` is false",
-            );
-        }
+    /// Checks the three sections against each other and `[redis]`, for a configuration that holds them.
+    pub fn contradictions(&self, redis: &RedisConfig, at: &mut Faults) {
         for (i, route) in self.routes.iter().enumerate() {
             self.contradictions_of_route(at, i, route);
         }

@@ -48,7 +48,7 @@ impl Board {
         let mut board = Self {
             lanes: Vec::new(),
             turn: 0,
-            shards: forwarder.share.shards(),
+            shards: forwarder.growth.shards().shards().collect(),
             numbers: HashMap::new(),
             topics: BTreeMap::new(),
             sinks: forwarder.sinks.clone(),
@@ -70,10 +70,7 @@ impl Board {
 
     /// Every lane reserves from these shards from now on.
     pub(super) fn serve(&mut self, shards: Vec<ShardId>) {
-        let before = std::mem::replace(&mut self.shards, shards);
-        for shard in before.into_iter().filter(|shard| !self.serves(*shard)).collect::<Vec<_>>() {
-            self.lanes.iter_mut().for_each(|lane| lane.cool(shard));
-        }
+        self.shards = shards;
     }
 
     /// Whether the lanes reserve from this shard.

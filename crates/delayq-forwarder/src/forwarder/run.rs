@@ -14,8 +14,7 @@ use crate::config::ForwarderConfig;
 use crate::context::{Context, Freed};
 use crate::delivery::{Batch, Report};
 use crate::settle::{Verdict, settle};
-use crate::sharing::Share;
-use delayq::protocol::{Holder, Notification, ShardId, TopicHere};
+use delayq::protocol::{Growth, Holder, Notification, ShardId, TopicHere};
 use delayq::{Advice, Error};
 use delayq_service::{Condition, Fault, Readiness, Shutdown};
 use std::collections::BTreeSet;
@@ -53,7 +52,7 @@ pub(super) struct Run {
     logged_errors: BTreeSet<String>,
     /// Topics that a shard set aside because one of their keys has the wrong type.
     refused: Refused,
-    share: Share,
+    growth: Growth,
     /// What batches free before they end.
     freed: UnboundedReceiver<Freed>,
 }
@@ -71,7 +70,7 @@ enum Ended {
 impl Run {
     pub(super) fn new(forwarder: Forwarder) -> Self {
         let board = Board::new(&forwarder);
-        let Forwarder { client, settings, stats, traces, condition, destinations, readiness, share, .. } =
+        let Forwarder { client, settings, stats, traces, condition, destinations, readiness, growth, .. } =
             forwarder;
         let now = Instant::now();
         let refused = Refused::new(stats.refused_topics.clone());
@@ -91,7 +90,7 @@ impl Run {
             in_part: false,
             logged_errors: BTreeSet::new(),
             refused,
-            share,
+            growth,
             freed,
         }
     }
@@ -102,14 +101,6 @@ impl Run {
     /// Redis holds another deployment, or is unfit.
     pub(super) async fn until(&mut self, shutdown: &Shutdown) -> Result<(), Fault> {
         self.context.stats.shards.set(self.board.shards().len() as i64);
-        // The plan may give it no shard yet.
-        while self.board.shards().is_empty() {
-            self.condition.ready();
-            tokio::select! {
-                () = shutdown.requested() => return Ok(()),
-                shards = self.share.changed() => self.serve(shards?),
-            }
-        }
         let mut listener = self.context.holder.listen(self.board.shards().to_vec());
         let heartbeat = self.readiness.heartbeat("forward", STUCK_AFTER);
         loop {
@@ -119,12 +110,9 @@ impl Run {
                 biased;
                 () = shutdown.requested() => return Ok(()),
                 Some(ended) = self.under_way.join_next(), if !self.under_way.is_empty() => self.ended(ended)?,
-                shards = self.share.changed() => {
-                    self.serve(shards?);
-                    // Without a shard, what the old listener receives is ignored.
-                    if !self.board.shards().is_empty() {
-                        listener = self.context.holder.listen(self.board.shards().to_vec());
-                    }
+                shards = self.growth.next() => {
+                    self.serve(shards.shards().collect());
+                    listener = self.context.holder.listen(self.board.shards().to_vec());
                 }
                 Some(freed) = self.freed.recv() => self.free(freed),
                 notification = listener.next() => self.notified(notification),
@@ -402,11 +390,6 @@ impl Run {
         }
         self.rest_until = Some(until);
         Ok(())
-    }
-
-    /// Takes out this forwarder's share, so that it can be left; nothing is asked for any more.
-    pub(super) fn take_share(&mut self) -> Share {
-        std::mem::replace(&mut self.share, Share::all(self.context.holder.client()))
     }
 
     /// Waits for what is under way. After the grace, undelivered messages are given back; those that an ask still brings are

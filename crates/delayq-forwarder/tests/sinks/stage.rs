@@ -6,7 +6,6 @@ use delayq::{
     Admin, CancelOutcome, Client, Due, Message, MessageId, Namespace, Producer, PutOutcome, Reschedule,
     RescheduleOutcome, Settings, Target, Topic, UnixMillis,
 };
-use delayq_cluster::ClusterConfig;
 use delayq_forwarder::{Deps, ForwarderConfig, RouteConfig, SinkConfig, build};
 use delayq_service::config::{HumanDuration, RedisConfig};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown, Traces, install_tls};
@@ -195,7 +194,7 @@ impl Stage {
 
     /// Builds and starts a forwarder.
     pub(crate) async fn forward(&self, settings: delayq_forwarder::Settings) -> Result<Running, Fault> {
-        self.start(self.client.clone(), settings, None, Traces::default()).await
+        self.start(self.client.clone(), settings, Traces::default()).await
     }
 
     /// The same, with spans that go here.
@@ -205,33 +204,22 @@ impl Stage {
         settings: delayq_forwarder::Settings,
         traces: Traces,
     ) -> Result<Running, Fault> {
-        self.start(self.client.clone(), settings, None, traces).await
-    }
-
-    /// The same, sharing by the plan of a group.
-    pub(crate) async fn forward_by_plan(
-        &self,
-        settings: delayq_forwarder::Settings,
-        group: ClusterConfig,
-    ) -> Result<Running, Fault> {
-        self.forward_by_plan_through(self.client.clone(), settings, group).await
+        self.start(self.client.clone(), settings, traces).await
     }
 
     /// The same, with a client of its own.
-    pub(crate) async fn forward_by_plan_through(
+    pub(crate) async fn forward_through(
         &self,
         client: Client,
         settings: delayq_forwarder::Settings,
-        group: ClusterConfig,
     ) -> Result<Running, Fault> {
-        self.start(client, settings, Some(group), Traces::default()).await
+        self.start(client, settings, Traces::default()).await
     }
 
     async fn start(
         &self,
         client: Client,
         settings: delayq_forwarder::Settings,
-        group: Option<ClusterConfig>,
         traces: Traces,
     ) -> Result<Running, Fault> {
         let metrics = Metrics::new();
@@ -244,10 +232,6 @@ impl Stage {
             traces,
         };
         let forwarder = build(settings, deps).await?;
-        let forwarder = match group {
-            None => forwarder,
-            Some(group) => forwarder.share_by_plan(group).await?,
-        };
         let shutdown = Shutdown::new();
         let task = tokio::spawn(forwarder.run(shutdown.clone()));
         Ok(Running { metrics, readiness, shutdown, task })

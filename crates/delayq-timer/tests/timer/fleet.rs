@@ -3,7 +3,7 @@
 use crate::bounds::Times;
 use crate::stand::{Running, Stand, polling, start};
 use delayq::Client;
-use delayq_cluster::{Cluster, ClusterConfig, EtcdConfig, Handle, Operator, Ownership, Role};
+use delayq_cluster::{Cluster, ClusterConfig, EtcdConfig, Handle, Operator, Ownership};
 use delayq_service::config::{DeploymentConfig, HumanDuration, Secret};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::deployment::settings;
@@ -98,7 +98,7 @@ impl Fleet {
             ..EtcdConfig::at(etcd.clone()).unwrap()
         };
         let deployment = DeploymentConfig { shards: client.shards(), ..DeploymentConfig::default() };
-        ClusterConfig::new(&etcd, &deployment, Role::Timer, name)
+        ClusterConfig::new(&etcd, &deployment, name)
     }
 
     /// A timer that goes these ways.

@@ -3,7 +3,7 @@
 use crate::load::{self, Load};
 use crate::stand::{Running, Stand, client, start};
 use delayq::{Admin, Namespace, ShardCount};
-use delayq_cluster::{ClusterConfig, EtcdConfig, Role};
+use delayq_cluster::{ClusterConfig, EtcdConfig};
 use delayq_service::config::DeploymentConfig;
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::invariants::{Permit, check};
@@ -53,7 +53,7 @@ async fn member(stand: &Stand, fleet: &Namespace, name: &str) -> Running {
     let client = client(&stand.server.url(), 4);
     let etcd = EtcdConfig::at(shared::etcd_endpoints().await).unwrap();
     let deployment = DeploymentConfig { namespace: fleet.clone(), shards: client.shards() };
-    let cluster = ClusterConfig::new(&etcd, &deployment, Role::Timer, name);
+    let cluster = ClusterConfig::new(&etcd, &deployment, name);
     start(TimerConfig::default(), client, Membership::Etcd(Box::new(cluster))).await.unwrap()
 }
 

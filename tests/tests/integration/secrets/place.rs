@@ -183,7 +183,7 @@ impl Place {
              password = '{}'\n[etcd.tls]\nca = '{}'\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n\
              [log]\nfilter = 'trace'\nformat = 'json'\n[spool]\ndir = '{}'\n[timer]\nname = '{OPEN}'\n\
              [traces]\nendpoint = '{}'\nheaders = {{ authorization = '{}' }}\n\
-             [forwarder]\nname = '{OPEN}'\nsharing = 'plan'\n{}",
+             [forwarder]\nname = '{OPEN}'\n{}",
             values.etcd,
             ca.display(),
             certificate.display(),

@@ -5,7 +5,7 @@ use crate::commands::{audit, doctor, topic, topics};
 use crate::deployment::{Context, Global};
 use crate::failure::of_core;
 use delayq::UnixMillis;
-use delayq_cluster::{ClusterConfig, Observer, Role};
+use delayq_cluster::{ClusterConfig, Observer};
 use delayq_service::Fault;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -18,20 +18,20 @@ pub(super) async fn redis(context: &Context) -> Result<Value, String> {
 
 /// Every endpoint of etcd: its version, and whether it knows a leader.
 pub(super) async fn etcd(context: &Context) -> Result<Value, String> {
-    Ok(json!(observer(context, Role::Timer)?.health().await))
+    Ok(json!(observer(context)?.health().await))
 }
 
-/// The members of a fleet, its plan and who holds what.
-pub(super) async fn fleet(context: &Context, role: Role) -> Result<Value, String> {
-    let overview = observer(context, role)?.overview().await.map_err(|error| error.to_string())?;
+/// The fleet of timers: its members, its plan and who holds what.
+pub(super) async fn fleet(context: &Context) -> Result<Value, String> {
+    let overview = observer(context)?.overview().await.map_err(|error| error.to_string())?;
     Ok(json!(overview))
 }
 
-fn observer(context: &Context, role: Role) -> Result<Observer, String> {
+fn observer(context: &Context) -> Result<Observer, String> {
     if !context.config.etcd.enabled {
         return Err("[etcd] enabled = false".to_owned());
     }
-    let fleet = ClusterConfig::new(&context.config.etcd, &context.config.deployment, role, "delayq-cli");
+    let fleet = ClusterConfig::new(&context.config.etcd, &context.config.deployment, "delayq-cli");
     Observer::new(&fleet).map_err(|error| error.to_string())
 }
 
