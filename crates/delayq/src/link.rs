@@ -17,6 +17,7 @@
 //! another one, nothing more is sent over it, and what it has not answered is unknown. Any doubt has them asked again.
 
 mod address;
+mod any_url;
 mod board;
 mod cluster;
 mod cluster_links;
@@ -32,6 +33,7 @@ mod nodes;
 mod sentinel_url;
 mod sentinels;
 mod settings;
+mod single_url;
 mod slot_map;
 mod term;
 
@@ -40,6 +42,7 @@ pub(crate) use master::{Connected, Master};
 pub(crate) use nodes::{Nodes, PlacesVersion};
 
 pub use address::mask_query;
+pub use any_url::AnyUrl;
 pub use cluster_url::ClusterUrl;
 pub use identity::{Identity, of_certificate};
 pub use node_map::{NodeMap, NodeMapError, NodeSettings};

@@ -6,7 +6,8 @@ pub use crate::durable::Confirmation;
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
 pub use crate::link::{
-    ClusterUrl, Identity, Link, NodeMap, NodeMapError, NodeSettings, SentinelUrl, mask_query, of_certificate,
+    AnyUrl, ClusterUrl, Identity, Link, NodeMap, NodeMapError, NodeSettings, SentinelUrl, mask_query,
+    of_certificate,
 };
 pub use crate::listen::{Listener, Notification};
 pub use crate::owner::Owner;

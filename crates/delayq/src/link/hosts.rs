@@ -48,6 +48,19 @@ impl<'a> Hosts<'a> {
         }
     }
 
+    /// The only host, which listens on this port unless the URL says otherwise.
+    pub(super) fn only(&self, port: u16) -> Result<Node, String> {
+        if self.hosts.contains(',') {
+            return Err(
+                "it names several hosts: sentinels are redis+sentinel://, a cluster is redis+cluster://"
+                    .to_owned(),
+            );
+        }
+        let unread =
+            || "its host or its port cannot be read: write host:port, an IPv6 address in brackets".to_owned();
+        Node::parse(self.hosts, port).ok_or_else(unread)
+    }
+
     /// The parameters behind the question mark.
     pub(super) fn query(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let pairs = self.query.split('&').filter(|pair| !pair.is_empty());

@@ -1,10 +1,10 @@
 //! Where a Redis is, who asks it, and how long to wait for it.
 
 use super::address;
-use super::cluster_url::ClusterUrl;
+use super::any_url::AnyUrl;
 use super::identity::{Identity, of_certificate};
 use super::node::Node;
-use super::sentinel_url::SentinelUrl;
+use super::single_url::SingleUrl;
 use crate::error::Error;
 use crate::password::Password;
 use crate::setters::setters;
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LinkSettings {
-    /// `redis://host:port/db`, `rediss://…` for TLS, `redis+unix:///path`; or, for a Redis whose sentinels say where it is,
+    /// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS, `redis+unix:///path?db=N`; or, for a Redis whose sentinels say where it is,
     /// `redis+sentinel://host:port,host:port/service?db=N`, `rediss+sentinel://…` for TLS; or, for a Redis Cluster,
     /// `redis+cluster://host:port,host:port`, `rediss+cluster://…` for TLS.
     pub url: String,
@@ -119,22 +119,21 @@ impl LinkSettings {
     /// The URL, the certificates or the password's file are invalid.
     pub fn check(&self) -> Result<(), Error> {
         let unusable = |why| Error::Unreachable { address: self.address(), why };
-        if ClusterUrl::is_meant_by(&self.url) {
-            let url: ClusterUrl = self.url.parse().map_err(unusable)?;
-            return self.client(url.node(&url.nodes[0])).map(drop);
-        }
-        if !SentinelUrl::is_meant_by(&self.url) {
-            return self.client(self.info()?).map(drop);
-        }
-        let url: SentinelUrl = self.url.parse().map_err(unusable)?;
-        self.sentinel_client(&url.nodes[0]).map_err(unusable)?;
-        self.client(url.master(&url.nodes[0])).map(drop)
+        let info = match self.url.parse().map_err(unusable)? {
+            AnyUrl::Single(url) => url.into(),
+            AnyUrl::Cluster(url) => url.node(&url.nodes[0]),
+            AnyUrl::Sentinel(url) => {
+                self.sentinel_client(&url.nodes[0]).map_err(unusable)?;
+                url.master(&url.nodes[0])
+            }
+        };
+        self.client(info).map(drop)
     }
 
     /// The one Redis that the URL names.
     pub(super) fn info(&self) -> Result<ConnectionInfo, Error> {
-        let info = self.url.as_str().into_connection_info();
-        info.map_err(|error| Error::of_connecting(&self.address(), &error))
+        let url = self.url.parse::<SingleUrl>();
+        url.map(SingleUrl::into).map_err(|why| Error::Unreachable { address: self.address(), why })
     }
 
     /// A client of a Redis at the place that `info` says; its login holds where none is set here.
