@@ -160,6 +160,7 @@ pub fn parse_any(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Pa
         (None, None) => Vec::new(),
     };
     let mut message = Message::new(topic, payload).max_attempts(line.max_attempts);
+    message.any_time = past_ok;
     if let Some(raw) = line.due {
         message = message.due(due("due", raw, past_ok)?);
     }

@@ -4,7 +4,7 @@ use crate::backoff::Backoff;
 use crate::envelope::{Envelope, State};
 use crate::id::{Group, MessageId, NameError, OwnId, Topic};
 use crate::shard::ShardId;
-use crate::time::UnixMillis;
+use crate::time::{OddTime, UnixMillis};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub struct Message {
     pub replace: bool,
     /// When a put of unknown fate was first tried, on this host's clock.
     pub tried: Option<UnixMillis>,
+    /// Whether its times are meant, although they look like seconds or microseconds.
+    pub any_time: bool,
 }
 
 /// When a message is due.
@@ -73,6 +75,9 @@ pub enum MessageError {
     /// An invalid due time.
     #[error("the due time {0} ms is not between 1 and {max} ms since the epoch", max = UnixMillis::MAX)]
     DueTime(u64),
+    /// A due time or an expiry in another unit than milliseconds; [`Message::any_time`] takes it as it is.
+    #[error(transparent)]
+    Time(#[from] OddTime),
     /// An expiry before the due time.
     #[error("it expires at {expires} ms, which is not after its due time {due} ms")]
     ExpiryBeforeDue {
@@ -122,6 +127,7 @@ impl Message {
             backoff: None,
             replace: false,
             tried: None,
+            any_time: false,
         }
     }
 
@@ -210,6 +216,12 @@ impl Message {
         self
     }
 
+    /// Takes its times as they are, although they look like seconds or microseconds ([`UnixMillis::check`]).
+    pub fn any_time(mut self) -> Self {
+        self.any_time = true;
+        self
+    }
+
     /// The topic.
     pub fn topic(&self) -> &Topic {
         &self.topic
@@ -239,6 +251,10 @@ impl Message {
         let header_bytes = self.headers.iter().map(|(name, value)| name.len() + value.len() + 3).sum();
         if header_bytes > MAX_HEADER_BYTES {
             return Err(MessageError::HeadersTooLarge(header_bytes, MAX_HEADER_BYTES));
+        }
+        if !self.any_time {
+            self.due.check()?;
+            self.expires.map_or(Ok(()), |expires| expires.check("the expiry"))?;
         }
         if let Due::At(due) = self.due {
             if due.get() == 0 || due > UnixMillis::MAX {
@@ -303,6 +319,17 @@ impl Message {
 // === impl Due ===
 
 impl Due {
+    /// Refuses a time that is most likely in seconds or microseconds.
+    ///
+    /// # Errors
+    /// As [`UnixMillis::check`].
+    pub fn check(self) -> Result<(), OddTime> {
+        match self {
+            Self::At(due) => due.check("the due time"),
+            Self::After(_) => Ok(()),
+        }
+    }
+
     /// As the scripts read it.
     pub fn argument(self) -> String {
         match self {

@@ -221,7 +221,9 @@ impl SpoolRecord {
             SpoolAction::Put(message) => {
                 let unknown = (self.fate == Fate::Unknown).then_some(self.tried_at);
                 let tried = [message.tried, unknown, tried].into_iter().flatten().min();
-                Resubmit::Put(Message { due: left(message.due), tried, ..Message::clone(message) })
+                // Its times were checked when it was put.
+                let due = left(message.due);
+                Resubmit::Put(Message { due, tried, any_time: true, ..Message::clone(message) })
             }
         }
     }

@@ -27,6 +27,18 @@ pub enum Shift {
     Earlier(Duration),
 }
 
+/// A time that is most likely in another unit than milliseconds. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OddTime {
+    /// What it is the time of.
+    pub what: &'static str,
+    /// The time.
+    pub at: UnixMillis,
+}
+
+/// 2001-01-01 and 10000-01-01, in seconds since the epoch: what callers mean lies between them.
+const MEANT_SECONDS: ops::Range<u64> = 978_307_200..253_402_300_800;
+
 // === impl UnixMillis ===
 
 impl UnixMillis {
@@ -46,6 +58,17 @@ impl UnixMillis {
     /// The time since `earlier`; zero if that is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Refuses a time that is most likely in seconds or microseconds: as one of these it lies between 2001 and 9999, as
+    /// milliseconds before 1979, or after the year 32,000. [`Self::MAX`] is no such time.
+    ///
+    /// # Errors
+    /// It is; `what` says in the error what it is the time of.
+    pub fn check(self, what: &'static str) -> Result<(), OddTime> {
+        let odd =
+            MEANT_SECONDS.contains(&self.0) || self < Self::MAX && self.0 >= MEANT_SECONDS.start * 1_000_000;
+        if odd { Err(OddTime { what, at: self }) } else { Ok(()) }
     }
 
     /// The hour since the epoch that this time falls into.
@@ -82,6 +105,22 @@ impl fmt::Display for UnixMillis {
         self.0.fmt(f)
     }
 }
+
+// === impl OddTime ===
+
+impl fmt::Display for OddTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, at } = *self;
+        let ms = at.get();
+        let (is, unit, meant) = match MEANT_SECONDS.contains(&ms) {
+            true => ("before 1979", "seconds", ms * 1000),
+            false => ("after the year 32,000", "microseconds", ms / 1000),
+        };
+        write!(f, "{what} is {ms} ms since the epoch, which is {is}; if {unit} were meant, give {meant}")
+    }
+}
+
+impl std::error::Error for OddTime {}
 
 // === impl UnixMicros ===
 
@@ -127,6 +166,29 @@ mod tests {
         }
         assert_eq!(Shift::Earlier(Duration::MAX).millis(), i64::MIN);
         assert_eq!(Shift::Later(Duration::from_micros(1999)).millis(), 1);
+    }
+
+    #[test]
+    fn seconds_and_microseconds_are_not_taken_for_milliseconds() {
+        for (ms, says) in [
+            (1, None),
+            (978_307_199, None),
+            (978_307_200, Some("if seconds were meant, give 978307200000")),
+            (1_800_000_000, Some("the due time is 1800000000 ms since the epoch, which is before 1979")),
+            (253_402_300_799, Some("give 253402300799000")),
+            (253_402_300_800, None),
+            (1_800_000_000_000, None),
+            (978_307_199_999_999, None),
+            (1_800_000_000_000_000, Some("if microseconds were meant, give 1800000000000")),
+            (UnixMillis::MAX.get() - 1, Some("microseconds")),
+            (UnixMillis::MAX.get(), None),
+        ] {
+            let said = UnixMillis::new(ms).check("the due time").map_err(|odd| odd.to_string());
+            match says {
+                None => assert_eq!(said, Ok(()), "{ms}"),
+                Some(says) => assert!(said.clone().is_err_and(|odd| odd.contains(says)), "{ms}: {said:?}"),
+            }
+        }
     }
 
     #[test]

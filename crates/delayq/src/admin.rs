@@ -59,7 +59,7 @@ use crate::error::Error;
 use crate::link::NodeMap;
 use delayq_core::id::{NodeName, Topic};
 use delayq_core::shard::ShardId;
-use delayq_core::time::UnixMillis;
+use delayq_core::time::{OddTime, UnixMillis};
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::{count, histogram, overview, purge};
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +99,12 @@ pub enum PurgeWhat {
 impl TimeRange {
     /// All times.
     pub const ALL: Self = Self { from: UnixMillis::new(0), to: UnixMillis::MAX };
+
+    /// Refuses ends that are most likely in seconds or microseconds.
+    fn check(self) -> Result<(), OddTime> {
+        self.from.check("the range's first time")?;
+        self.to.check("the range's last time")
+    }
 }
 
 // === impl Admin ===
@@ -245,6 +251,7 @@ impl Admin {
         range: TimeRange,
         width: Duration,
     ) -> Result<Vec<Slot>, Error> {
+        range.check()?;
         let mut slots: BTreeMap<UnixMillis, u64> = BTreeMap::new();
         // The script counts up to a time, and not at it.
         let end = UnixMillis::new(range.to.get() + 1);
@@ -279,6 +286,7 @@ impl Admin {
             PurgeWhat::Ready => ("ready", TimeRange::ALL),
             PurgeWhat::Dead(range) => ("dead", range),
         };
+        range.check()?;
         let mut purged = Purged::default();
         let mut shards = self.every_shard().await?;
         while let Some(shard) = shards.next() {

@@ -8,6 +8,7 @@ use delayq_core::message::MessageError;
 use delayq_core::reply::ReplyError;
 use delayq_core::shard::ShardId;
 use delayq_core::spool::SpoolRefusal;
+use delayq_core::time::OddTime;
 use redis::{ErrorKind, RedisError};
 
 /// Why a call has no answer.
@@ -20,6 +21,9 @@ pub enum Error {
     /// A name is none.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// A time in another unit than milliseconds.
+    #[error(transparent)]
+    Time(#[from] OddTime),
     /// No connection could be made.
     #[error("cannot reach Redis at {address}: {why}")]
     Unreachable {

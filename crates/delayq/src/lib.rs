@@ -45,7 +45,7 @@ pub use delayq_core::id::{Group, MessageId, NameError, Namespace, Topic};
 pub use delayq_core::message::{Due, Message, MessageError};
 pub use delayq_core::shard::ShardCount;
 pub use delayq_core::target::{Reference, Target};
-pub use delayq_core::time::{Shift, UnixMillis};
+pub use delayq_core::time::{OddTime, Shift, UnixMillis};
 pub use delayq_core::verbs::cancel::CancelOutcome;
 pub use delayq_core::verbs::put::PutOutcome;
 pub use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};

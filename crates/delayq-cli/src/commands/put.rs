@@ -126,6 +126,7 @@ impl Put {
         let topic = self.topic.ok_or_else(|| usage("a TOPIC is needed, or --from FILE"))?;
         let payload = payload(self.payload, self.payload_file)?;
         let mut message = Message::new(topic, payload).max_attempts(self.max_attempts.unwrap_or(0));
+        message.any_time = self.past_ok;
         if let Some(at) = self.at {
             message = message.due(at.due(self.past_ok).map_err(usage)?);
         }

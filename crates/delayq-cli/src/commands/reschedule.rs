@@ -10,6 +10,7 @@ use delayq::{
 };
 use delayq_service::Fault;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Change the due time of a message, or of a whole group
 #[derive(Debug, Args)]
@@ -104,12 +105,17 @@ impl Reschedule {
             return Ok(Change::By(by, expected));
         }
         let due = match (self.to, self.after) {
-            (Some(to), _) => to.due(self.past_ok).map_err(usage)?,
+            (Some(to), _) => past_is_now(to.due(self.past_ok).map_err(usage)?),
             (None, Some(after)) => Due::After(*after),
             (None, None) => return Err(usage("one of --to, --in and --by is needed")),
         };
         Ok(expected.map_or(Change::To(due), |expected| Change::ToIfDue(due, expected)))
     }
+}
+
+/// The library refuses what looks like seconds; as milliseconds it is long past.
+fn past_is_now(due: Due) -> Due {
+    if due.check().is_ok() { due } else { Due::After(Duration::ZERO) }
 }
 
 async fn due_of(context: &Context, topic: &Topic, target: &Target) -> Result<UnixMillis, Fault> {

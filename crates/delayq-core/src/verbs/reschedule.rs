@@ -8,7 +8,7 @@ use crate::message::Due;
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
-use crate::time::{Shift, UnixMillis};
+use crate::time::{OddTime, Shift, UnixMillis};
 
 /// A change of a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,17 @@ pub enum RescheduleOutcome {
 // === impl Reschedule ===
 
 impl Reschedule {
+    /// Refuses a new due time that is most likely in seconds or microseconds.
+    ///
+    /// # Errors
+    /// As [`UnixMillis::check`].
+    pub fn check(self) -> Result<(), OddTime> {
+        match self {
+            Self::To(due) | Self::ToIfDue(due, _) => due.check(),
+            Self::By(..) => Ok(()),
+        }
+    }
+
     /// The due time and the expected one, as `reschedule` takes them.
     fn arguments(self) -> (String, String) {
         match self {

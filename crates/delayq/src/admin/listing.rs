@@ -157,6 +157,9 @@ impl Admin {
         after: Option<&ListCursor>,
         max: usize,
     ) -> Result<ListedPage, Error> {
+        if let Listing::Topic { range, .. } = listing {
+            range.check()?;
+        }
         let mut page = match listing {
             Listing::Topic { topic, state: ListState::Ready, .. } => {
                 self.page_of_queues(topic, after, max).await?

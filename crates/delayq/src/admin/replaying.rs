@@ -100,6 +100,7 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used; some may be back then. Safe to repeat.
     pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<Replayed, Error> {
+        options.died.check()?;
         let mut replayed = Replayed::default();
         let mut shards = self.every_shard().await?;
         while let Some(shard) = shards.next() {

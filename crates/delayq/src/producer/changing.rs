@@ -11,7 +11,7 @@ use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 use delayq_core::spool::{GroupChange, SpoolRecord};
 use delayq_core::target::Target;
-use delayq_core::time::{Shift, UnixMillis};
+use delayq_core::time::{OddTime, Shift, UnixMillis};
 use delayq_core::verbs::cancel::{self, CancelOutcome};
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::group::{self as group_steps, ShiftStep};
@@ -23,7 +23,7 @@ const TARGET_BYTES: usize = 256;
 // === impl Producer ===
 
 impl Producer {
-    /// Cancels a message, so that it is not delivered.
+    /// Cancels a message, so that it is not delivered. Puts of the same id that this producer has in flight come first.
     ///
     /// # Errors
     /// Redis cannot be used, and there is no spool. Safe to repeat after any error.
@@ -94,6 +94,22 @@ impl Producer {
         &self,
         topic: &Topic,
         changes: &[(Target, Reschedule)],
+    ) -> Vec<Result<RescheduleOutcome, Error>> {
+        let odd = changes.iter().map(|(_, change)| change.check().err());
+        let odd: Vec<Option<OddTime>> = odd.collect();
+        let sound = changes.iter().zip(&odd).filter(|(_, odd)| odd.is_none()).map(|(change, _)| change);
+        let mut answers = self.reschedule_sound(topic, &sound.collect::<Vec<_>>()).await.into_iter();
+        let answer = |odd: Option<OddTime>| match odd {
+            Some(odd) => Err(odd.into()),
+            None => answers.next().expect("one answer for each sound change"),
+        };
+        odd.into_iter().map(answer).collect()
+    }
+
+    async fn reschedule_sound(
+        &self,
+        topic: &Topic,
+        changes: &[&(Target, Reschedule)],
     ) -> Vec<Result<RescheduleOutcome, Error>> {
         let tried = clock::now();
         let record = |i: usize| SpoolRecord::reschedule(topic, &changes[i].0, changes[i].1, tried);
