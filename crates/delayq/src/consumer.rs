@@ -10,20 +10,22 @@ mod fetcher;
 mod later;
 mod leases;
 mod looking;
+mod received;
 mod rounds;
 mod settlement;
 mod settling;
 
 pub use delivery::Delivery;
+pub(crate) use delivery::{Held, answer};
 pub use fetcher::ConsumerOptions;
+pub use received::Received;
+pub(crate) use settling::Answered;
 
 use crate::client::Client;
 use crate::holder::Holder;
 use crate::options::in_range;
-use delivery::Held;
 use fetcher::Fetcher;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use leases::Leases;
 use settling::Settler;
 use std::pin::Pin;
@@ -33,8 +35,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A stream of messages. When dropped, it stops handing out messages, and what it reserved returns when the leases run
-/// out; [`Consumer::stop`] releases it at once.
+/// A stream of messages. When dropped, it stops reserving, and what it has not handed out is released in the background,
+/// as long as its runtime lives; its attempt does not count. [`Consumer::stop`] waits for that.
 #[derive(Debug)]
 #[must_use = "a consumer that is dropped hands nothing out"]
 pub struct Consumer {
@@ -69,19 +71,12 @@ impl Consumer {
 
     /// The next message; `None` once it is stopped. Cancel safe.
     pub async fn next(&mut self) -> Option<Delivery> {
-        self.deliveries.recv().await
+        self.deliveries.recv().await.map(Delivery::started)
     }
 
-    /// Stops reserving, releases what was not handed out, and waits until the rest is settled; if Redis cannot be
-    /// reached, until the leases have run out.
-    pub async fn stop(mut self) {
-        self.stopping.cancel();
-        self.deliveries.close();
-        let mut unstarted = FuturesUnordered::new();
-        while let Some(mut delivery) = self.deliveries.recv().await {
-            unstarted.extend(delivery.held.take().map(Held::give_back));
-        }
-        while unstarted.next().await.is_some() {}
+    /// Stops reserving, releases what was not handed out without counting an attempt, and waits until the rest is settled;
+    /// if Redis cannot be reached, until the leases have run out. A dropped future stops it all the same.
+    pub async fn stop(self) {
         let tasks = self.tasks.clone();
         drop(self);
         tasks.wait().await;
@@ -98,6 +93,6 @@ impl Stream for Consumer {
     type Item = Delivery;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        self.deliveries.poll_recv(cx)
+        self.deliveries.poll_recv(cx).map(|next| next.map(Delivery::started))
     }
 }

@@ -13,7 +13,6 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Minimum items that wait to be cut into two pipelines: fewer would cost more calls than they gain.
@@ -25,7 +24,6 @@ pub(crate) struct Gathering {
     /// Bytes, which only a single item may exceed.
     pub(crate) max_bytes: usize,
     pub(crate) in_flight: usize,
-    pub(crate) linger: Duration,
 }
 
 /// What is gathered.
@@ -64,7 +62,7 @@ struct Batch<T: Gathered> {
 impl Gathering {
     /// Hands what comes in, an item or several at a time, to `send`, which returns the items that have to be sent again;
     /// until no caller can add to the queue any more, and everything is answered.
-    pub(crate) async fn run<T, I, F>(self, mut queue: mpsc::Receiver<I>, send: impl Fn(Vec<T>) -> F)
+    pub(crate) async fn run<T, I, F>(self, mut queue: mpsc::UnboundedReceiver<I>, send: impl Fn(Vec<T>) -> F)
     where
         T: Gathered,
         I: IntoIterator<Item = T>,
@@ -77,7 +75,8 @@ impl Gathering {
         let (mut under_way, mut queues, mut open) = (FuturesUnordered::new(), Queues::default(), true);
         loop {
             if queues.may_go(under_way.len(), self.in_flight) {
-                self.wait_for_more().await;
+                // Callers who were answered just now often have the next item at once.
+                tokio::task::yield_now().await;
                 queues.fill(&mut queue);
                 let share = self.share(&queues, under_way.len());
                 under_way.push(send(queues.take(&self, share)));
@@ -98,21 +97,11 @@ impl Gathering {
     }
 
     /// How many items the next pipeline takes, about: half of all if it is the first of several, so that the callers of one
-    /// half work while Redis carries out the other. The other half would linger again.
+    /// half work while Redis carries out the other.
     fn share<T: Gathered>(&self, queues: &Queues<T>, under_way: usize) -> usize {
         let waiting = queues.waiting();
-        let is_cut = under_way == 0 && self.in_flight > 1 && self.linger.is_zero() && waiting >= CUT;
+        let is_cut = under_way == 0 && self.in_flight > 1 && waiting >= CUT;
         if is_cut { waiting.div_ceil(2) } else { usize::MAX }
-    }
-
-    /// Lets those come that go along: for as long as is set, or else those that can run already. A caller who was
-    /// answered just now often has the next item at once.
-    async fn wait_for_more(&self) {
-        if self.linger.is_zero() {
-            tokio::task::yield_now().await;
-        } else {
-            tokio::time::sleep(self.linger).await;
-        }
     }
 }
 
@@ -140,7 +129,7 @@ impl<T: Gathered> Queues<T> {
     }
 
     /// Takes in what has come.
-    fn fill(&mut self, queue: &mut mpsc::Receiver<impl IntoIterator<Item = T>>) {
+    fn fill(&mut self, queue: &mut mpsc::UnboundedReceiver<impl IntoIterator<Item = T>>) {
         while let Ok(items) = queue.try_recv() {
             self.extend(items);
         }
@@ -239,13 +228,13 @@ mod tests {
     }
 
     fn gathering(in_flight: usize) -> Gathering {
-        Gathering { max_items: 3, max_bytes: 10, in_flight, linger: Duration::ZERO }
+        Gathering { max_items: 3, max_bytes: 10, in_flight }
     }
 
     /// The pipelines in which items go, one after the other.
     async fn pipelines(items: &[Item]) -> Vec<Vec<Item>> {
-        let (queue, waiting) = mpsc::channel(items.len());
-        items.iter().for_each(|&item| queue.try_send([item]).expect("there is room for all"));
+        let (queue, waiting) = mpsc::unbounded_channel();
+        items.iter().for_each(|&item| queue.send([item]).expect("the receiver is there"));
         drop(queue);
         let sent = Mutex::new(Vec::new());
         let send = async |batch: Vec<Item>| {
@@ -306,10 +295,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_lone_item_goes_at_once_though_pipelines_of_other_keys_are_not_answered() {
-        let (stage, (queue, waiting)) = (Stage::new(), mpsc::channel(8));
+        let (stage, (queue, waiting)) = (Stage::new(), mpsc::unbounded_channel());
         let test = async {
             for (n, key) in ['a', 'b', 'c'].into_iter().enumerate() {
-                queue.send([(key, 0, 1)]).await.expect("the gathering runs");
+                queue.send([(key, 0, 1)]).expect("the gathering runs");
                 assert_eq!(stage.sent(n + 1).await, [(key, 0, 1)]);
             }
         };
@@ -321,16 +310,16 @@ mod tests {
 
     #[tokio::test]
     async fn what_comes_for_a_key_while_its_call_is_under_way_goes_together_and_others_do_not_wait_for_it() {
-        let (stage, (queue, waiting)) = (Stage::new(), mpsc::channel(8));
+        let (stage, (queue, waiting)) = (Stage::new(), mpsc::unbounded_channel());
         let test = async {
-            let put = async |item| queue.send([item]).await.expect("the gathering runs");
+            let put = |item| queue.send([item]).expect("the gathering runs");
             for (n, key) in ['a', 'b', 'c'].into_iter().enumerate() {
-                put((key, 0, 1)).await;
+                put((key, 0, 1));
                 stage.sent(n + 1).await;
             }
-            put(('a', 1, 1)).await;
-            put(('a', 2, 1)).await;
-            put(('d', 3, 1)).await;
+            put(('a', 1, 1));
+            put(('a', 2, 1));
+            put(('d', 3, 1));
             assert_eq!(stage.sent(4).await, [('d', 3, 1)]);
             stage.may_end[&'a'].add_permits(1);
             assert_eq!(stage.sent(5).await, [('a', 1, 1), ('a', 2, 1)]);
@@ -343,10 +332,10 @@ mod tests {
 
     #[tokio::test]
     async fn calls_of_a_single_key_use_every_pipeline() {
-        let (stage, (queue, waiting)) = (Stage::new(), mpsc::channel(8));
+        let (stage, (queue, waiting)) = (Stage::new(), mpsc::unbounded_channel());
         let test = async {
             for n in 0..4 {
-                queue.send([('a', n, 1)]).await.expect("the gathering runs");
+                queue.send([('a', n, 1)]).expect("the gathering runs");
                 stage.sent(n as usize + 1).await;
             }
         };
@@ -358,10 +347,10 @@ mod tests {
 
     /// The keys and sizes of the pipelines in which so many items of each of these keys go that wait together.
     async fn cut(keys: &[char], each: u32, in_flight: usize) -> Vec<Vec<(char, usize)>> {
-        let (queue, waiting) = mpsc::channel(1);
+        let (queue, waiting) = mpsc::unbounded_channel();
         queue
-            .try_send((0..each).flat_map(|n| keys.iter().map(move |&key| (key, n, 1))).collect::<Vec<Item>>())
-            .expect("there is room for one");
+            .send((0..each).flat_map(|n| keys.iter().map(move |&key| (key, n, 1))).collect::<Vec<Item>>())
+            .expect("the receiver is there");
         drop(queue);
         let sent = Mutex::new(Vec::new());
         let send = async |batch: Vec<Item>| {
@@ -392,8 +381,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_has_to_be_sent_again_is_sent_before_the_end() {
-        let (queue, waiting) = mpsc::channel(8);
-        queue.try_send([('a', 2, 1)]).expect("there is room");
+        let (queue, waiting) = mpsc::unbounded_channel();
+        queue.send([('a', 2, 1)]).expect("the receiver is there");
         drop(queue);
         let sent = Mutex::new(Vec::new());
         let send = async |batch: Vec<Item>| {

@@ -37,7 +37,7 @@ mod wrong_node;
 
 pub use admin::Admin;
 pub use client::{Client, Settings};
-pub use consumer::{Consumer, ConsumerOptions, Delivery};
+pub use consumer::{Consumer, ConsumerOptions, Delivery, Received};
 pub use delayq_core::backoff::Backoff;
 pub use delayq_core::envelope::State;
 pub use delayq_core::fate::{Advice, Fate};

@@ -15,7 +15,7 @@ use crate::payloads::Payloads;
 use crate::scatter::{Batch, batches, in_order, scatter};
 use crate::spread::Spread;
 use delayq_core::durability::Waits;
-use delayq_core::id::{MessageId, Topic};
+use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::layout::{CallerLayout, Placement};
 use delayq_core::message::{Message, MessageError};
 use delayq_core::shard::{ShardCount, ShardId};
@@ -188,6 +188,12 @@ impl Placing {
 // === impl Placed ===
 
 impl Placed {
+    /// Its id and its group.
+    pub(crate) fn name(&self) -> (&MessageId, Option<&Group>) {
+        let id = self.message.id.as_ref().expect("a message has its id once it is placed");
+        (id, self.message.group.as_ref())
+    }
+
     /// What its call is about.
     fn key(&self) -> PutKey {
         (self.place.at(), self.place.layout, self.message.topic.clone())

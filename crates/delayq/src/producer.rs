@@ -9,44 +9,32 @@ mod repeating;
 mod room;
 mod sending;
 mod spooling;
+mod under_way;
 
 use crate::circuit::Circuit;
 use crate::client::Client;
 use crate::clock;
 use crate::error::Error;
-use crate::options::in_range;
 use crate::placing::{Placed, Placing};
 use crate::setters::setters;
-use delayq_core::fate::Fate;
+use delayq_core::fate::{Advice, Fate};
 use delayq_core::id::Topic;
-use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
+use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::message::Message;
 use delayq_core::shard::ShardId;
 use delayq_core::spool::Spool;
 use delayq_core::target::Reference;
 use delayq_core::verbs::put::PutOutcome;
-use lanes::{Lanes, Limits};
+use lanes::Lanes;
 use sending::Sender;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use under_way::UnderWay;
 
 /// How a producer works.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProducerOptions {
-    /// How long a put waits for others to go with it. Default 0: only as long as the line is busy.
-    pub linger: Duration,
-    /// How many pipelines are under way at once for each durability that topics ask for, 1 to 64; default 4: one at work, the others on their ways. With
-    /// `pipeline_bytes` it says what has to cross the network within the deadline of a call: 4 MiB by default, 0.4 s at
-    /// 100 Mbit/s.
-    pub in_flight: usize,
-    /// The most bytes of messages in one pipeline (payloads and headers, and 512 for each), 64 KiB to 4 MiB; default 1 MiB.
-    /// A single message may exceed it.
-    pub pipeline_bytes: usize,
-    /// The most bytes of messages that wait or are under way before callers are held back, 1 MiB to 1 GiB; default 64 MiB.
-    /// What topics ask to be confirmed has a queue of its own for each durability.
-    pub queue_bytes: usize,
     /// Where puts go that cannot reach Redis; `None`: they fail.
     pub spool: Option<Arc<dyn Spool>>,
 }
@@ -60,6 +48,7 @@ pub struct Producer {
     lanes: Arc<Lanes>,
     spool: Option<Arc<dyn Spool>>,
     circuit: Circuit,
+    under_way: UnderWay,
 }
 
 /// What became of a put, and what finds the message again.
@@ -74,7 +63,7 @@ pub struct Put {
 
 /// A put without an answer. Repeated with the id of `reference` it is safe: what was carried out is recognised.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{}", match error.fate() { Fate::NotApplied => "the message was not put", Fate::Unknown => "it is unknown whether the message was put" })]
+#[error("{}: {error}; {}", self.what(), self.advice())]
 pub struct PutError {
     /// The id under which it was tried, and its shard.
     pub reference: Option<Reference>,
@@ -103,22 +92,28 @@ pub struct GroupTally {
 
 impl ProducerOptions {
     setters! {
-        linger: Duration,
-        in_flight: usize,
-        pipeline_bytes: usize,
-        queue_bytes: usize,
         spool: Arc<dyn Spool> => Some(spool),
     }
 }
 
-impl Default for ProducerOptions {
-    fn default() -> Self {
-        Self {
-            linger: Duration::ZERO,
-            in_flight: 4,
-            pipeline_bytes: 1 << 20,
-            queue_bytes: 64 << 20,
-            spool: None,
+// === impl PutError ===
+
+impl PutError {
+    fn what(&self) -> &'static str {
+        match self.error.fate() {
+            Fate::NotApplied => "the message was not put",
+            Fate::Unknown => "it is unknown whether the message was put",
+        }
+    }
+
+    /// What the caller can do.
+    fn advice(&self) -> String {
+        match (self.error.fate(), self.error.advice(), &self.reference) {
+            (Fate::Unknown, _, Some(Reference { id, .. })) => {
+                format!("repeat it with the id {id}, by which a message that is there is recognised")
+            }
+            (_, Advice::Retry, _) => "repeat it".to_owned(),
+            (_, Advice::GiveUp, _) => "a repeat cannot succeed until that is put right".to_owned(),
         }
     }
 }
@@ -126,20 +121,13 @@ impl Default for ProducerOptions {
 // === impl Producer ===
 
 impl Producer {
-    /// Starts a producer, and what gathers its puts. Of an option outside its range the nearest value in it is
-    /// taken, and a warning logged.
+    /// Starts a producer, and what gathers its puts.
     pub fn start(client: Client, options: ProducerOptions) -> Self {
         let circuit = Circuit::new(client.calls.clone(), options.spool.is_some());
         let placing = Placing::new(&client, circuit.clone());
-        let limits = Limits {
-            linger: options.linger,
-            in_flight: in_range("in_flight", options.in_flight, 1..=64),
-            pipeline_bytes: in_range("pipeline_bytes", options.pipeline_bytes, 64 << 10..=MAX_BYTES_A_CALL),
-            queue_bytes: in_range("queue_bytes", options.queue_bytes, 1 << 20..=1 << 30),
-        };
         let sender = Sender { placing: placing.clone(), circuit: circuit.clone() };
-        let lanes = Arc::new(Lanes::new(sender, limits));
-        Self { client, placing, lanes, spool: options.spool, circuit }
+        let lanes = Arc::new(Lanes::new(sender));
+        Self { client, placing, lanes, spool: options.spool, circuit, under_way: UnderWay::default() }
     }
 
     /// Reads the policy of a topic ahead of its first put. Without it the first puts are stored uncompressed.
@@ -155,7 +143,11 @@ impl Producer {
         &self.client
     }
 
-    /// Puts one message, together with those of other callers that wait. A dropped future may have been carried out.
+    /// Puts one message, together with those of other callers that wait.
+    ///
+    /// If the future is dropped, the message is not sent any more; if it was sent already, the put may have been carried out.
+    /// A later put, cancel or reschedule of the same id by this producer, or a change of its group, waits until it is known:
+    /// so after a put that was given up, a cancel that answers *unknown* stays true.
     ///
     /// # Errors
     /// A message that breaks a limit; a Redis that cannot be used, where there is no spool. With fate *unknown* it

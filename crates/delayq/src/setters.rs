@@ -1,7 +1,7 @@
 //! Setters of options, in a table.
 
 /// Defines a setter for each field, which takes a value of that type; `=>` says what is made of it. As
-/// `linger: Duration`, or `reason: impl Into<String> => Some(reason.into())`.
+/// `resp2: bool`, or `reason: impl Into<String> => Some(reason.into())`.
 macro_rules! setters {
     ($($field:ident: $kind:ty $(=> $made:expr)?,)*) => {
         $($crate::setters::setters!(@ $field: $kind, $($made,)? $field);)*

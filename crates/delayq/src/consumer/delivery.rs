@@ -1,91 +1,64 @@
 //! One message held by a consumer.
 
 use super::leases::Leases;
+use super::received::Received;
 use super::settlement::Settle;
-use super::settling::Settler;
+use super::settling::{Answered, Settler};
 use crate::error::Error;
-use delayq_core::envelope::Envelope;
-use delayq_core::id::{Group, MessageId, Topic};
-use delayq_core::time::{UnixMicros, UnixMillis};
 use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::{Release, Settled};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// A message that the holder must settle. If dropped unsettled, it is released with its back-off.
+///
+/// [`Self::ack`], [`Self::release`] and [`Self::bury`] hand the settlement over when they are called: their futures only wait
+/// for the answer, so dropping one, even before its first poll, changes nothing.
 #[must_use = "a delivery that is dropped is released, and comes again"]
 #[derive(Debug)]
 pub struct Delivery {
-    /// Its topic.
-    pub topic: Topic,
-    /// Its id.
-    pub id: MessageId,
-    /// When it became ready, on Redis's clock.
-    pub ready: UnixMicros,
-    /// The message itself; its attempt and delivery count this one.
-    pub envelope: Envelope,
-    pub(super) held: Option<Held>,
+    pub(super) received: Received,
+    pub(super) held: Held,
 }
 
-/// What settles a delivery.
+/// What settles a delivery. When dropped, it gives the message back.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) receipt: Receipt,
-    pub(super) lost: CancellationToken,
-    pub(super) leases: Arc<Leases>,
-    pub(super) settler: Settler,
+pub(crate) struct Held {
+    /// `None`: it is settled.
+    receipt: Option<Receipt>,
+    pub(crate) lost: CancellationToken,
+    leases: Arc<Leases>,
+    settler: Settler,
+    dropped: Dropped,
+}
+
+/// What a drop means.
+#[derive(Clone, Copy, Debug)]
+enum Dropped {
+    /// A failed attempt of the application.
+    Failed,
+    /// Nobody's fault: the attempt does not count.
+    GivenBack,
 }
 
 // === impl Delivery ===
 
 impl Delivery {
-    /// The payload, as it was put.
-    pub fn payload(&self) -> &[u8] {
-        &self.envelope.payload
-    }
-
-    /// The producer's headers: names and values.
-    pub fn headers(&self) -> &[(String, String)] {
-        &self.envelope.headers
-    }
-
-    /// Its group.
-    pub fn group(&self) -> Option<&Group> {
-        self.envelope.group.as_ref()
-    }
-
-    /// The number of this attempt, from 1.
-    pub fn attempt(&self) -> u16 {
-        self.envelope.attempt
-    }
-
-    /// When it was due.
-    pub fn due(&self) -> UnixMillis {
-        self.envelope.due
-    }
-
-    /// How late it became ready.
-    pub fn lateness(&self) -> Duration {
-        self.ready.since(self.envelope.due)
-    }
-
-    /// Resolves when the lease was taken back or the message was cancelled: abandon the work.
+    /// Resolves when the lease was taken back or the message was cancelled: abandon the work. Cancel safe.
     pub async fn lost(&self) {
-        match &self.held {
-            Some(held) => held.lost.cancelled().await,
-            None => std::future::pending().await,
-        }
+        self.held.lost.cancelled().await;
     }
 
     /// Finishes the message: it was delivered. Sent together with other settlements. If Redis cannot be reached, the
-    /// ack is repeated and the lease extended until it can. A dropped future is settled all the same.
+    /// ack is repeated and the lease extended until it can.
     ///
     /// # Errors
     /// The lease ran out before Redis could be reached, or Redis refuses: the message returns. With fate *unknown* it
     /// may be finished.
-    pub async fn ack(mut self) -> Result<Settled, Error> {
-        self.settle(Settle::Ack).await
+    pub fn ack(self) -> impl Future<Output = Result<Settled, Error>> + Send + use<> {
+        answer(self.held.ack())
     }
 
     /// Finishes the message, like [`Self::ack`], within about 50 ms and together with others, which costs Redis a
@@ -95,79 +68,113 @@ impl Delivery {
     /// when its lease runs out. [`Consumer::stop`](super::Consumer::stop) waits for the acks; those of a dropped consumer
     /// are sent by the runtime that it leaves.
     pub fn ack_later(mut self) {
-        if let Some(held) = self.held.take() {
-            held.leases.worked(&held.receipt);
-            held.settler.ack_later(held.receipt);
-        }
+        let receipt = self.held.take();
+        self.held.settler.ack_later(receipt);
     }
 
     /// Releases the message: it returns after `delay`, or after its back-off; after its last attempt it becomes a dead
-    /// letter with the reason.
+    /// letter with the reason, of which the first 1,000 bytes are kept.
     ///
     /// # Errors
     /// As [`Self::ack`].
-    pub async fn release(mut self, delay: Option<Duration>, reason: &str) -> Result<Settled, Error> {
-        let reason = reason.to_owned();
-        self.settle(move |receipt| Settle::Release(Release { receipt, delay, keep_attempt: false, reason }))
-            .await
+    pub fn release(
+        self,
+        delay: Option<Duration>,
+        reason: &str,
+    ) -> impl Future<Output = Result<Settled, Error>> + Send + use<> {
+        answer(self.held.release(delay, reason))
     }
 
-    /// Moves the message to the dead letters with the reason: it can never be delivered.
+    /// Moves the message to the dead letters with the reason, of which the first 1,000 bytes are kept: it can never be
+    /// delivered.
     ///
     /// # Errors
     /// As [`Self::ack`].
-    pub async fn bury(mut self, reason: &str) -> Result<Settled, Error> {
-        let reason = reason.to_owned();
-        self.settle(move |receipt| Settle::Bury(receipt, reason)).await
+    pub fn bury(self, reason: &str) -> impl Future<Output = Result<Settled, Error>> + Send + use<> {
+        answer(self.held.bury(reason))
     }
 
-    /// Releases it without waiting, because no caller will take it.
-    pub(super) fn give_back_later(mut self) {
-        if let Some(held) = self.held.take() {
-            held.leases.worked(&held.receipt);
-            held.settler.settle_later(unstarted(held.receipt));
-        }
+    /// The same in the hands of the application.
+    pub(super) fn started(mut self) -> Self {
+        self.held.dropped = Dropped::Failed;
+        self
     }
 
-    async fn settle(&mut self, how: impl FnOnce(Receipt) -> Settle) -> Result<Settled, Error> {
-        let held = self.held.take().expect("a delivery is settled by the call that consumes it");
-        held.settle(how).await
+    /// The message, and what settles it: unless that is done, its attempt does not count.
+    pub(crate) fn split(self) -> (Received, Held) {
+        let Self { received, mut held } = self;
+        held.dropped = Dropped::GivenBack;
+        (received, held)
     }
 }
 
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            let release = Release {
-                receipt: held.receipt.clone(),
-                delay: None,
-                keep_attempt: false,
-                reason: "dropped without being settled".to_owned(),
-            };
-            held.leases.worked(&held.receipt);
-            held.settler.settle_later(Settle::Release(release));
-        }
+impl Deref for Delivery {
+    type Target = Received;
+
+    fn deref(&self) -> &Received {
+        &self.received
     }
 }
 
 // === impl Held ===
 
 impl Held {
-    async fn settle(self, how: impl FnOnce(Receipt) -> Settle) -> Result<Settled, Error> {
-        self.leases.worked(&self.receipt);
-        self.settler.settle(how(self.receipt)).await
+    /// Of a message that nobody works on yet.
+    pub(super) fn new(
+        receipt: Receipt,
+        lost: CancellationToken,
+        leases: Arc<Leases>,
+        settler: Settler,
+    ) -> Self {
+        Self { receipt: Some(receipt), lost, leases, settler, dropped: Dropped::GivenBack }
     }
 
-    /// Releases what was not started: the attempt does not count.
-    pub(super) async fn give_back(self) {
-        if let Err(error) = self.settle(unstarted).await {
-            tracing::warn!(%error, "a message was not given back: it comes again when its lease runs out");
+    pub(crate) fn ack(self) -> Answered {
+        self.settle(Settle::Ack)
+    }
+
+    pub(crate) fn release(self, delay: Option<Duration>, reason: &str) -> Answered {
+        self.settle(|receipt| released(receipt, delay, reason))
+    }
+
+    pub(crate) fn bury(self, reason: &str) -> Answered {
+        self.settle(|receipt| Settle::Bury(receipt, reason.to_owned()))
+    }
+
+    fn settle(mut self, how: impl FnOnce(Receipt) -> Settle) -> Answered {
+        let receipt = self.take();
+        self.settler.settle(how(receipt))
+    }
+
+    fn take(&mut self) -> Receipt {
+        let receipt = self.receipt.take().expect("the call that settles it consumes it");
+        self.leases.worked(&receipt);
+        receipt
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.receipt.is_some() {
+            let receipt = self.take();
+            self.settler.settle_later(match self.dropped {
+                Dropped::Failed => released(receipt, None, "dropped without being settled"),
+                Dropped::GivenBack => given_back(receipt),
+            });
         }
     }
 }
 
-/// How an unstarted message is released.
-fn unstarted(receipt: Receipt) -> Settle {
+/// The answer to a settlement.
+pub(crate) async fn answer(answered: Answered) -> Result<Settled, Error> {
+    answered.await.unwrap_or(Err(Error::Closed))
+}
+
+fn released(receipt: Receipt, delay: Option<Duration>, reason: &str) -> Settle {
+    Settle::Release(Release { receipt, delay, keep_attempt: false, reason: reason.to_owned() })
+}
+
+fn given_back(receipt: Receipt) -> Settle {
     Settle::Release(Release {
         receipt,
         delay: Some(Duration::ZERO),

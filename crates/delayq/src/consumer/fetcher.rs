@@ -5,6 +5,7 @@ use super::asking::Asking;
 use super::delivery::{Delivery, Held};
 use super::leases::{Leases, Origin};
 use super::looking::Looking;
+use super::received::Received;
 use super::rounds::{ROUNDS, Rounds};
 use super::settlement::Settle;
 use super::settling::Settler;
@@ -250,12 +251,10 @@ impl Fetcher {
             }
             let lost = self.leases.begin(receipt.clone(), origin, lease_end);
             let (leases, settler) = (Arc::clone(&self.leases), self.settler.clone());
-            let held = Some(Held { receipt, lost, leases, settler });
-            if let Err(mpsc::error::SendError(unstarted)) =
-                self.handed.send(Delivery { topic, id, ready, envelope, held })
-            {
-                unstarted.give_back_later();
-            }
+            let held = Held::new(receipt, lost, leases, settler);
+            let received = Received { topic, id, ready, envelope };
+            // If the consumer is gone, the drop gives it back.
+            let _ = self.handed.send(Delivery { received, held });
         }
         wait
     }

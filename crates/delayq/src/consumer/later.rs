@@ -37,7 +37,7 @@ pub(super) struct Later(mpsc::UnboundedSender<Given>);
 struct Acking {
     holder: Holder,
     leases: Arc<Leases>,
-    again: mpsc::Sender<[Open; 1]>,
+    again: mpsc::UnboundedSender<[Open; 1]>,
     waiting: Waiting,
     given: mpsc::UnboundedReceiver<Given>,
 }
@@ -56,7 +56,7 @@ impl Later {
     pub(super) fn start(
         holder: Holder,
         leases: Arc<Leases>,
-        again: mpsc::Sender<[Open; 1]>,
+        again: mpsc::UnboundedSender<[Open; 1]>,
         tasks: &TaskTracker,
     ) -> Self {
         let (give, given) = mpsc::unbounded_channel();
@@ -82,7 +82,7 @@ impl Acking {
         while !self.waiting.0.is_empty() && self.ack(now() + LINGER).await {}
         for (_, receipts) in std::mem::take(&mut self.waiting.0).into_values() {
             for receipt in receipts {
-                self.tell_again(Open::unattended(Settle::Ack(receipt))).await;
+                self.tell_again(Open::unattended(Settle::Ack(receipt)));
             }
         }
     }
@@ -120,16 +120,16 @@ impl Acking {
                 Ok(_) => self.leases.end(&receipt),
                 Err(error) => {
                     told = false;
-                    self.tell_again(Open::unattended(Settle::Ack(receipt)).after(&error)).await;
+                    self.tell_again(Open::unattended(Settle::Ack(receipt)).after(&error));
                 }
             }
         }
         told
     }
 
-    async fn tell_again(&self, open: Open) {
+    fn tell_again(&self, open: Open) {
         // The task that reads the queue ends after this one.
-        let _ = self.again.send([open]).await;
+        let _ = self.again.send([open]);
     }
 }
 

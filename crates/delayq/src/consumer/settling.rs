@@ -20,19 +20,20 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
-/// Settlements that may wait to be gathered before holders are held back.
-const QUEUE: usize = 4096;
-
 /// Pipelines of settlements under way at once.
 const IN_FLIGHT: usize = 2;
 
 /// How long to rest before Redis is told again.
 const REST: Duration = Duration::from_millis(200);
 
+/// The answer to a settlement; without one, its task ended with its runtime.
+pub(crate) type Answered = oneshot::Receiver<Result<Settled, Error>>;
+
 /// The way to the tasks that settle.
 #[derive(Clone, Debug)]
 pub(super) struct Settler {
-    queue: mpsc::Sender<[Open; 1]>,
+    /// Bounded by the leases: each is settled once.
+    queue: mpsc::UnboundedSender<[Open; 1]>,
     later: Later,
     leases: Arc<Leases>,
 }
@@ -56,9 +57,9 @@ enum Verdict {
 
 impl Settler {
     pub(super) fn start(holder: Holder, leases: &Arc<Leases>, tasks: &TaskTracker) -> Self {
-        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (queue, waiting) = mpsc::unbounded_channel();
         let (max_items, max_bytes) = (MAX_IDS_A_PIPELINE, delayq_core::limits::MAX_BYTES_A_CALL);
-        let gathering = Gathering { max_items, max_bytes, in_flight: IN_FLIGHT, linger: Duration::ZERO };
+        let gathering = Gathering { max_items, max_bytes, in_flight: IN_FLIGHT };
         let calls = holder.client().calls.clone();
         let later = Later::start(holder, Arc::clone(leases), queue.clone(), tasks);
         let settling = Settling { calls, leases: Arc::clone(leases), tasks: tasks.clone() };
@@ -66,11 +67,12 @@ impl Settler {
         Self { queue, later, leases: Arc::clone(leases) }
     }
 
-    pub(super) async fn settle(&self, settle: Settle) -> Result<Settled, Error> {
+    /// Hands a settlement to the task that owns it, and returns its answer. Nothing is handed over in an await, so the answer
+    /// may be dropped at any time.
+    pub(super) fn settle(&self, settle: Settle) -> Answered {
         let (answer, answered) = oneshot::channel();
-        let open = Open { answer: Some(answer), ..Open::unattended(settle) };
-        self.queue.send([open]).await.map_err(|_| Error::Closed)?;
-        answered.await.map_err(|_| Error::Closed)?
+        self.hand_over(Open { answer: Some(answer), ..Open::unattended(settle) });
+        answered
     }
 
     /// Acks without waiting, and not at once.
@@ -78,11 +80,14 @@ impl Settler {
         self.later.ack(receipt);
     }
 
-    /// Settles without waiting; where the queue is full, the lease has to run out.
+    /// Settles for nobody who waits.
     pub(super) fn settle_later(&self, settle: Settle) {
-        if let Err(mpsc::error::TrySendError::Full([open]) | mpsc::error::TrySendError::Closed([open])) =
-            self.queue.try_send([Open::unattended(settle)])
-        {
+        self.hand_over(Open::unattended(settle));
+    }
+
+    /// If the task ended with its runtime, the lease runs out.
+    fn hand_over(&self, open: Open) {
+        if let Err(mpsc::error::SendError([open])) = self.queue.send([open]) {
             self.leases.end(open.settle.receipt());
         }
     }

@@ -8,39 +8,34 @@ use crate::scatter::MAX_IDS_A_PIPELINE;
 use delayq_core::durability::Waits;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Calls that may wait to be gathered before callers are held back.
-const QUEUE: usize = 4096;
+/// Pipelines in flight at once for each durability that topics ask for: one at work, the others on the network.
+const IN_FLIGHT: usize = 4;
+/// Maximum bytes of messages in one pipeline, which a single message may exceed. Times [`IN_FLIGHT`], they have to cross the
+/// network within the deadline of a call: 0.4 s at 100 Mbit/s.
+const PIPELINE_BYTES: usize = 1 << 20;
+/// Maximum bytes of messages that wait or are in flight for each durability, before callers have to wait.
+const QUEUE_BYTES: u32 = 64 << 20;
 
 /// The queues of a producer, which end with its last clone.
 pub(super) struct Lanes {
     sender: Arc<Sender>,
-    limits: Limits,
     lanes: Mutex<BTreeMap<Waits, Lane>>,
 }
 
 /// A queue, and how much may wait in it. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Lane {
-    pub(super) queue: mpsc::Sender<Vec<Waiting>>,
+    pub(super) queue: mpsc::UnboundedSender<Vec<Waiting>>,
     pub(super) room: Room,
-}
-
-/// The limits of each queue.
-pub(super) struct Limits {
-    pub(super) linger: Duration,
-    pub(super) in_flight: usize,
-    pub(super) pipeline_bytes: usize,
-    pub(super) queue_bytes: usize,
 }
 
 // === impl Lanes ===
 
 impl Lanes {
-    pub(super) fn new(sender: Sender, limits: Limits) -> Self {
-        let lanes = Self { sender: Arc::new(sender), limits, lanes: Mutex::default() };
+    pub(super) fn new(sender: Sender) -> Self {
+        let lanes = Self { sender: Arc::new(sender), lanes: Mutex::default() };
         lanes.of(&Waits::NOTHING);
         lanes
     }
@@ -57,15 +52,11 @@ impl Lanes {
     }
 
     fn start(&self, waits: Waits) -> Lane {
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        let gathering = Gathering {
-            max_items: MAX_IDS_A_PIPELINE,
-            max_bytes: self.limits.pipeline_bytes,
-            in_flight: self.limits.in_flight,
-            linger: self.limits.linger,
-        };
+        let (queue, waiting) = mpsc::unbounded_channel();
+        let (max_items, max_bytes) = (MAX_IDS_A_PIPELINE, PIPELINE_BYTES);
+        let gathering = Gathering { max_items, max_bytes, in_flight: IN_FLIGHT };
         let sender = Arc::clone(&self.sender);
         tokio::spawn(async move { gathering.run(waiting, |gathered| sender.send(gathered, &waits)).await });
-        Lane { queue, room: Room::new(self.limits.queue_bytes as u32) }
+        Lane { queue, room: Room::new(QUEUE_BYTES) }
     }
 }

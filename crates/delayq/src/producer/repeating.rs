@@ -3,7 +3,7 @@
 //! A repeat says when its first try began, on the clock of its Redis: by that its topic tells what it may have forgotten, and a
 //! put that replaces does not replace what it had put itself.
 
-use super::sending::Waiting;
+use super::sending::{Handed, Waiting};
 use super::{Producer, Put, PutError, reference};
 use crate::error::Error;
 use crate::placing::{Placed, PutAnswer};
@@ -55,10 +55,7 @@ impl Producer {
 
     async fn put_in_order(&self, puts: &[Placed]) -> Vec<Result<(ShardId, PutOutcome), Error>> {
         let tried = clock::now();
-        let names = puts.iter().map(|put| {
-            let id = put.message.id.as_ref().expect("a message has its id once it is placed");
-            (id, put.message.group.as_ref())
-        });
+        let names = puts.iter().map(Placed::name);
         let record =
             |i: usize| SpoolRecord::shared_put(Arc::clone(&puts[i].message), Fate::NotApplied, tried);
         let write = |open: Vec<usize>| self.put_twice(open.into_iter().map(|i| puts[i].clone()).collect());
@@ -125,14 +122,16 @@ impl Producer {
         for (waits, which) in lanes {
             let lane = self.lanes.of(&waits);
             let bytes = which.iter().map(|&i| puts[i].message.bytes()).sum();
-            let room = Arc::new(lane.room.take(bytes).await);
+            let room = lane.room.take(bytes).await;
+            let named = which.iter().map(|&i| &puts[i]).filter(|put| !put.is_free).map(Placed::name);
+            let handed_over = Arc::new(Handed { _room: room, _ticket: self.under_way.begin(named) });
             let hand = |i: usize| {
                 let (answer, answered) = oneshot::channel();
-                let waiting = Waiting { put: puts[i].clone(), answer, _room: Arc::clone(&room) };
+                let waiting = Waiting { put: puts[i].clone(), answer, handed: Arc::clone(&handed_over) };
                 (waiting, (i, answered))
             };
             let (waiting, answered): (Vec<_>, Vec<_>) = which.into_iter().map(hand).unzip();
-            if lane.queue.send(waiting).await.is_ok() {
+            if lane.queue.send(waiting).is_ok() {
                 handed.extend(answered);
             }
         }

@@ -1,6 +1,7 @@
 //! Sending what was gathered, in one pipeline.
 
 use super::room::Taken;
+use super::under_way::Ticket;
 use crate::circuit::Circuit;
 use crate::gather::Gathered;
 use crate::placing::{Placed, Placing, PutAnswer};
@@ -10,11 +11,16 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// A put that waits to be sent.
-#[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) put: Placed,
     pub(super) answer: oneshot::Sender<PutAnswer>,
-    pub(super) _room: Arc<Taken>,
+    pub(super) handed: Arc<Handed>,
+}
+
+/// What a hand-over holds until all of its puts are answered, or will not be sent.
+pub(super) struct Handed {
+    pub(super) _room: Taken,
+    pub(super) _ticket: Option<Ticket>,
 }
 
 /// What sends the puts that were gathered.
@@ -41,17 +47,18 @@ impl Gathered for Waiting {
 
 impl Sender {
     /// Sends what was gathered: one call for each shard and topic, in one pipeline. Returns the puts that have to go on,
-    /// to their next place or by a newer layout; the others do not wait for them. All of them wait for `waits`.
+    /// to their next place or by a newer layout; the others do not wait for them. All of them wait for `waits`. A put whose
+    /// caller has given it up is not sent.
     pub(super) async fn send(&self, gathered: Vec<Waiting>, waits: &Waits) -> Vec<Waiting> {
         let (mut puts, mut callers) =
             (Vec::with_capacity(gathered.len()), Vec::with_capacity(gathered.len()));
-        for Waiting { put, answer, _room } in gathered {
+        for Waiting { put, answer, handed } in gathered.into_iter().filter(|one| !one.answer.is_closed()) {
             let at = put.place.at();
             match self.circuit.outage(at) {
                 Some(outage) => drop(answer.send((at, Err(outage)))),
                 None => {
                     puts.push(put);
-                    callers.push((answer, _room));
+                    callers.push((answer, handed));
                 }
             }
         }
@@ -61,11 +68,11 @@ impl Sender {
         }
         let answers = self.placing.put_placed(&mut puts, waits).await;
         let mut again = Vec::new();
-        for ((put, (caller, _room)), answer) in puts.into_iter().zip(callers).zip(answers) {
+        for ((put, (caller, handed)), answer) in puts.into_iter().zip(callers).zip(answers) {
             match answer {
                 // The caller may be gone: the put is carried out all the same.
                 Some(answer) => drop(caller.send(answer)),
-                None => again.push(Waiting { put, answer: caller, _room }),
+                None => again.push(Waiting { put, answer: caller, handed }),
             }
         }
         again

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::error::Error;
 use delayq_core::fate::Fate;
 use delayq_core::id::{Group, MessageId};
-use delayq_core::spool::{GroupChange, GroupRecord, Spool, SpoolRecord};
+use delayq_core::spool::{GroupChange, GroupRecord, Spool, SpoolRecord, SpoolRefusal};
 use std::sync::Arc;
 
 /// By what a message is placed.
@@ -15,17 +15,18 @@ pub(super) type Named<'m> = (&'m MessageId, Option<&'m Group>);
 // === impl Producer ===
 
 impl Producer {
-    /// Carries out writes in the order of the spool: those whose message has a record waiting there go behind it, the
+    /// Carries out writes after the puts of the same messages that were handed over before, and in the order of the spool: those whose message has a record waiting there go behind it, the
     /// others to Redis by `write`, unless it is known to be silent, and what Redis cannot take to the spool. One answer
     /// each, in order; `spooled` is that of those in the spool.
     pub(super) async fn in_order<'m, T, W: Future<Output = Vec<Result<T, Error>>>>(
         &self,
-        names: impl ExactSizeIterator<Item = Named<'m>>,
+        names: impl ExactSizeIterator<Item = Named<'m>> + Clone,
         record: impl Fn(usize) -> SpoolRecord,
         write: impl FnOnce(Vec<usize>) -> W,
         spooled: impl Fn(usize) -> T,
     ) -> Vec<Result<T, Error>> {
         let count = names.len();
+        self.under_way.of_messages(names.clone()).await;
         let mut answers = self.outages(names);
         // What an outage keeps from Redis goes to the spool whatever waits there.
         let mut open: Vec<usize> = (0..count).filter(|&i| answers[i].is_none()).collect();
@@ -78,8 +79,7 @@ impl Producer {
             return;
         }
         let record = |(i, outage): &(usize, Arc<Error>)| SpoolRecord { fate: outage.fate(), ..record(*i) };
-        let records = outages.iter().map(record).collect();
-        let taken = spool.append(records).await;
+        let taken = self.append(spool, outages.iter().map(record).collect()).await;
         if let Some(refusal) = taken.iter().find_map(|taken| taken.as_ref().err()) {
             let refused = taken.iter().filter(|taken| taken.is_err()).count();
             tracing::error!(%refusal, refused, "the spool does not take what Redis cannot");
@@ -91,6 +91,27 @@ impl Producer {
         }
     }
 
+    /// Appends records, although the caller gives up meanwhile: later writes of their messages wait for it.
+    async fn append(
+        &self,
+        spool: &Arc<dyn Spool>,
+        records: Vec<SpoolRecord>,
+    ) -> Vec<Result<(), SpoolRefusal>> {
+        let count = records.len();
+        let named = records.iter().map(|record| (&record.target.id, record.target.group.as_ref()));
+        let (spool, ticket) = (Arc::clone(spool), self.under_way.begin(named));
+        let appending = tokio::spawn(async move {
+            let taken = spool.append(records).await;
+            drop(ticket);
+            taken
+        });
+        let ended = |_| {
+            let why = "the producer's runtime ended".to_owned();
+            vec![Err(SpoolRefusal { fate: Fate::Unknown, why }); count]
+        };
+        appending.await.unwrap_or_else(ended)
+    }
+
     /// Changes a whole group in the order of the spool, as [`Self::in_order`] writes messages.
     pub(super) async fn group_in_order(
         &self,
@@ -98,6 +119,7 @@ impl Producer {
         change: GroupChange,
         write: impl Future<Output = Result<GroupTally, Error>>,
     ) -> Result<GroupTally, Error> {
+        self.under_way.of_group(group).await;
         let spooled = GroupTally { spooled: true, ..GroupTally::default() };
         let record =
             GroupRecord { group: group.clone(), tried_at: clock::now(), fate: Fate::NotApplied, change };

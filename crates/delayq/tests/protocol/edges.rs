@@ -146,7 +146,7 @@ async fn no_id_and_no_group_forges_a_key_or_is_taken_for_another() {
     for topic in &topics {
         for (n, name) in FORGERS.into_iter().enumerate() {
             let message = Message::new(topic.clone(), n.to_string()).id(name).unwrap().group(name).unwrap();
-            let put = producer.put(message.at(UnixMillis::new(LAST - n as u64))).await.unwrap();
+            let put = producer.put(message.at(UnixMillis::new(LAST - n as u64)).any_time()).await.unwrap();
             assert!(matches!(put.outcome, PutOutcome::Stored(_)), "{name}: {put:?}");
         }
     }
@@ -205,7 +205,10 @@ async fn a_payload_has_no_byte_up_to_the_limit_and_none_more() {
     let refused = producer.put(Message::new(topic.clone(), vec![7; most + 1])).await.unwrap_err();
     let PutError { error, .. } = &refused;
     assert!(matches!(error, Error::Message(MessageError::PayloadTooLarge(..))), "{refused}");
-    assert_eq!(refused.to_string(), "the message was not put");
+    assert_eq!(
+        refused.to_string(),
+        format!("the message was not put: {error}; a repeat cannot succeed until that is put right")
+    );
     assert_eq!(refused.source().map(ToString::to_string), Some(error.to_string()));
     assert_eq!(admin.count(&topic).await.unwrap().accepted, 3);
 }
@@ -215,7 +218,7 @@ async fn another_content_under_the_same_id_is_a_conflict_and_a_repeat_is_not() {
     let Deployment { server: _server, client: _, producer, admin } = Deployment::new(1).await;
     let topic = Topic::new("t").unwrap();
     let due = UnixMillis::new(LAST - 5);
-    let message = |body: &str| Message::new(topic.clone(), body).id("order-1").unwrap().at(due);
+    let message = |body: &str| Message::new(topic.clone(), body).id("order-1").unwrap().at(due).any_time();
     assert_eq!(producer.put(message("one")).await.unwrap().outcome, PutOutcome::Stored(due));
     for _ in 0..3 {
         // A repeat may carry another due time: the first one applies.
