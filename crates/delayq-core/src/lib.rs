@@ -16,6 +16,7 @@ pub mod limits;
 pub mod message;
 pub mod policy;
 pub mod ranges;
+pub mod reason;
 pub mod reply;
 pub mod script;
 pub mod shard;

@@ -33,6 +33,7 @@ mod setters;
 pub mod spool;
 mod spread;
 mod turns;
+mod worker;
 mod wrong_node;
 
 pub use admin::Admin;
@@ -54,3 +55,4 @@ pub use error::Error;
 pub use link::{LinkSettings, SentinelSettings};
 pub use password::Password;
 pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError};
+pub use worker::{Failure, Job, Worker};

@@ -2,6 +2,7 @@
 
 use super::reserve::Receipt;
 use crate::call::Call;
+use crate::reason;
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
@@ -42,7 +43,7 @@ pub struct Release {
     pub delay: Option<Duration>,
     /// Whether the attempt does not count, because it was not the message's fault.
     pub keep_attempt: bool,
-    /// Why, for the dead letters, where this was the last attempt.
+    /// Why, for the dead letters, where this was the last attempt; as much as [`crate::reason`] keeps.
     pub reason: String,
 }
 
@@ -74,7 +75,7 @@ pub fn release<'r>(shard: ShardId, releases: impl IntoIterator<Item = &'r Releas
         call.push(&release.receipt.bytes);
         push_duration(&mut call, release.delay);
         call.push(if release.keep_attempt { "keep" } else { "" });
-        call.push(&release.reason);
+        call.push(reason::kept(&release.reason));
     }
     call
 }
@@ -84,7 +85,7 @@ pub fn bury<'r>(shard: ShardId, buried: impl IntoIterator<Item = (&'r Receipt, &
     let mut call = Call::new(Verb::Bury, shard);
     for (receipt, reason) in buried {
         call.push(&receipt.bytes);
-        call.push(reason);
+        call.push(reason::kept(reason));
     }
     call
 }

@@ -1,0 +1,95 @@
+//! One message: its handler, and what becomes of the message by that.
+
+use super::Handler;
+use super::failure::{Failure, Then};
+use super::job::Job;
+use crate::consumer::{Delivery, Held, answer};
+use crate::error::Error;
+use delayq_core::id::{MessageId, Topic};
+use delayq_core::verbs::settle::Settled;
+use futures_util::FutureExt;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+
+/// What the log says of a message.
+struct About {
+    topic: Topic,
+    id: MessageId,
+    attempt: u16,
+}
+
+/// Has a message handled, and settles it. If this is dropped before the handler has ended, the message is given back, and its
+/// attempt does not count.
+pub(super) async fn handle(handler: Handler, delivery: Delivery) {
+    let (received, held) = delivery.split();
+    let about = About { topic: received.topic.clone(), id: received.id.clone(), attempt: received.attempt() };
+    let job = Job { received, lost: held.lost.clone() };
+    match run(handler, job).await {
+        Ok(()) => about.acked(answer(held.ack()).await),
+        Err(failure) => {
+            let settled = answer(settle(held, &failure)).await;
+            about.failed(&failure.reason, settled);
+        }
+    }
+}
+
+/// What the handler comes to; a panic is a failed attempt.
+async fn run(handler: Handler, job: Job) -> Result<(), Failure> {
+    let handled = AssertUnwindSafe(async move { handler(job).await }).catch_unwind().await;
+    handled.unwrap_or_else(|panic| Err(Failure::retry(format!("panicked: {}", said(&*panic)))))
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
+}
+
+fn settle(held: Held, failure: &Failure) -> crate::consumer::Answered {
+    match failure.then {
+        Then::Retry(delay) => held.release(delay, &failure.reason),
+        Then::Bury => held.bury(&failure.reason),
+    }
+}
+
+// === impl About ===
+
+impl About {
+    fn acked(&self, settled: Result<Settled, Error>) {
+        let Self { topic, id, attempt } = self;
+        match settled {
+            Ok(Settled::Delivered | Settled::Cancelled) => {}
+            Ok(Settled::LeaseLost) => {
+                tracing::warn!(%topic, %id, attempt, "handled after its lease was lost: it may be handled again");
+            }
+            Ok(other) => {
+                tracing::warn!(%topic, %id, attempt, answer = ?other, "a handled message was not acked")
+            }
+            Err(error) => self.unsettled(&error),
+        }
+    }
+
+    fn failed(&self, reason: &str, settled: Result<Settled, Error>) {
+        let Self { topic, id, attempt } = self;
+        match settled {
+            Ok(Settled::Buried) => {
+                tracing::error!(%topic, %id, attempt, reason, "buried: it was the last attempt, or none can succeed");
+            }
+            Ok(Settled::Delayed(at)) => {
+                tracing::warn!(%topic, %id, attempt, reason, %at, "an attempt failed: it is tried again");
+            }
+            Ok(Settled::Ready) => {
+                tracing::warn!(%topic, %id, attempt, reason, "an attempt failed: it is tried again at once");
+            }
+            Ok(other) => tracing::warn!(%topic, %id, attempt, reason, answer = ?other, "an attempt failed"),
+            Err(error) => {
+                tracing::warn!(%topic, %id, attempt, reason, "an attempt failed");
+                self.unsettled(&error);
+            }
+        }
+    }
+
+    fn unsettled(&self, error: &Error) {
+        let Self { topic, id, attempt } = self;
+        tracing::warn!(%topic, %id, attempt, %error, "a message was not settled: it comes again when its lease runs out");
+    }
+}

@@ -1,0 +1,65 @@
+//! The topics that share a number of places: a consumer, and the handlers that run.
+
+use super::Handler;
+use super::handling::handle;
+use crate::client::Client;
+use crate::consumer::{Consumer, ConsumerOptions};
+use delayq_core::id::Topic;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// The topics that share a number of places, in order of preference.
+pub(super) struct Serving {
+    pub(super) handlers: Vec<(Topic, Handler)>,
+    pub(super) concurrency: usize,
+}
+
+// === impl Serving ===
+
+impl Serving {
+    /// Has messages handled until `stopping`, and then gives back what no handler has finished within `grace`.
+    pub(super) async fn run(
+        self,
+        client: Client,
+        lease: Option<Duration>,
+        stopping: CancellationToken,
+        grace: Duration,
+    ) {
+        let topics: Vec<Topic> = self.handlers.iter().map(|(topic, _)| topic.clone()).collect();
+        let options = ConsumerOptions { lease, ..ConsumerOptions::new(topics).concurrency(self.concurrency) };
+        let mut consumer = Consumer::start(client, options);
+        let mut running = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => break,
+                Some(ended) = running.join_next(), if !running.is_empty() => ended.expect("handlers do not panic through"),
+                Some(delivery) = consumer.next() => {
+                    let handler = self.handler(&delivery.topic);
+                    running.spawn(handle(handler, delivery));
+                }
+                else => break,
+            }
+        }
+        tokio::join!(consumer.stop(), end(running, grace));
+    }
+
+    fn handler(&self, topic: &Topic) -> Handler {
+        let own = self.handlers.iter().find(|(known, _)| known == topic);
+        own.expect("only topics that have a handler are reserved").1.clone()
+    }
+}
+
+/// Waits for the handlers that run. Those that have not ended within `grace` are dropped, which gives their messages back.
+async fn end(mut running: JoinSet<()>, grace: Duration) {
+    let all = async { while running.join_next().await.is_some() {} };
+    if timeout(grace, all).await.is_err() {
+        tracing::warn!(
+            left = running.len(),
+            "handlers have not ended in time: their messages are given back"
+        );
+        running.shutdown().await;
+    }
+}
