@@ -27,6 +27,16 @@ pub enum CancelOutcome {
     Failed(String),
 }
 
+// === impl CancelOutcome ===
+
+impl CancelOutcome {
+    /// Whether the message is cancelled: it will not be delivered. Not if it finished otherwise before, or if a consumer holds
+    /// it.
+    pub const fn is_accepted(&self) -> bool {
+        matches!(self, Self::Cancelled)
+    }
+}
+
 /// Cancels messages of one topic in one shard: at most 500.
 pub fn request<'i>(shard: ShardId, topic: &Topic, ids: impl IntoIterator<Item = &'i MessageId>) -> Call {
     let mut call = Call::new(Verb::Cancel, shard).arg(topic.as_str());

@@ -76,6 +76,15 @@ impl Reschedule {
     }
 }
 
+// === impl RescheduleOutcome ===
+
+impl RescheduleOutcome {
+    /// Whether the message has the due time that was asked for.
+    pub const fn is_accepted(&self) -> bool {
+        matches!(self, Self::Moved { .. })
+    }
+}
+
 /// Reschedules messages of one topic in one shard: at most 500.
 pub fn request<'i>(
     shard: ShardId,

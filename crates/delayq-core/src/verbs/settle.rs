@@ -47,6 +47,15 @@ pub struct Release {
     pub reason: String,
 }
 
+// === impl Settled ===
+
+impl Settled {
+    /// Whether the holder still had the lease, and what it asked for was done.
+    pub const fn is_accepted(&self) -> bool {
+        !matches!(self, Self::LeaseLost | Self::Failed(_))
+    }
+}
+
 /// Ends messages that were delivered. As the others here: at most 500 of one shard.
 pub fn ack<'r>(shard: ShardId, receipts: impl IntoIterator<Item = &'r Receipt>) -> Call {
     let mut call = Call::new(Verb::Ack, shard);
