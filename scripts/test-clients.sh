@@ -71,8 +71,9 @@ program() {
 # Workers are tested with the real timer, and on groups of Redises that the harness starts, between which delayq moves shards.
 built=${CARGO_TARGET_DIR:-$PWD/target}/debug
 export DELAYQ_TIMER=${DELAYQ_TIMER:-$built/delayq-timer} DELAYQ_REDIS_GROUP=${DELAYQ_REDIS_GROUP:-$built/redis-group}
+export DELAYQ_COMMAND=${DELAYQ_COMMAND:-$built/delayq} # prints the users that clients are tested as
 [ -x "$DELAYQ_TIMER" ] || cargo build --quiet -p delayq-timer
-[ -x "$built/delayq" ] || cargo build --quiet -p delayq-cli --bin delayq
+[ -x "$DELAYQ_COMMAND" ] || cargo build --quiet -p delayq-cli --bin delayq
 [ -x "$DELAYQ_REDIS_GROUP" ] || cargo build --quiet -p delayq-tests --bin redis-group
 [ -x "$built/client-outages" ] || cargo build --quiet -p delayq-tests --bin client-outages
 

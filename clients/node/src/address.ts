@@ -1,17 +1,21 @@
-/** The URLs that name a deployment's Redis by several hosts, as delayq's own programs read them. */
+/** The URLs that name a deployment's Redis, as delayq's own programs read them. */
 
+import { shown } from "./arguments.js";
 import { InvalidMessage } from "./names.js";
 
 /** Of each kind: what a host of it is called, where it listens by default, and how the URL looks. */
 const KINDS = {
+  one: ["Redis", 6_379, "expected redis://host:port/db or unix:///path?db=N"],
   sentinel: ["sentinel", 26_379, "expected redis+sentinel://host:port,host:port/service"],
   cluster: ["node of a cluster", 6_379, "expected redis+cluster://host:port,host:port"],
 } as const;
 
 export type Address = {
-  kind: "sentinel" | "cluster";
+  kind: keyof typeof KINDS;
   tls: boolean;
   nodes: { host: string; port: number }[];
+  /** That of a socket; there are no nodes then. */
+  path?: string;
   /** The login of the Redis, not of its sentinels. */
   username: string | undefined;
   password: string | undefined;
@@ -19,12 +23,14 @@ export type Address = {
   db: number;
 };
 
-/** What a URL says that names several hosts; undefined for any other. Its faults are named without user and password. */
-export function readAddress(url: string): Address | undefined {
-  if (typeof url !== "string") throw new InvalidMessage(`a URL is text, not ${url}`);
-  const scheme = /^(rediss?)\+(sentinel|cluster):\/\//.exec(url);
-  if (!scheme) return undefined;
-  const kind = scheme[2] as Address["kind"];
+/** What a URL says, or the path of a socket. Its faults are named without user and password. */
+export function readAddress(url: string): Address {
+  if (typeof url !== "string") throw new InvalidMessage(`a URL is text, not ${shown(url)}`);
+  const socket = /^(?:(?:redis\+)?unix:\/\/(?=\/)|(?=\/[^/]))/.exec(url);
+  if (socket) return ofSocket(url.slice(socket[0].length));
+  const scheme = /^(rediss?)(?:\+(sentinel|cluster))?:\/\//.exec(url);
+  if (!scheme) throw new InvalidMessage(`the URL has another scheme than redis, rediss, unix, redis+sentinel or redis+cluster: ${KINDS.one[2]}`);
+  const kind = (scheme[2] ?? "one") as Address["kind"];
   const [what, port, shape] = KINDS[kind];
   const [place, query] = cut(url.slice(scheme[0].length), "?");
   if (query.includes("@")) throw new InvalidMessage(`the URL has an @ behind a ?: write %3F for a ? in a password; ${shape}`);
@@ -34,8 +40,48 @@ export function readAddress(url: string): Address | undefined {
   const nodes = hosts.split(",").map((text) => nodeOf(text, what, port));
   const twice = nodes.find(({ host, port }, n) => nodes.slice(0, n).some((one) => one.host === host && one.port === port));
   if (twice) throw new InvalidMessage(`the URL names the ${what} ${twice.host}:${twice.port} twice`);
-  const rest = kind === "cluster" ? inCluster(path, query) : bySentinel(path, query);
+  if (kind === "one" && nodes.length > 1) throw new InvalidMessage(`the URL names ${nodes.length} hosts: write redis+sentinel:// or redis+cluster://`);
+  const rest = { one: ofOne, cluster: inCluster, sentinel: bySentinel }[kind](path, query);
   return { kind, tls: scheme[1] === "rediss", nodes, ...loginOf(place.slice(0, Math.max(at, 0))), ...rest };
+}
+
+/** The path of a socket; what a URL of hosts has in front of them is in its query. */
+function ofSocket(text: string): Address {
+  const [path, query] = cut(text, "?");
+  const { db = "0", user = "", pass = "" } = readQuery(query, ["db", "user", "pass"]);
+  const login = { username: user || undefined, password: pass || undefined };
+  return { kind: "one", tls: false, nodes: [], path: decoded(path, "the path of the socket"), ...login, service: "", db: databaseOf(db) };
+}
+
+function ofOne(path: string, query: string): { service: string; db: number } {
+  const { db } = readQuery(query, ["db"]);
+  if (path !== "" && db !== undefined && databaseOf(path) !== databaseOf(db)) throw new InvalidMessage("the URL names two databases, /N and ?db=N");
+  return { service: "", db: databaseOf(path || db || "0") };
+}
+
+function databaseOf(text: string): number {
+  if (/^\d{1,5}$/.test(text)) return Number(text);
+  throw new InvalidMessage("db is not the number of a database: expected /N or ?db=N");
+}
+
+/** The parameters of a query. One that is unknown would be ignored. */
+function readQuery(query: string, known: readonly string[]): Record<string, string> {
+  const said: Record<string, string> = {};
+  for (const pair of pairsOf(query)) {
+    const [key, value] = cut(pair, "=");
+    if (!known.includes(key)) throw new InvalidMessage(`the URL has an unknown parameter in its query; one of its kind has: ${known.join(", ")}`);
+    if (key in said) throw new InvalidMessage(`the URL has ${key} twice in its query`);
+    said[key] = decoded(value, key);
+  }
+  return said;
+}
+
+function decoded(text: string, what: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new InvalidMessage(`${what} in the URL cannot be read: write % as %25`);
+  }
 }
 
 function cut(text: string, by: string): [string, string] {
@@ -75,14 +121,7 @@ function bySentinel(service: string, query: string): { service: string; db: numb
   if (!/^[A-Za-z0-9._-]+$/.test(service)) {
     throw new InvalidMessage(`\`${service}\` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)`);
   }
-  let db = 0;
-  for (const pair of pairsOf(query)) {
-    const [key, value] = cut(pair, "=");
-    if (key !== "db") throw new InvalidMessage("the URL has an unknown parameter in its query; one with sentinels has: db");
-    if (!/^\d{1,5}$/.test(value)) throw new InvalidMessage("db is not the number of a database");
-    db = Number(value);
-  }
-  return { service, db };
+  return { service, db: databaseOf(readQuery(query, ["db"])["db"] ?? "0") };
 }
 
 function pairsOf(query: string): string[] {

@@ -1,59 +1,117 @@
-/** What a caller hands over, checked by name before anything is sent. Plain JavaScript has no other check. */
+/** What a caller hands over, checked by name before anything is sent. Plain JavaScript has no other check; nothing is coerced. */
 
+import { inspect } from "node:util";
 import { InvalidMessage, name } from "./names.js";
 
 /** A point in time: a Date, or milliseconds since the epoch. */
 export type Time = Date | number;
 
-/** Earlier times are mostly seconds that were meant to be milliseconds. */
-const DOUBTFUL_BEFORE_MS = 978_307_200_000;
+/** Earlier times are mostly seconds that were meant to be milliseconds, later ones than 9999 microseconds. */
+const [DOUBTFUL_BEFORE_MS, DOUBTFUL_AFTER_MS] = [978_307_200_000, 253_402_300_799_999];
 const LATEST_MS = 2 ** 53 - 1;
+const LONGEST_LEASE_MS = 86_400_000;
+/** The longest that a timer of Node waits: a longer one fires at once. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** How much of a reason a dead letter keeps. */
+const MAX_REASON_BYTES = 1_000;
+/** A half of a character, for which bytes would have something else. */
+const HALF = /\p{Cs}/u;
 
 /** A time in ms; a fraction counts as the next one. */
 export function timeMs(what: string, time: Time): number {
   const ms = Math.ceil(time instanceof Date ? time.getTime() : numberOf(what, time));
   if (ms >= 1 && ms <= LATEST_MS) return ms;
-  throw new InvalidMessage(`${what} is ${time}: a Date, or 1 to ${LATEST_MS} ms since the epoch`);
+  throw new InvalidMessage(`${what} is ${shown(time)}: a Date, or 1 to ${LATEST_MS} ms since the epoch`);
 }
 
-/** A time in ms that does not look like one in seconds, unless `pastOk`. */
+/** A time in ms that does not look like one in seconds or microseconds, unless `pastOk`. */
 export function dueMs(what: string, time: Time, pastOk: boolean | undefined): number {
   const ms = timeMs(what, time);
-  if (ms >= DOUBTFUL_BEFORE_MS || pastOk) return ms;
-  const [read, meant] = [ms, ms * 1000].map((one) => (one < 8.64e15 ? new Date(one).toISOString() : "later than any date"));
-  const seconds = ms * 1000 >= DOUBTFUL_BEFORE_MS ? `if seconds were meant, give ${ms * 1000} (${meant}); ` : "";
-  throw new InvalidMessage(`${what}: ${ms} ms since the epoch is ${read}; ${seconds}if that is meant, set pastOk`);
+  if ((ms >= DOUBTFUL_BEFORE_MS && ms <= DOUBTFUL_AFTER_MS) || pastOk) return ms;
+  const [unit, meant] = ms < DOUBTFUL_BEFORE_MS ? ["seconds", ms * 1000] : ["microseconds", Math.floor(ms / 1000)];
+  const [read, other] = [ms, meant].map((one) => (one < 8.64e15 ? new Date(one).toISOString() : "later than any date"));
+  const isLikely = meant >= DOUBTFUL_BEFORE_MS && meant <= DOUBTFUL_AFTER_MS;
+  const instead = isLikely ? `if ${unit} were meant, give ${meant} (${other}); ` : "";
+  throw new InvalidMessage(`${what}: ${ms} ms since the epoch is ${read}; ${instead}if that is meant, set pastOk`);
 }
 
-/** A span in ms, at least `min`; a fraction counts as the next one. */
-export function spanMs(what: string, span: number, min = 0): number {
+/** A span in ms, `min` to `max`; a fraction counts as the next one. */
+export function spanMs(what: string, span: number, min = 0, max = LATEST_MS): number {
   const ms = Math.ceil(numberOf(what, span));
-  if (ms >= min && ms <= LATEST_MS) return ms;
-  throw new InvalidMessage(`${what} is ${span}: milliseconds, at least ${min}`);
+  if (ms >= min && ms <= max) return ms;
+  throw new InvalidMessage(`${what} is ${shown(span)}: milliseconds, at least ${min}${max < LATEST_MS ? ` and at most ${max}` : ""}`);
+}
+
+/** A difference in ms, which may be negative. */
+export function differenceMs(what: string, difference: number): number {
+  if (Number.isSafeInteger(difference)) return difference;
+  throw new InvalidMessage(`${what} is ${shown(difference)}: whole milliseconds`);
 }
 
 /** A lease in ms; undefined for what the topic says. */
 export function leaseOf(leaseMs: number | undefined): number | undefined {
-  return leaseMs === undefined ? undefined : spanMs("leaseMs", leaseMs, 1);
+  return leaseMs === undefined ? undefined : spanMs("leaseMs", leaseMs, 1, LONGEST_LEASE_MS);
 }
 
 /** The topics of a reserve. */
 export function topicsOf(topics: readonly string[]): readonly string[] {
   if (listOf("topics", topics).length === 0) throw new InvalidMessage("topics is empty");
   for (const topic of topics) name("topic", topic);
-  return topics;
+  return [...topics];
 }
 
-/** A number of messages. */
-export function countOf(what: string, count: number, max: number): number {
-  if (Number.isInteger(count) && count >= 1 && count <= max) return count;
-  throw new InvalidMessage(`${what} is ${shown(count)}: 1 to ${max}`);
+/** A whole number. */
+export function wholeOf(what: string, value: number, min: number, max: number): number {
+  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new InvalidMessage(`${what} is ${shown(value)}: a whole number, ${min} to ${max}`);
+}
+
+/** True or false; of text, "false" would be true. */
+export function flagOf(what: string, value: boolean | undefined): boolean {
+  if (value === undefined || typeof value === "boolean") return value === true;
+  throw new InvalidMessage(`${what} is ${shown(value)}: true or false`);
+}
+
+/** Text without halves of characters. */
+export function textOf(what: string, text: string): string {
+  if (typeof text !== "string") throw new InvalidMessage(`${what} is text, not ${shown(text)}`);
+  if (HALF.test(text)) throw new InvalidMessage(`${what} has half of a character (a lone surrogate)`);
+  return text;
+}
+
+/** A reason for the dead letters, of which the protocol keeps so much: cut between two characters. */
+export function reasonOf(reason: string): string {
+  return cutReason(textOf("reason", reason));
+}
+
+/** The same of any text. */
+export function cutReason(reason: string): string {
+  const bytes = Buffer.from(reason);
+  let end = Math.min(bytes.length, MAX_REASON_BYTES);
+  while (end < bytes.length && (bytes[end]! & 0xc0) === 0x80) end--;
+  return bytes.toString("utf8", 0, end);
+}
+
+export function functionOf<F extends Function>(what: string, value: F): F {
+  if (typeof value === "function") return value;
+  throw new InvalidMessage(`${what} is a function, not ${shown(value)}`);
+}
+
+export function signalOf(what: string, signal: AbortSignal | undefined): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  throw new InvalidMessage(`${what} is an AbortSignal, not ${shown(signal)}`);
 }
 
 /** A list; a text would be read letter by letter. */
 export function listOf<T>(what: string, list: readonly T[]): readonly T[] {
   if (Array.isArray(list)) return list;
   throw new InvalidMessage(`${what} is a list, not ${shown(list)}`);
+}
+
+/** One of some words. */
+export function wordOf<W extends string>(what: string, word: W, words: readonly W[]): W {
+  if (words.includes(word)) return word;
+  throw new InvalidMessage(`${what} is ${shown(word)}: ${words.join(", ")}`);
 }
 
 /** An object that has only these fields: a misspelt one would be ignored. */
@@ -63,7 +121,14 @@ export function optionsOf<T extends object>(what: string, options: T, fields: st
   }
   const unknown = Object.keys(options).find((field) => !fields.split(" ").includes(field));
   if (unknown === undefined) return options;
-  throw new InvalidMessage(`${what} has no ${unknown}; it has ${fields.replaceAll(" ", ", ")}`);
+  throw new InvalidMessage(`${what} has no ${unknown.slice(0, 40)}; it has ${fields.replaceAll(" ", ", ")}`);
+}
+
+/** Both ends of a range of times in ms, unlimited where nothing is said. */
+export function rangeOf(range: { from?: Time; to?: Time; pastOk?: boolean }): [number, number] {
+  const { from = 0, to = LATEST_MS, pastOk } = optionsOf("a range", range, "from to pastOk");
+  const isPastOk = flagOf("pastOk", pastOk);
+  return [from === 0 ? 0 : dueMs("from", from, isPastOk), to === LATEST_MS ? LATEST_MS : dueMs("to", to, isPastOk)];
 }
 
 function numberOf(what: string, value: number): number {
@@ -71,7 +136,9 @@ function numberOf(what: string, value: number): number {
   throw new InvalidMessage(`${what} is ${shown(value)}, not a number of milliseconds`);
 }
 
-function shown(value: unknown): string {
-  const text = typeof value === "string" ? JSON.stringify(value) : String(value);
-  return text.length > 40 ? `${text.slice(0, 40)}…` : text;
+/** A value in an error, cut short. */
+export function shown(value: unknown): string {
+  if (value instanceof Date) return String(value);
+  const text = typeof value === "string" ? JSON.stringify(value.slice(0, 41)) : inspect(value, { depth: 0, breakLength: Infinity, maxStringLength: 40 });
+  return text.length > 43 ? `${text.slice(0, 40)}…` : text;
 }

@@ -1,23 +1,23 @@
 /** Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are. */
 
-import type { Redis } from "ioredis";
+import type { Cluster, Redis } from "ioredis";
 import {
-  connectionFor, connectionsOf, end, inHalves, isMade, ownConnection, ownPlace, relearn, shardOf, silence, type Place,
+  connectionFor, connectionsOf, end, inHalves, isMade, isUnknownScript, isUsable, load, ownConnection, ownPlace, relearn, shardOf,
+  silence, usable, type Place,
 } from "./connections.js";
 import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
 import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
-import { Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
-import { script } from "./scripts.js";
+import { ClosedError, Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
+import { scriptOf, type Script } from "./scripts.js";
 import { Several } from "./several.js";
 import { Waiting, type WaitingCall } from "./waiting.js";
 
 /** How much a call may have, and how many calls go together. */
 const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
 
-/** The scripts that a client calls: its own connection gets a command for each. */
-const SCRIPTS = `ack bury cancel cancel_group configure count describe dictionary extend grow list list_group overview peek
-  purge put release replay reschedule reserve shift_group`.split(/\s+/);
+/** How often a call is sent to where its script is not known: it may be flushed again meanwhile, or the slot have moved. */
+const TRIPS = 6;
 
 /** What waits as its topic asks, and what waits for all that topics of its shard ask. */
 const [WRITES, GROUP_WRITES] = [["put", "cancel", "reschedule"], ["cancel_group", "shift_group"]];
@@ -28,6 +28,9 @@ export type Reply = any[];
 
 /** One message in a call: what says its place (a name, or a shard), its topic, and its arguments. */
 export type Item = { place: Buffer | number; topic: string[]; args: Arg[]; id: string; bytes?: number };
+
+/** What is known of one call while its deadline has not passed. */
+type Course = { isSent: boolean; isOver: boolean };
 
 /** An item that has no answer yet: its number, and the shards where it is still to be sought. */
 type Open = Item & { bytes: number; i: number; places: number[] };
@@ -42,6 +45,7 @@ export class Calls {
   private learning?: Promise<unknown>;
   /** The end of a connection that was silent: ioredis would give up with it what waits for the next one. */
   private closing: Promise<unknown> = Promise.resolve();
+  private isClosed = false;
   /** Made like the given one. */
   readonly redis: Place;
   private readonly durabilities = new Durabilities();
@@ -57,14 +61,11 @@ export class Calls {
     const of = (node: string) => given instanceof Several ? given.nodes.find(({ name }) => name === node)!.redis : given;
     const moved = (): void => void relearn(this.redis);
     this.waiting = new Waiting((node) => ownConnection(of(node)), timeoutMs, confirmTimeoutMs, moved);
-    for (const verb of SCRIPTS) {
-      const definition = { numberOfKeys: 2, lua: script(verb) };
-      for (const redis of connectionsOf(this.redis)) redis.defineCommand(`delayq_${verb}`, definition);
-    }
   }
 
   /** Ends its connections. */
   close(): void {
+    this.isClosed = true;
     for (const redis of connectionsOf(this.redis)) end(redis);
     this.waiting.close();
   }
@@ -229,6 +230,7 @@ export class Calls {
       return { verb, keys: [`${base}meta`, `${base}never`] as [string, string], args: [layout, ...args.map((arg) => arg ?? "")] };
     });
     await this.closing;
+    if (this.isClosed) return calls.map(() => ({ status: "rejected", reason: new ClosedError() }));
     const replies = waits === ""
       ? await Promise.allSettled(whole.map(({ keys, args }) => this.plain(verb, keys, args)))
       : await this.waited(waits, calls.map(({ shard }) => shard), whole);
@@ -238,7 +240,25 @@ export class Calls {
   private async plain(verb: string, keys: [string, string], args: (string | number | Buffer)[]): Promise<any> {
     const redis = this.redis instanceof Several ? connectionFor(this.redis, keys[0]) : this.redis;
     if (!redis) throw (this.redis as Several).missing(shardOf(keys[0]));
-    return this.inTime((redis as any)[`delayq_${verb}Buffer`](...keys, ...args), keys[0]);
+    return this.inTime((course) => this.carry(redis, scriptOf(verb), keys, args, course), keys[0]);
+  }
+
+  /** Sends a call once its connection can be used, and nothing after its deadline. */
+  private async carry(
+    redis: Redis | Cluster, script: Script, keys: [string, string], args: (string | number | Buffer)[], course: Course,
+  ): Promise<any> {
+    for (let trip = 1; ; trip++) {
+      if (!isUsable(redis, keys[0])) await usable(redis, keys[0]);
+      if (course.isOver) throw new Error("the deadline of the call had passed: it was not sent");
+      course.isSent = true;
+      try {
+        return await redis.callBuffer("EVALSHA", [script.sha, 2, ...keys, ...args]);
+      } catch (fault) {
+        if (!isUnknownScript(fault) || trip === TRIPS) throw fault;
+      }
+      course.isSent = false;
+      await load(redis, keys[0], script);
+    }
   }
 
   /** Those of each of several Redises by themselves. */
@@ -258,19 +278,22 @@ export class Calls {
   private async followed(shard: number, reply: PromiseSettledResult<any>): Promise<Reply | undefined> {
     if (reply.status === "fulfilled") return Array.isArray(reply.value) ? reply.value : [reply.value];
     const fault = reply.reason;
-    if (!(fault instanceof Error && fault.message.startsWith("DQ"))) throw fault;
+    if (!(fault instanceof Error && fault.message.startsWith("DQ"))) throw this.isClosed ? new ClosedError() : fault;
     await this.follow(shard, new ScriptError(fault.message));
     return undefined;
   }
 
   /** An answer, or a TimeoutError at the call's deadline. A connection that was silent for half of that is replaced. */
-  private async inTime<T>(command: Promise<T>, key: string): Promise<T> {
+  private async inTime<T>(work: (course: Course) => Promise<T>, key: string): Promise<T> {
     let cancel = (): void => undefined;
+    const course: Course = { isSent: false, isOver: false };
+    const command = work(course);
     const deadline = new Promise<never>((_, reject) => {
       cancel = inHalves(this.timeoutMs, () => silence(connectionFor(this.redis, key)), (silent) => {
+        course.isOver = true;
         const connection = silent();
         if (connection) this.replace(connection);
-        reject(new TimeoutError(`Redis did not answer within ${this.timeoutMs} ms`, command));
+        reject(new TimeoutError(this.timeoutMs, course.isSent, command));
       });
     });
     try {

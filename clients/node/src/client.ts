@@ -1,9 +1,12 @@
 /** The client: what a producer and a worker do with messages, over ioredis. */
 
 import type { Cluster, Redis } from "ioredis";
-import { countOf, dueMs, leaseOf, listOf, optionsOf, spanMs, timeMs, topicsOf, type Time } from "./arguments.js";
+import {
+  differenceMs, dueMs, flagOf, leaseOf, listOf, LONGEST_TIMER_MS, optionsOf, reasonOf, signalOf, spanMs, timeMs, topicsOf, wholeOf, shown,
+  type Time,
+} from "./arguments.js";
 import { Calls, type Arg, type Item } from "./calls.js";
-import { connectionsOf } from "./connections.js";
+import { connect, connectionsOf, end, type Place } from "./connections.js";
 import { Deliveries, type DeliveriesOptions } from "./deliveries.js";
 import { releaseArgs, settleItem, type Delivery, type Receipt, type ReleaseOptions } from "./delivery.js";
 import { ROUNDS, type Waits } from "./durability.js";
@@ -11,6 +14,7 @@ import { Gatherer } from "./gather.js";
 import { Group } from "./group.js";
 import { dueOf, envelopeOf, MAX_PAYLOAD_BYTES, putOptions, type Message } from "./message.js";
 import { generateId, idBytes, InvalidMessage, isGenerated, name, placesOf } from "./names.js";
+import { Ordering, orderOf } from "./ordering.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
 import { Reserver } from "./reserving.js";
@@ -36,6 +40,9 @@ export type Change = To & { expected?: Time };
 /** How many messages, 1 to 500 (1); for how long (as the topic says); how long to wait for one (0), unless aborted. */
 export type ReserveOptions = { max?: number; leaseMs?: number; waitMs?: number; signal?: AbortSignal };
 
+/** A put is given up when this is aborted: what is not sent by then is not sent. */
+export type PutOptions = { signal?: AbortSignal };
+
 /** A deployment of delayq. All verbs are safe to repeat; see the README for what a repeat does. */
 export class Client {
   private readonly calls: Calls;
@@ -45,51 +52,69 @@ export class Client {
   private readonly maxPayloadBytes: number;
   private readonly reserver: Reserver;
   private turn = Math.floor(Math.random() * 2 ** 32);
+  private readonly writes = new Ordering();
   private readonly given: readonly (Redis | Cluster)[];
+  private readonly isOwn: boolean;
   /** The connection that was given; of several Redises, the first one's. */
   readonly redis: Redis | Cluster;
   private readonly onEnd = (): void => this.close();
 
   /**
-   * Over connections of its own, made like the given one: to a Redis, a Sentinel's master or a Redis Cluster; or like those of
-   * several independent Redises.
+   * By a URL, as `connect` reads it; or over connections of its own, made like the given one: to a Redis, a Sentinel's master or
+   * a Redis Cluster; or like those of several independent Redises.
    */
-  constructor(given: Redis | Cluster | readonly RedisNode[], options: ClientOptions = {}) {
+  constructor(given: string | Redis | Cluster | readonly RedisNode[], options: ClientOptions = {}) {
     optionsOf("the second argument of Client", options, "namespace maxPayloadBytes timeoutMs confirmTimeoutMs");
     const { namespace = "dq", maxPayloadBytes = 262_144, timeoutMs = 5_000, confirmTimeoutMs = timeoutMs } = options;
-    const [callMs, confirmMs] = [spanMs("timeoutMs", timeoutMs, 1), spanMs("confirmTimeoutMs", confirmTimeoutMs, 1)];
-    const place = isNodes(given) ? Several.of(given) : given;
+    const callMs = spanMs("timeoutMs", timeoutMs, 1, LONGEST_TIMER_MS);
+    const confirmMs = spanMs("confirmTimeoutMs", confirmTimeoutMs, 1, LONGEST_TIMER_MS);
+    this.maxPayloadBytes = wholeOf("maxPayloadBytes", maxPayloadBytes, 1, MAX_PAYLOAD_BYTES);
+    name("namespace", namespace);
+    const place = placeOf(given);
+    this.isOwn = typeof given === "string";
     this.given = connectionsOf(place);
     this.redis = this.given[0]!;
     this.calls = new Calls(place, namespace, callMs, confirmMs);
     this.restorer = new Restorer(async (id) => (await this.calls.call("dictionary", 0, [id, ""]))[0]);
     this.reserver = new Reserver(this.calls, this.gatherer(""), this.restorer);
-    this.maxPayloadBytes = Math.min(maxPayloadBytes, MAX_PAYLOAD_BYTES);
     for (const one of this.given) one.once("end", this.onEnd);
   }
 
-  /** Closes its connections; close workers first. Closing the given connection, which stays open, does the same. */
+  /**
+   * Closes its connections; close workers first. Closing the given connection does the same. A given connection stays open, and
+   * keeps the process alive until you close it.
+   */
   close(): void {
     for (const one of this.given) one.off("end", this.onEnd);
+    if (this.isOwn) for (const one of this.given) end(one);
     this.reserver.close();
     this.calls.close();
   }
 
   /** Puts one message. Those of many callers go together. */
-  async put(message: Message): Promise<Outcome<Words["put"]>> {
+  async put(message: Message, options: PutOptions = {}): Promise<Outcome<Words["put"]>> {
+    const signal = signalOf("signal", optionsOf("put's options", options, "signal").signal);
+    signal?.throwIfAborted();
+    check(message);
     const { batch } = this.gatherer(this.calls.waitsOf("put", { topic: [message.topic] }));
-    return this.single("put", await this.item(message, batch));
+    const outcome = this.inOrder([message], async () => {
+      signal?.throwIfAborted();
+      return this.single("put", await this.item(message, batch), signal);
+    });
+    return signal ? unless(signal, outcome) : outcome;
   }
 
   /** Puts many messages: one outcome each, in order. */
   async putMany(messages: readonly Message[]): Promise<Outcome<Words["put"]>[]> {
     const turn = ++this.turn;
-    return this.calls.each("put", await Promise.all(listOf("messages", messages).map((one) => this.item(one, turn))));
+    for (const one of listOf("messages", messages)) check(one);
+    return this.inOrder(messages, async () => this.calls.each("put", await Promise.all(messages.map((one) => this.item(one, turn)))));
   }
 
   /** Cancels a message. An own id that was put with a group is found by both. */
   async cancel(topic: string, id: string, group?: string): Promise<Outcome<Words["cancel"]>> {
-    return this.single("cancel", named(topic, id, group));
+    const item = named(topic, id, group);
+    return this.inOrder([{ topic, id }], () => this.single("cancel", item));
   }
 
   /** Changes when a pending message is due. */
@@ -99,12 +124,15 @@ export class Client {
     if ([at, afterMs, byMs].filter((to) => to !== undefined).length !== 1) {
       throw new InvalidMessage("a change has one of at, afterMs and byMs");
     }
-    if (byMs !== undefined && !Number.isSafeInteger(byMs)) throw new InvalidMessage(`byMs is ${byMs}: whole milliseconds`);
-    let due: Arg = `by ${byMs < 0 ? "" : "+"}${byMs}`;
-    if (at !== undefined) due = dueMs("at", at, pastOk);
+    const isPastOk = flagOf("pastOk", pastOk);
+    let due: Arg = "";
+    if (at !== undefined) due = dueMs("at", at, isPastOk);
     if (afterMs !== undefined) due = `+${spanMs("afterMs", afterMs)}`;
+    if (byMs !== undefined) due = `by ${differenceMs("byMs", byMs) < 0 ? "" : "+"}${byMs}`;
+    if (byMs !== undefined && expected === undefined) throw new InvalidMessage("byMs needs expected, so that a repeat moves nothing twice");
     const until = expected === undefined ? undefined : timeMs("expected", expected);
-    return this.single("reschedule", named(topic, id, group, due, until));
+    const item = named(topic, id, group, due, until);
+    return this.inOrder([{ topic, id }], () => this.single("reschedule", item));
   }
 
   /** A message, or what is remembered of it; undefined where nothing is known. */
@@ -132,9 +160,9 @@ export class Client {
    * for some; all waiting calls share one connection.
    */
   async reserve(topics: readonly string[], options: ReserveOptions = {}): Promise<Delivery[]> {
-    topicsOf(topics);
     const { max = 1, leaseMs, waitMs = 0, signal } = optionsOf("reserve's options", options, "max leaseMs waitMs signal");
-    const ask = { topics, leaseMs: leaseOf(leaseMs), max: countOf("max", max, 500) };
+    const ask = { topics: topicsOf(topics), leaseMs: leaseOf(leaseMs), max: wholeOf("max", max, 1, 500) };
+    signalOf("signal", signal);
     if (spanMs("waitMs", waitMs) === 0) return this.reserver.reserveNow(ask);
     return this.reserver.reserveWhenReady(ask, performance.now() + waitMs, signal);
   }
@@ -161,14 +189,19 @@ export class Client {
 
   /** Moves messages that can never be delivered to the dead letters. */
   async bury(receipts: readonly Receipt[], reason: string): Promise<Outcome<Words["bury"]>[]> {
-    return this.settle("bury", receipts, reason);
+    return this.settle("bury", receipts, reasonOf(reason));
+  }
+
+  /** Begins a write after those of the same messages that were begun before, whether somebody waits for them or not. */
+  private inOrder<T>(messages: readonly { topic: string; id?: string }[], work: () => Promise<T>): Promise<T> {
+    return this.writes.after(messages.flatMap(({ topic, id }) => (id === undefined ? [] : [orderOf(topic, id)])), work);
   }
 
   /** Carries a verb out for one item, with those of other callers that wait for the same. */
-  private async single<V extends Verb>(verb: V, item: Item): Promise<Outcome<Words[V]>> {
+  private async single<V extends Verb>(verb: V, item: Item, signal?: AbortSignal): Promise<Outcome<Words[V]>> {
     for (let round = 1; ; round++) {
       try {
-        return await this.gatherer(this.calls.waitsOf(verb, item)).add(verb, item);
+        return await this.gatherer(this.calls.waitsOf(verb, item)).add(verb, item, signal);
       } catch (fault) {
         if (round >= ROUNDS || !this.calls.isLearned(item, fault)) throw fault;
       }
@@ -191,7 +224,7 @@ export class Client {
     const { topic, group } = message;
     const shards = await this.calls.shards();
     const places = group === undefined ? [turn % shards] : this.calls.placesNow(Buffer.from(name("group", group)));
-    const id = message.id ?? generateId(places[0]!);
+    const id = message.id === undefined ? generateId(places[0]!) : message.id;
     const item = named(topic, id, group);
     const raw = item.args[0] as Buffer;
     if (group !== undefined && isGenerated(raw) && !places.includes(placesOf(raw, [])[0]!)) {
@@ -210,8 +243,29 @@ export class Client {
   }
 }
 
-function isNodes(given: Redis | Cluster | readonly RedisNode[]): given is readonly RedisNode[] {
-  return Array.isArray(given);
+/** Refuses what has to be right before a message's place is known. */
+function check(message: Message): void {
+  dueOf(message);
+  putOptions(message, 0);
+  name("topic", message.topic);
+  if (message.id !== undefined) idBytes(message.id);
+}
+
+function placeOf(given: string | Redis | Cluster | readonly RedisNode[]): Place {
+  if (typeof given === "string") return connect(given);
+  if (Array.isArray(given)) return Several.of(given);
+  if (typeof (given as Redis)?.duplicate === "function") return given as Redis | Cluster;
+  throw new InvalidMessage(`the first argument of Client is a URL, a connection of ioredis or a list of nodes, not ${shown(given)}`);
+}
+
+/** A result, unless its caller has given it up before: then it is nobody's. */
+function unless<T>(signal: AbortSignal, result: Promise<T>): Promise<T> {
+  result.catch(() => undefined);
+  return new Promise<T>((resolve, reject) => {
+    const giveUp = (): void => reject(signal.reason);
+    signal.addEventListener("abort", giveUp, { once: true });
+    result.then(resolve, reject).finally(() => signal.removeEventListener("abort", giveUp));
+  });
 }
 
 /** What is said of a message by name. A generated id has its shard, an own one goes by group, or itself. */

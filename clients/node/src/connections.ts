@@ -8,6 +8,9 @@
 
 import { Cluster, Command, Redis } from "ioredis";
 import { readAddress } from "./address.js";
+import { InvalidMessage } from "./names.js";
+import { ClosedError } from "./outcome.js";
+import type { Script } from "./scripts.js";
 import { Several } from "./several.js";
 
 /** What keeps a deployment: a Redis, a Redis Cluster, or several independent Redises. */
@@ -23,6 +26,9 @@ export const PATIENCE_MS = 1_000;
 export function connectionsOf(place: Place): (Redis | Cluster)[] {
   return place instanceof Several ? place.nodes.map(({ redis }) => redis) : [place];
 }
+
+/** What a given connection may have, and calls cannot use: numbers as text, and commands that are sent later or never. */
+const PLAIN = { stringNumbers: false, enableAutoPipelining: false, commandTimeout: undefined };
 
 /** The number of a shard, by one of its keys or channels. */
 export const shardOf = (key: string): number => Number(/:(\d+)}/.exec(key)![1]);
@@ -41,8 +47,9 @@ export function ownConnection(redis: Redis | Cluster): Redis | Cluster {
 
 function ofOne(redis: Redis): Redis {
   return revived(inTime(redis.duplicate({
+    ...PLAIN,
     lazyConnect: true,
-    enableOfflineQueue: true,
+    enableOfflineQueue: false, // what cannot be sent now is not sent later either
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: reconnectMs,
@@ -63,6 +70,54 @@ function revived(connection: Redis): Redis {
     }, reconnectMs(1)).unref();
   });
   return connection;
+}
+
+/** Whether a call of a key would be written at once. */
+export function isUsable(connection: Redis | Cluster, key: string): boolean {
+  return connection.status === "ready" && connectionFor(connection, key)?.status === "ready";
+}
+
+/** Waits until calls of a key can be written; rejects if the connection cannot be made now. ioredis then tries again by itself. */
+export async function usable(connection: Redis | Cluster, key: string): Promise<void> {
+  await ready(connection);
+  const node = connectionFor(connection, key);
+  if (node && node !== connection) await ready(node).catch(() => undefined); // a cluster looks for the node that took over
+}
+
+const becoming = new WeakMap<Redis | Cluster, Promise<void>>();
+
+/** Waits until a connection is made, with all others that do. */
+export function ready(connection: Redis | Cluster): Promise<void> {
+  if (connection.status === "ready") return Promise.resolve();
+  const made = becoming.get(connection) ?? settled(connection).finally(() => becoming.delete(connection));
+  becoming.set(connection, made);
+  return made;
+}
+
+async function settled(connection: Redis | Cluster): Promise<void> {
+  if (closed.has(connection)) throw new ClosedError();
+  let fault: Error | undefined;
+  let settle = (): void => undefined;
+  const isSettled = new Promise<void>((resolve) => (settle = resolve));
+  const [events, note] = [["ready", "close", "end"], (why: Error): void => void (fault = why)];
+  connection.on("error", note);
+  for (const event of events) connection.on(event, settle);
+  if (connection.status === "wait") connection.connect().catch(() => undefined); // "close" or "end" says so, too
+  if (!["ready", "end"].includes(connection.status)) await isSettled;
+  connection.off("error", note);
+  for (const event of events) connection.off(event, settle);
+  if (connection.status === "ready") return;
+  throw closed.has(connection) ? new ClosedError() : (fault ?? new Error("Connection is closed.")); // as ioredis says it
+}
+
+/** Whether a node was asked for a script that it does not know: nothing was done. */
+export const isUnknownScript = (fault: unknown): boolean => fault instanceof Error && fault.message.startsWith("NOSCRIPT");
+
+/** Loads a script where the calls of a key go. */
+export async function load(connection: Redis | Cluster, key: string, { source }: Script): Promise<void> {
+  const node = connectionFor(connection, key);
+  if (node) await node.call("SCRIPT", "LOAD", source);
+  else await relearn(connection);
 }
 
 /** Ends a connection for good. */
@@ -121,6 +176,8 @@ export function inHalves<T>(ms: number, half: () => T, whole: (of: T) => void): 
 
 function ofCluster(redis: Cluster): Cluster {
   const own = redis.duplicate([], {
+    redisOptions: { ...redis.options.redisOptions, ...PLAIN },
+    enableAutoPipelining: false,
     lazyConnect: true,
     enableOfflineQueue: true,
     scaleReads: "master",
@@ -150,15 +207,15 @@ export function relearn(redis: Place): Promise<void> {
 }
 
 /**
- * What a URL names, for a `Client`: `redis://`, `rediss://` or a path, as ioredis reads it;
+ * What a URL names, for a `Client`: `redis://[user[:password]@]host[:port][/db]`, `unix:///path?db=N` or a path;
  * `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; or `redis+cluster://[user[:password]@]host[:port],…`;
  * `rediss+…` for TLS. `options` are ioredis's own for a Redis. It connects when it is used.
  */
 export function connect(url: string, options: object = {}): Redis | Cluster {
   const address = readAddress(url);
+  if (typeof options !== "object" || options === null) throw new InvalidMessage("connect's options are an object: those of ioredis");
   options = { connectTimeout: PATIENCE_MS, sentinelCommandTimeout: PATIENCE_MS, ...options };
-  if (address === undefined) return new Redis(url, { lazyConnect: true, ...options });
-  const { kind, tls, nodes, username, password, service, db } = address;
+  const { kind, tls, nodes, path, username, password, service, db } = address;
   const secure = tls ? { tls: {} } : {};
   const login = { ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) };
   if (kind === "cluster") {
@@ -166,6 +223,7 @@ export function connect(url: string, options: object = {}): Redis | Cluster {
     const names = tls ? { dnsLookup: (name: string, told: (fault: null, name: string) => void) => told(null, name) } : {};
     return new Cluster(nodes, { lazyConnect: true, ...names, redisOptions: { ...secure, ...login, ...options } });
   }
+  if (kind === "one") return new Redis({ lazyConnect: true, ...(path === undefined ? nodes[0] : { path }), db, ...secure, ...login, ...options });
   const group = { sentinels: nodes, name: service, db, enableTLSForSentinelMode: tls, ...(tls ? { sentinelTLS: {} } : {}) };
   return new Redis({ lazyConnect: true, ...group, ...secure, ...login, ...options });
 }

@@ -1,8 +1,10 @@
 /** A stream of messages as they become ready, whose leases are kept alive until they are settled. */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { countOf, leaseOf, optionsOf } from "./arguments.js";
-import type { Delivery, ReleaseOptions } from "./delivery.js";
+import { inspect } from "node:util";
+import { functionOf, leaseOf, LONGEST_TIMER_MS, optionsOf, spanMs, wholeOf } from "./arguments.js";
+import type { Delivery } from "./delivery.js";
+import { ClosedError } from "./outcome.js";
 import type { Reserver } from "./reserving.js";
 
 /** How long to rest after Redis could not be used, at first and at most. */
@@ -31,9 +33,9 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
 
   constructor(private readonly reserver: Reserver, private readonly topics: readonly string[], options: DeliveriesOptions) {
     const { concurrency = 10, leaseMs, onError = logged } = optionsOf("the options", options, FIELDS);
-    this.concurrency = countOf("concurrency", concurrency, 500);
+    this.concurrency = wholeOf("concurrency", concurrency, 1, 500);
     this.leaseMs = leaseOf(leaseMs);
-    this.onError = onError;
+    this.onError = quiet(functionOf("onError", onError));
   }
 
   [Symbol.asyncIterator](): this {
@@ -43,25 +45,32 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
   /** The next message, once fewer than the concurrency are held. */
   next(): Promise<IteratorResult<Delivery, undefined>> {
     const next = this.turn.then(() => this.advance());
-    this.turn = next;
+    this.turn = next.catch(() => undefined);
     return next;
   }
 
-  /** Stops and gives back what is held, as `break` does. */
+  /** Stops and gives back what is held, as `break` does; no attempt counts. */
   async return(): Promise<IteratorResult<Delivery, undefined>> {
     await this.stop(0);
     return { done: true, value: undefined };
   }
 
-  /** Gives back what was not handed out, waits until the rest is settled, and gives that back after `timeoutMs`. */
-  async stop(timeoutMs: number): Promise<void> {
+  /**
+   * Gives back what was not handed out, waits until the rest is settled, and gives that back after `timeoutMs`, or at once when
+   * `hurry` is aborted. No attempt counts: a stop is not the message's fault.
+   */
+  async stop(timeoutMs: number, hurry?: AbortSignal): Promise<void> {
+    spanMs("timeoutMs", timeoutMs, 0, LONGEST_TIMER_MS);
     this.stopping.abort();
     await this.next();
     const deadline = performance.now() + timeoutMs;
-    while (this.held.size > 0 && performance.now() < deadline) {
-      await this.oneDone(deadline - performance.now());
+    while (this.held.size > 0 && performance.now() < deadline && !hurry?.aborted) {
+      await this.oneDone(deadline - performance.now(), hurry);
     }
-    await giveBack([...this.held], { delayMs: 0, reason: "the worker was stopped" });
+    const late = [...this.held];
+    const released = giveBack(late);
+    for (const one of late) one.leave("given back, since the worker stops");
+    await released;
   }
 
   private async advance(): Promise<IteratorResult<Delivery, undefined>> {
@@ -72,12 +81,13 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
         await this.fetch();
         restMs = REST_MS;
       } catch (fault) {
+        if (fault instanceof ClosedError) throw fault;
         this.onError(fault);
         await sleep(restMs, undefined, { signal: this.stopping.signal }).catch(() => undefined);
         restMs = Math.min(2 * restMs, MAX_REST_MS);
       }
     }
-    await giveBack(this.unstarted.splice(0), { delayMs: 0, keepAttempt: true });
+    await giveBack(this.unstarted.splice(0));
     return { done: true, value: undefined };
   }
 
@@ -94,24 +104,41 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
     }
   }
 
-  /** Waits until one of those that are held is settled, or for so long, or until it is stopped. */
-  private async oneDone(timeoutMs?: number): Promise<void> {
+  /** Waits until one of those that are held is settled, or for so long, or until it is stopped or hurried. */
+  private async oneDone(timeoutMs?: number, hurry = this.stopping.signal): Promise<void> {
     const waits: Promise<unknown>[] = [...this.held].map(({ done }) => done);
     const over = new AbortController();
     if (timeoutMs !== undefined) waits.push(sleep(timeoutMs, undefined, { signal: over.signal }).catch(() => undefined));
-    else waits.push(new Promise((resolve) => this.stopping.signal.addEventListener("abort", resolve, { signal: over.signal })));
+    if (!hurry.aborted) waits.push(new Promise((resolve) => hurry.addEventListener("abort", resolve, { signal: over.signal })));
     await Promise.race(waits);
     over.abort();
   }
 }
 
-/** Releases deliveries; those that Redis does not answer for within a second come again when their leases run out. */
-async function giveBack(held: readonly Delivery[], how: ReleaseOptions): Promise<void> {
-  const released = Promise.allSettled(held.map((one) => one.release(how)));
-  await Promise.race([released, sleep(1_000, undefined, { ref: false })]);
+/**
+ * Releases deliveries, whose attempts do not count. Those that Redis does not answer for within a second come again when their
+ * leases run out.
+ */
+async function giveBack(held: readonly Delivery[]): Promise<void> {
+  const over = new AbortController();
+  const released = Promise.allSettled(held.map((one) => one.release({ delayMs: 0, keepAttempt: true })));
+  await Promise.race([released, sleep(1_000, undefined, { signal: over.signal }).catch(() => undefined)]);
+  over.abort();
 }
 
-/** The default of `onError`. */
+/** The default of `onError`: with the stack. */
 export function logged(fault: unknown, delivery?: Delivery): void {
-  console.error(`delayq${delivery ? `: ${delivery.topic} ${delivery.id}` : ""}: ${fault}`);
+  console.error(`delayq${delivery ? `: ${delivery.topic} ${delivery.id}` : ""}: ${inspect(fault)}`);
+}
+
+/** A report that throws nothing: a worker does not end by it. */
+export function quiet(report: (fault: unknown, delivery?: Delivery) => void): typeof report {
+  return (fault, delivery) => {
+    try {
+      report(fault, delivery);
+    } catch (thrown) {
+      logged(fault, delivery);
+      logged(thrown);
+    }
+  };
 }

@@ -2,9 +2,9 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Arg, Item } from "./calls.js";
-import { leaseOf, optionsOf, spanMs } from "./arguments.js";
-import { idText } from "./names.js";
-import { ScriptError, type Outcome, type Words } from "./outcome.js";
+import { flagOf, leaseOf, optionsOf, reasonOf, shown, spanMs } from "./arguments.js";
+import { idText, InvalidMessage } from "./names.js";
+import { ClosedError, ScriptError, type Outcome, type Words } from "./outcome.js";
 import type { Envelope } from "./stored.js";
 
 /** The right to settle one delivery of one message. */
@@ -79,8 +79,8 @@ export class Delivery {
   }
 
   /** It can never be delivered: it goes to the dead letters. */
-  bury(reason: string): Promise<Outcome<Words["bury"]>> {
-    return this.settle("bury", reason);
+  async bury(reason: string): Promise<Outcome<Words["bury"]>> {
+    return this.settle("bury", reasonOf(reason));
   }
 
   /** Gives its lease more time, from now; without `leaseMs` what its topic says. */
@@ -88,18 +88,25 @@ export class Delivery {
     const sentAt = performance.now();
     const outcome = await this.settleOne("extend", settleItem(this.receipt, leaseOf(leaseMs)));
     if (outcome.word === "extended") this.endsAt = sentAt + (leaseMs ?? this.lengthMs);
-    if (outcome.doomed) this.lost.abort(new Error(`${this.id}: cancelled`));
-    if (outcome.word === "expired") this.lost.abort(new Error(`${this.id}: the lease was lost`));
+    if (outcome.doomed) this.leave("cancelled");
+    if (outcome.word === "expired") this.leave("the lease was lost");
     return outcome;
   }
 
-  /** Extends its lease at each third of it, until it is settled or lost. @internal */
+  /** Has the work on it left, by its signal. @internal */
+  leave(why: string): void {
+    this.lost.abort(new Error(`${this.id}: ${why}`));
+  }
+
+  /** Extends its lease at each third of it, until it is settled or lost, or the client is closed. @internal */
   async keepAlive(leaseMs?: number): Promise<void> {
     let restMs = this.lengthMs / 3;
     while (await this.isHeldAfter(restMs)) {
-      const outcome = await this.extend(leaseMs).catch(() => undefined);
-      if (outcome?.word === "expired") return;
-      restMs = outcome ? this.lengthMs / 3 : Math.min(REST_MS, this.lengthMs / 9);
+      const outcome = await this.extend(leaseMs).catch((fault: unknown) => fault);
+      if (outcome instanceof ClosedError) return this.leave("the client is closed");
+      const isAnswered = !(outcome instanceof Error);
+      if (isAnswered && (outcome as Outcome).word === "expired") return;
+      restMs = isAnswered ? this.lengthMs / 3 : Math.min(REST_MS, this.lengthMs / 9);
     }
   }
 
@@ -118,7 +125,7 @@ export class Delivery {
         try {
           return await this.settleOne(verb, settleItem(this.receipt, ...args));
         } catch (fault) {
-          if (fault instanceof ScriptError || performance.now() + REST_MS > this.endsAt) throw fault;
+          if (fault instanceof ScriptError || fault instanceof ClosedError || performance.now() + REST_MS > this.endsAt) throw fault;
           await sleep(REST_MS);
         }
       }
@@ -129,13 +136,17 @@ export class Delivery {
 }
 
 export function releaseArgs(options: ReleaseOptions): Arg[] {
-  const { delayMs, keepAttempt, reason } = optionsOf("a release", options, "delayMs keepAttempt reason");
-  return [delayMs === undefined ? undefined : spanMs("delayMs", delayMs), keepAttempt ? "keep" : "", reason];
+  const { delayMs, keepAttempt, reason = "" } = optionsOf("a release", options, "delayMs keepAttempt reason");
+  const delay = delayMs === undefined ? undefined : spanMs("delayMs", delayMs);
+  return [delay, flagOf("keepAttempt", keepAttempt) ? "keep" : "", reasonOf(reason)];
 }
 
 /** A receipt in a call. */
 export function settleItem(receipt: Receipt, ...args: Arg[]): Item {
-  const { shard, raw } = receipt;
+  const { shard, raw } = optionsOf("a receipt", receipt, "shard raw");
+  if (!Number.isInteger(shard) || shard < 0 || !Buffer.isBuffer(raw) || raw.length < 6 || !raw.includes(":")) {
+    throw new InvalidMessage(`a receipt is what a reserve gave, not ${shown(receipt)}`);
+  }
   return { place: shard, topic: [], args: [raw, ...args], id: idOf(raw) };
 }
 

@@ -22,12 +22,21 @@ export class Gatherer {
 
   constructor(private readonly send: Send) {}
 
-  /** Carries a verb out for one item, with those of others. */
-  add<V extends Verb>(verb: V, item: Item): Promise<Outcome<Words[V]>> {
-    return new Promise((resolve, reject) => {
-      this.waiting.push({ verb, item, resolve, reject });
+  /** Carries a verb out for one item, with those of others; not if it is given up before it is sent. */
+  async add<V extends Verb>(verb: V, item: Item, signal?: AbortSignal): Promise<Outcome<Words[V]>> {
+    signal?.throwIfAborted();
+    let giveUp = (): void => undefined;
+    const outcome = new Promise<Outcome<Words[V]>>((resolve, reject) => {
+      const entry = { verb, item, resolve, reject };
+      giveUp = () => {
+        const at = this.waiting.indexOf(entry);
+        if (at >= 0) reject(this.waiting.splice(at, 1) && signal!.reason);
+      };
+      this.waiting.push(entry);
       this.plan();
     });
+    signal?.addEventListener("abort", giveUp);
+    return outcome.finally(() => signal?.removeEventListener("abort", giveUp));
   }
 
   /** Sends at the end of this turn, so that those that come in it go along. */
@@ -42,6 +51,7 @@ export class Gatherer {
 
   private async flush(): Promise<void> {
     const batch = this.take();
+    if (batch.length === 0) return; // all were given up
     this.batch++;
     this.underWay++;
     this.plan();

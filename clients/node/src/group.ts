@@ -1,7 +1,7 @@
 /** A group: messages that are listed, moved and cancelled together, such as those of a user. */
 
 import { randomUUID } from "node:crypto";
-import { optionsOf } from "./arguments.js";
+import { differenceMs, optionsOf, textOf } from "./arguments.js";
 import type { Calls } from "./calls.js";
 import { InvalidMessage } from "./names.js";
 import type { Restorer } from "./payload.js";
@@ -46,7 +46,8 @@ export class Group {
    */
   async shift(byMs: number, options: { token?: string } = {}): Promise<GroupShifted> {
     const { token = randomUUID() } = optionsOf("a shift", options, "token");
-    if (!Number.isSafeInteger(byMs) || byMs === 0) throw new InvalidMessage(`byMs is ${byMs}: whole milliseconds, not 0`);
+    if (textOf("token", token) === "" || token.length > 128) throw new InvalidMessage("token is text of 1 to 128 characters");
+    if (differenceMs("byMs", byMs) === 0) throw new InvalidMessage("byMs is 0: a shift moves by a millisecond at least");
     const total = { moved: 0, passedOver: 0 };
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       for (let word = "more"; word === "more"; ) {

@@ -1,14 +1,14 @@
 /** delayq's client for Node: messages that are delivered at their due time, kept in Redis. */
 
 export type { Time } from "./arguments.js";
-export { Client, type Change, type ClientOptions, type ReserveOptions } from "./client.js";
+export { Client, type Change, type ClientOptions, type PutOptions, type ReserveOptions } from "./client.js";
 export { connect } from "./connections.js";
 export { Deliveries, type DeliveriesOptions } from "./deliveries.js";
 export { Delivery, type Receipt, type ReleaseOptions } from "./delivery.js";
 export { GroupBusy, type Group, type GroupCancelled, type GroupShifted } from "./group.js";
 export type { Backoff, Message } from "./message.js";
 export { InvalidMessage } from "./names.js";
-export { Incomplete, ScriptError, TimeoutError, Unconfirmed, type Outcome, type State, type Words } from "./outcome.js";
+export { ClosedError, Incomplete, ScriptError, TimeoutError, Unconfirmed, type Outcome, type State, type Words } from "./outcome.js";
 export type { Policy, PolicyPatch } from "./policy.js";
 export type { RedisNode } from "./several.js";
 export type { Stored } from "./stored.js";

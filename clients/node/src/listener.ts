@@ -70,7 +70,7 @@ export class Listener {
 
   /** Opens a connection to a node. It is replaced after any error: what a node says unasked is one, as that a slot is gone. */
   private listen(node: Redis, shards: number[]): void {
-    const always = { lazyConnect: false, autoResubscribe: false, enableOfflineQueue: true, maxRetriesPerRequest: 0 };
+    const always = { stringNumbers: false, enableAutoPipelining: false, lazyConnect: false, autoResubscribe: false, enableOfflineQueue: true, maxRetriesPerRequest: 0 };
     const connection = inTime(node.duplicate({ ...always, retryStrategy: () => null, sentinelRetryStrategy: () => null }));
     const ear = { connection, shards, pings: setInterval(() => void this.ping(node, ear), Listener.pingMs) };
     this.ears.set(node, ear);

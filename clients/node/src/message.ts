@@ -1,7 +1,7 @@
 /** A message as its producer hands it over, and what a put sends of it. */
 
 import { createHash } from "node:crypto";
-import { dueMs, optionsOf, spanMs, timeMs, type Time } from "./arguments.js";
+import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, type Time } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
 
 export const MAX_PAYLOAD_BYTES = 1024 * 1024;
@@ -30,7 +30,7 @@ export interface Message {
   replace?: boolean;
   /** A repeat of a put whose fate is unknown: when it was first tried, on this host's clock. */
   firstTried?: Time;
-  /** Times before 2001 are meant: they are refused otherwise, as seconds that were taken for milliseconds. */
+  /** Times before 2001 or after 9999 are meant: they are refused otherwise, as seconds or microseconds taken for milliseconds. */
   pastOk?: boolean;
 }
 
@@ -38,39 +38,46 @@ const FIELDS = "topic payload id at afterMs group headers expires maxAttempts ba
 
 /** When a message is due, as scripts take it; refuses what no put could mean. */
 export function dueOf(message: Message): number | string {
-  const { payload, at, afterMs, pastOk } = optionsOf("a message", message, FIELDS);
-  if (typeof payload !== "string" && !(payload instanceof Uint8Array)) {
-    throw new InvalidMessage("a payload is text or bytes; JSON.stringify makes text of anything");
-  }
-  if (at === undefined) return `+${spanMs("afterMs", afterMs ?? 0)}`;
-  if (afterMs !== undefined) throw new InvalidMessage("at and afterMs: a message has one due time");
-  return dueMs("at", at, pastOk);
+  const { payload, at, afterMs = 0, pastOk } = optionsOf("a message", message, FIELDS);
+  if (typeof payload === "string") textOf("payload", payload);
+  else if (!(payload instanceof Uint8Array)) throw new InvalidMessage("a payload is text or bytes; JSON.stringify makes text of anything");
+  const isPastOk = flagOf("pastOk", pastOk);
+  if (at === undefined) return `+${spanMs("afterMs", afterMs)}`;
+  if (message.afterMs !== undefined) throw new InvalidMessage("at and afterMs: a message has one due time");
+  return dueMs("at", at, isPastOk);
 }
 
 /** What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much. */
-export function putOptions({ replace, firstTried }: Message, aheadMs: number): string {
-  const tried = firstTried === undefined ? "" : ` tried=${timeMs("firstTried", firstTried) + aheadMs}`;
-  return (replace ? "replace" : "") + tried;
+export function putOptions({ replace, firstTried, pastOk }: Message, aheadMs: number): string {
+  const tried = firstTried === undefined ? "" : ` tried=${dueMs("firstTried", firstTried, pastOk) + aheadMs}`;
+  return (flagOf("replace", replace) ? "replace" : "") + tried;
 }
 
 /** What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and the counts. */
 export function envelopeOf(message: Message, ownId: boolean, maxPayloadBytes: number): Buffer {
   const { payload, expires, backoff, group, headers = [], maxAttempts = 0 } = message;
-  const texts = headers.flatMap(([key, value]) => [sized(1, name("header name", key)), sized(2, value)]);
-  const block = Buffer.concat(texts);
+  const block = Buffer.concat(listOf("headers", headers).flatMap(headerOf));
   if (block.length > MAX_HEADER_BYTES || Buffer.byteLength(payload) > maxPayloadBytes) {
     throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, ${maxPayloadBytes} of payload`);
   }
   const fields = [
     ownId && contentHash(message), // each by its flag: 1, 2, 4, 8, 16
     expires !== undefined && number(8, dueMs("expires", expires, message.pastOk)),
-    backoff && sized(1, encodeBackoff(backoff)),
+    backoff !== undefined && sized(1, encodeBackoff(backoff)),
     group !== undefined && sized(1, name("group", group)),
     headers.length > 0 && sized(2, block),
   ];
   const flags = fields.reduce<number>((sum, field, n) => sum | (field ? 1 << n : 0), 0);
-  const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, maxAttempts)];
+  const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, wholeOf("maxAttempts", maxAttempts, 0, 65_535))];
   return Buffer.concat([...head, ...fields.flatMap((field) => field || []), Buffer.from(payload as string)]);
+}
+
+/** A header behind its lengths. */
+function headerOf(header: readonly [string, string]): Buffer[] {
+  if (listOf("a header", header).length !== 2) throw new InvalidMessage(`a header is [name, value], not ${shown(header)}`);
+  const [key, value] = header;
+  if (Buffer.byteLength(textOf("a header's value", value)) > MAX_HEADER_BYTES) throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers`);
+  return [sized(1, name("header name", key)), sized(2, value)];
 }
 
 /** What tells the repeat of a put from another message with the same id; the due time is left out. */
@@ -79,11 +86,14 @@ export function contentHash({ topic, group = "", headers = [], payload }: Messag
   return createHash("sha256").update(Buffer.concat(fields)).digest().subarray(0, 8);
 }
 
-export function encodeBackoff({ kind, delaysMs: delays }: Backoff): Buffer {
-  const [fewest, most] = DELAYS[kind] ?? [1, 0];
+export function encodeBackoff(backoff: Backoff): Buffer {
+  const { kind, delaysMs } = optionsOf("a back-off", backoff, "kind delaysMs");
+  const [fewest, most] = Object.hasOwn(DELAYS, kind) ? DELAYS[kind] : [1, 0];
+  const delays = listOf("delaysMs", delaysMs);
+  const isWhole = delays.every((ms) => Number.isInteger(ms) && ms >= 1 && ms < 2 ** 32);
   const rises = kind !== "exponential" || delays[0]! <= delays[1]!;
-  if (delays.length < fewest || delays.length > most || Math.min(...delays) < 1 || !rises) {
-    throw new InvalidMessage(`${kind} ${delays} is no back-off: delays are 1 ms to 49 days`);
+  if (delays.length < fewest || delays.length > most || !isWhole || !rises) {
+    throw new InvalidMessage(`backoff: ${shown(kind)} ${shown(delays)} is none: fixed has 1 delay, exponential 2 that rise, list 1 to 32, of 1 ms to 49 days`);
   }
   const code = Object.keys(DELAYS).indexOf(kind) + 1;
   return Buffer.concat([number(1, code), ...delays.map((ms) => number(4, ms))]);

@@ -1,6 +1,7 @@
 /** Names: of messages, topics, groups and namespaces. */
 
 import { randomBytes } from "node:crypto";
+import { inspect } from "node:util";
 
 /** Ids and groups may be any text but control characters and halves of characters. */
 const PRINTABLE = /^[^\p{Cc}\p{Cs}]+$/u;
@@ -20,7 +21,7 @@ export class InvalidMessage extends Error {
 /** Checks a name: an id or a group of at most 128 bytes, or one of those that have a form of their own. */
 export function name(what: string, text: string): string {
   const form = FORMS[what] ?? PRINTABLE;
-  if (typeof text !== "string") throw new InvalidMessage(`a ${what} is text, not ${text}`);
+  if (typeof text !== "string") throw new InvalidMessage(`${what === "id" ? "an" : "a"} ${what} is text, not ${inspect(text, { depth: 0 }).slice(0, 40)}`);
   if (!form.test(text) || (form === PRINTABLE && Buffer.byteLength(text) > 128)) {
     throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is no ${what}: ${form.source}`);
   }
@@ -38,7 +39,7 @@ export function generateId(shard: number): string {
 
 /** An id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is doubled as text. */
 export function idBytes(text: string): Buffer {
-  if (typeof text !== "string") throw new InvalidMessage(`an id is text, not ${text}`);
+  if (typeof text !== "string") return Buffer.from(name("id", text));
   if (!/^~(?!~)/.test(text)) return Buffer.from(name("id", text.replace(/^~/, "")));
   return Buffer.from(name("generated id", text).replaceAll(/[~-]/g, ""), "hex");
 }

@@ -6,6 +6,15 @@ export class ScriptError extends Error {
   readonly code = this.message.split(" ", 1)[0]!;
 }
 
+/** The client was closed before the call was answered. */
+export class ClosedError extends Error {
+  override name = "ClosedError";
+
+  constructor() {
+    super("the client is closed");
+  }
+}
+
 /**
  * Fewer replicas than the topic asks for, or not the disk, confirmed a write in time: its fate is unknown. Repeat it in the
  * same way; a repeat that finds everything done is confirmed, too.
@@ -19,13 +28,13 @@ export class Unconfirmed extends Error {
   }
 }
 
-/** Redis did not answer in time: the call may have been carried out. It may be repeated. */
+/** Redis did not answer in time. If the call was sent, it may have been carried out. It may be repeated. */
 export class TimeoutError extends Error {
   override name = "TimeoutError";
 
-  /** `late` is the answer, should it still come. */
-  constructor(message: string, readonly late: Promise<unknown>) {
-    super(message);
+  /** `isSent` is whether the call was sent; `late` is the answer, should it still come. */
+  constructor(timeoutMs: number, readonly isSent: boolean, readonly late: Promise<unknown>) {
+    super(isSent ? `Redis did not answer within ${timeoutMs} ms` : `no connection within ${timeoutMs} ms: the call was not sent`);
   }
 }
 
@@ -67,7 +76,10 @@ export interface Outcome<Word extends string = string> {
   id: string;
   /** Where it is. */
   shard: number;
-  /** Of a put: whether the message is kept, by this one or an earlier one. */
+  /**
+   * Whether what was asked for holds: a put is kept, by this call or an earlier one; a cancel is done, now or before; a message
+   * has its new due time; a delivery is settled, or its lease extended; a dead letter lives again.
+   */
   accepted: boolean;
   /** When it is due; of what is over, when it ended; of a lease, its end. In ms, on Redis's clock. */
   timeMs?: number;
@@ -86,16 +98,24 @@ export function unanswered(id: string): Outcome<"unanswered"> {
   return { word: "unanswered", id, shard: 0, accepted: false };
 }
 
+const ACCEPTED = ["stored", "ready", "delayed", "cancelled", "extended", "delivered", "buried", "expired-message"];
+/** States of what an earlier put stored, and nobody gets any more. */
+const LOST = ["cancelled", "expired", "purged"];
+
+function isAccepted(word: string, state?: string): boolean {
+  return word === "exists" ? !LOST.includes(state!) : ACCEPTED.includes(word);
+}
+
 /** Reads what a script answered for one message. */
 export function outcomeOf(text: string, shard: number, id: string): Outcome {
   const words = text.replace(/^not dead/, "not-dead").split(" ");
   const word = words[0]!;
-  const all = { word, id, shard, accepted: ["stored", "ready", "exists"].includes(word) };
+  const all = { word, id, shard, accepted: isAccepted(word) };
   if (word === "refused" || word === "failed") return { ...all, why: words.slice(1).join(" ") };
   const numbers = words.filter((one) => /^\d+$/.test(one)).map(Number);
   const doomed = word === "cancelled" && numbers.length > 0;
   const extended = doomed || words.length === numbers.length;
-  if (extended) return { ...all, word: "extended", timeMs: numbers[0], doomed };
+  if (extended) return { ...all, word: "extended", accepted: true, timeMs: numbers[0], doomed };
   const state = words.slice(1).find((one) => !/^\d+$/.test(one)) as Outcome["state"];
-  return { ...all, timeMs: numbers.at(-1), oldMs: numbers.at(-2), state };
+  return { ...all, accepted: isAccepted(word, state), timeMs: numbers.at(-1), oldMs: numbers.at(-2), state };
 }

@@ -1,6 +1,6 @@
 /** A topic's policy: what its messages fall back to, and how they flow. */
 
-import { optionsOf } from "./arguments.js";
+import { flagOf, optionsOf, shown, spanMs, textOf, wholeOf, wordOf } from "./arguments.js";
 import { decodeBackoff, encodeBackoff, type Backoff } from "./message.js";
 import { InvalidMessage } from "./names.js";
 
@@ -46,6 +46,13 @@ export type PolicyPatch = { [Field in keyof Policy]?: Policy[Field] | null };
 /** Those that are text. */
 const TEXTS = ["repeats", "codec", "durability"];
 
+const FORMS: Record<string, RegExp> = { codec: /^(none|zstd|zstd:\d{1,10})$/, durability: /^(memory|disk|replica:[1-9])$/ };
+/** The most of what is counted. */
+const COUNTS: Record<string, number> = { maxAttempts: 65_535, history: 100_000, deadMax: 2 ** 32 - 1 };
+const LONGEST_SPAN_MS = 2 ** 52 - 1;
+/** The least and the most of spans that are not from 0 to the longest. */
+const SPANS: Record<string, [number, number]> = { leaseMs: [1, 86_400_000], historyForMs: [1_000, LONGEST_SPAN_MS] };
+
 const FIELDS: Record<keyof Policy, string> = {
   maxAttempts: "max_attempts",
   leaseMs: "lease_ms",
@@ -74,12 +81,27 @@ export function settingsOf(patch: PolicyPatch, shards: number): (string | Buffer
 }
 
 function settingOf(field: string, value: NonNullable<unknown> | null, shards: number): string | Buffer {
-  if (value === null || value === false) return "";
+  if (value === null) return "";
   if (field === "backoff") return encodeBackoff(value as Backoff);
-  if (field === "paused") return "1";
-  if (field !== "rate") return String(value);
-  if (typeof value !== "number" || !(value > 0)) throw new InvalidMessage(`rate is ${value}: messages a second, above 0`);
-  return (value / shards).toFixed(9);
+  if (field === "paused") return flagOf(field, value as boolean) ? "1" : "";
+  if (field === "rate") return rateOf(value as number, shards);
+  if (field === "repeats") return wordOf(field, value as string, ["deliver", "refuse"]);
+  if (TEXTS.includes(field)) return formOf(field, value as string);
+  if (Object.hasOwn(COUNTS, field)) return String(wholeOf(field, value as number, 0, COUNTS[field]!));
+  const [least, most] = SPANS[field] ?? [0, LONGEST_SPAN_MS];
+  return String(spanMs(field, value as number, least, most));
+}
+
+/** The part of one shard. */
+function rateOf(rate: number, shards: number): string {
+  const part = rate / shards;
+  if (typeof rate === "number" && part >= 1e-9 && part <= 1e9) return part.toFixed(9);
+  throw new InvalidMessage(`rate is ${shown(rate)}: messages a second, above 0, at most 1e9 a shard`);
+}
+
+function formOf(field: string, value: string): string {
+  if (FORMS[field]!.test(textOf(field, value))) return value;
+  throw new InvalidMessage(`${field} is ${shown(value)}: ${FORMS[field]!.source}`);
 }
 
 /** What `describe` answered, of one shard of so many. */

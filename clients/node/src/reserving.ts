@@ -10,7 +10,7 @@ import { Delivery, leases, REST_MS, settleItem, type Lease, type SettleOne } fro
 import type { Gatherer } from "./gather.js";
 import { Listener } from "./listener.js";
 import { InvalidMessage } from "./names.js";
-import { TimeoutError } from "./outcome.js";
+import { ClosedError, TimeoutError } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { Rounds, type Answer } from "./rounds.js";
 import { readEnvelope } from "./stored.js";
@@ -78,7 +78,7 @@ export class Reserver {
   private async reserveBy(watch: Watch<Delivery>, ask: Ask, untilMs: number, signal?: AbortSignal): Promise<Delivery[]> {
     for (;;) {
       if (signal?.aborted) return [];
-      if (this.isClosed) throw new Error("the client is closed");
+      if (this.isClosed) throw new ClosedError();
       const shards = await this.calls.shards();
       this.listen(shards);
       const kept = watch.kept(ask.max, ask.leaseMs);
@@ -114,6 +114,7 @@ export class Reserver {
   close(): void {
     this.isClosed = true;
     this.listener?.close();
+    for (const watch of this.watches.values()) watch.renew();
   }
 
   private listen(shards: number): void {

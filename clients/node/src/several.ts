@@ -72,7 +72,8 @@ export class Several {
 
 function shardsOf(ranges: string): number[] {
   if (ranges === "") return [];
-  return String(ranges).split(",").flatMap((text) => {
+  if (typeof ranges !== "string") throw new InvalidMessage("the shards of a node are text, ranges such as 0-7,16-19");
+  return ranges.split(",").flatMap((text) => {
     const ends = /^(\d{1,4})(?:-(\d{1,4}))?$/.exec(text);
     const [low, high] = ends ? [Number(ends[1]), Number(ends[2] ?? ends[1])] : [1, 0];
     if (low > high || high >= MAX_SHARDS) {

@@ -1,8 +1,8 @@
 /** A topic: its messages by state, its dead letters, its numbers and its policy. */
 
-import { optionsOf, spanMs, type Time } from "./arguments.js";
+import { listOf, optionsOf, rangeOf, spanMs, wordOf, type Time } from "./arguments.js";
 import type { Calls } from "./calls.js";
-import { idBytes, InvalidMessage, isGenerated, name } from "./names.js";
+import { idBytes, isGenerated, name } from "./names.js";
 import type { Outcome, Words } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { policyOf, settingsOf, type Policy, type PolicyPatch } from "./policy.js";
@@ -12,7 +12,12 @@ import { storedOf, type Stored } from "./stored.js";
 const A_STEP = 500;
 
 /** Both ends included: due times of the delayed, lease ends of the leased, times of death. */
-export type Range = { from?: Time; to?: Time };
+export type Range = {
+  from?: Time;
+  to?: Time;
+  /** Times before 2001 or after 9999 are meant. */
+  pastOk?: boolean;
+};
 
 /** How many messages of a topic there are; `accepted` and what follows it, how many there ever were. */
 export interface Numbers {
@@ -49,9 +54,7 @@ export class Topic {
 
   /** Its messages in one state, shard after shard; in each by time, and the ready ones as they became ready. */
   async *list(state: "delayed" | "ready" | "leased" | "dead", range: Range = {}): AsyncGenerator<Stored> {
-    if (!["delayed", "ready", "leased", "dead"].includes(state)) {
-      throw new InvalidMessage(`${state} is not a state that is listed: delayed, ready, leased or dead`);
-    }
+    wordOf("state", state, ["delayed", "ready", "leased", "dead"]);
     for (let shard = 0; shard < (await this.calls.shards()); shard++) {
       for await (const page of this.pages(shard, state, range)) for (const one of page) yield this.restorer.shown(one);
     }
@@ -60,9 +63,8 @@ export class Topic {
   /** Gives dead letters another life, with their attempts counted from the start. One that has a group needs it. */
   async replay(ids: readonly string[], options: { delayMs?: number; group?: string } = {}): Promise<Outcome<Words["replay"]>[]> {
     const { delayMs = 0, group } = optionsOf("a replay", options, "delayMs group");
-    if (!Array.isArray(ids)) throw new InvalidMessage("ids is a list");
     const place = group === undefined ? undefined : Buffer.from(name("group", group));
-    const items = ids.map((id) => {
+    const items = listOf("ids", ids).map((id) => {
       const raw = idBytes(id);
       return { place: isGenerated(raw) ? raw : (place ?? raw), id, args: [raw] };
     });
@@ -71,7 +73,8 @@ export class Topic {
 
   /** Gives all dead letters another life, those that died in the range: how many live again, and how many stay dead. */
   async replayAll(options: Range & { delayMs?: number } = {}): Promise<{ replayed: number; kept: number }> {
-    const { delayMs = 0, ...range } = optionsOf("a replay", options, "delayMs from to");
+    const { delayMs = 0, ...range } = optionsOf("a replay", options, "delayMs from to pastOk");
+    spanMs("delayMs", delayMs);
     const total = { replayed: 0, kept: 0 };
     for (let shard = 0; shard < (await this.calls.shards()); shard++) {
       for await (const page of this.pages(shard, "dead", range)) {
@@ -87,6 +90,7 @@ export class Topic {
 
   /** Deletes its messages in one state: how many are gone, and how many could not be read and are kept. */
   async purge(state: "delayed" | "ready" | "dead", range: Range = {}): Promise<{ purged: number; kept: number }> {
+    wordOf("state", state, ["delayed", "ready", "dead"]);
     const [from, to] = rangeOf(range);
     const total = { purged: 0, kept: 0 };
     for (let shard = 0; shard < (await this.calls.shards()); shard++) {
@@ -149,11 +153,4 @@ export class Topic {
     const numbers = Object.fromEntries(COUNTED.map((what, i) => [what, Number(counted![i] ?? 0)]));
     return { delayed, nextDueMs, ...numbers } as unknown as Numbers;
   }
-}
-
-/** A range in ms, unlimited where nothing is said. */
-function rangeOf(range: Range): [number, number] {
-  const { from = 0, to = 2 ** 53 - 1 } = optionsOf("a range", range, "from to");
-  const [fromMs, toMs] = [from, to].map((time) => (time instanceof Date ? time.getTime() : spanMs("a time", time)));
-  return [fromMs!, toMs!];
 }

@@ -1,11 +1,10 @@
 /** Pipelines that wait for replicas or a disk, each on a connection of its own: Redis answers nothing else on it meanwhile. */
 
-import { createHash } from "node:crypto";
 import type { Cluster, Redis } from "ioredis";
-import { connectionFor, end, PATIENCE_MS, relearn } from "./connections.js";
+import { connectionFor, end, PATIENCE_MS, ready, relearn } from "./connections.js";
 import { Confirming, type Waits } from "./durability.js";
 import { TimeoutError } from "./outcome.js";
-import { script } from "./scripts.js";
+import { scriptOf } from "./scripts.js";
 
 /** How many pipelines that wait for the same are under way at once. */
 const MAX_WAITING = 8;
@@ -23,7 +22,6 @@ type Course = { connection: Connection; waits: Waits; deadline: Deadline; writte
 /** The connections for calls that wait, by their node and what they wait for. */
 export class Waiting {
   private readonly lanes = new Map<string, Lane>();
-  private readonly scripts = new Map<string, { source: string; sha: string }>();
   /** Those in use, and the idle ones. */
   private readonly all = new Set<Connection>();
   private isClosed = false;
@@ -45,7 +43,7 @@ export class Waiting {
       await this.enter(lane, deadline);
       const course: Course = { connection: this.idle(lane) ?? this.connection(node), waits, deadline, written: [] };
       try {
-        await ready(course.connection, deadline);
+        await deadline.within(ready(course.connection));
         return await this.trips(course, calls);
       } finally {
         void this.giveBack(lane, course);
@@ -65,7 +63,7 @@ export class Waiting {
   private async trips(course: Course, calls: readonly WaitingCall[]): Promise<PromiseSettledResult<any>[]> {
     const { connection, deadline } = course;
     const answers: PromiseSettledResult<any>[] = [];
-    const unknown = new Set<number>();
+    let unknown: number[] = [];
     let left = [...calls.keys()];
     for (let trip = 0; trip < TRIPS && left.length > 0; trip++) {
       const nodeOf = (i: number): Redis | undefined => connectionFor(connection, calls[i]!.keys[0]);
@@ -77,8 +75,9 @@ export class Waiting {
         nodes.set(node, [...(nodes.get(node) ?? []), i]);
       }
       await Promise.all([...nodes].map(async ([node, some]) => {
-        const commands = some.map((i) => this.command(calls[i]!, unknown.has(i)));
-        const replies = await this.trip(course, node, commands).catch((reason) => commands.map(rejected(reason)));
+        const loads = [...new Set(some.filter((i) => unknown.includes(i)).map((i) => calls[i]!.verb))];
+        const commands = some.map((i) => command(calls[i]!));
+        const replies = await this.trip(course, node, loads, commands).catch((reason) => commands.map(rejected(reason)));
         some.forEach((i, n) => (answers[i] = replies[n]!));
       }));
       const refused = (i: number, code: string): boolean => {
@@ -89,37 +88,29 @@ export class Waiting {
         this.moved();
         await deadline.within(relearn(connection));
       }
-      left = left.filter((i) => {
-        const isUnknown = refused(i, "NOSCRIPT") && !unknown.has(i);
-        if (isUnknown) unknown.add(i);
-        return isUnknown || refused(i, "MOVED");
-      });
+      unknown = left.filter((i) => refused(i, "NOSCRIPT"));
+      left = left.filter((i) => unknown.includes(i) || refused(i, "MOVED"));
     }
     return answers;
   }
 
-  /** One pipeline to one node; rejects if nothing was written. */
+  /** One pipeline to one node, which is given the scripts of these verbs first; rejects if nothing was written. */
   private async trip(
-    { waits, deadline, written }: Course, node: Redis | undefined, commands: readonly any[][],
+    { waits, deadline, written }: Course, node: Redis | undefined, loads: readonly string[], commands: readonly any[][],
   ): Promise<PromiseSettledResult<any>[]> {
     if (!node) throw new Error("no node of the cluster has the shard's slot");
-    await ready(node, deadline);
+    await deadline.within(ready(node));
+    const before = loads.map((verb) => ["SCRIPT", "LOAD", scriptOf(verb).source]);
     // At most half of what is left: it may have to be sent once more.
     const confirming = new Confirming(waits, Math.min(this.confirmTimeoutMs, deadline.leftMs / 2));
     // In one turn, and so in one pipeline.
-    const replies = [...commands, ...confirming.commands].map(([name, ...args]) => node.callBuffer(name, args));
+    const replies = [...before, ...commands, ...confirming.commands].map(([name, ...args]) => node.callBuffer(String(name), args));
     written.push(...replies);
     const answers = await Promise.allSettled(replies.map((reply) => deadline.within(reply)));
+    answers.splice(0, before.length); // a script that could not be loaded is unknown still
     const unconfirmed = confirming.fault(answers.splice(commands.length));
     if (!unconfirmed) return answers;
     return answers.map((answer) => (answer.status === "rejected" ? answer : rejected(unconfirmed)()));
-  }
-
-  private command({ verb, keys, args }: WaitingCall, isUnknown: boolean): any[] {
-    const known = this.scripts.get(verb) ?? { source: script(verb), sha: "" };
-    known.sha ||= createHash("sha1").update(known.source).digest("hex");
-    this.scripts.set(verb, known);
-    return [...(isUnknown ? ["EVAL", known.source] : ["EVALSHA", known.sha]), 2, ...keys, ...args];
   }
 
   private lane(kind: string): Lane {
@@ -191,18 +182,7 @@ export class Waiting {
 
 const rejected = (reason: unknown) => (): PromiseRejectedResult => ({ status: "rejected", reason });
 
-/** Waits until a connection can be used; rejects if it cannot be made. ioredis then tries again by itself. */
-async function ready(connection: Connection, deadline: Deadline): Promise<void> {
-  if (connection.status === "wait") connection.connect().catch(() => undefined); // "close" or "end" says so, too
-  if (!["ready", "end"].includes(connection.status)) {
-    let settle = (): void => undefined;
-    const settled = new Promise<void>((resolve) => (settle = resolve));
-    const events = ["ready", "close", "end"];
-    for (const event of events) connection.on(event, settle);
-    await deadline.within(settled).finally(() => events.forEach((event) => connection.off(event, settle)));
-  }
-  if (connection.status !== "ready") throw new Error("Connection is closed."); // as ioredis says it
-}
+const command = ({ verb, keys, args }: WaitingCall): any[] => ["EVALSHA", scriptOf(verb).sha, 2, ...keys, ...args];
 
 /** When all of a call has to be answered. */
 class Deadline {
@@ -215,7 +195,7 @@ class Deadline {
     this.untilMs = performance.now() + timeoutMs;
     let pass = (): void => undefined;
     this.passed = new Promise((_, reject) => {
-      pass = () => reject(new TimeoutError(`Redis did not answer within ${this.timeoutMs} ms`, new Promise(() => undefined)));
+      pass = () => reject(new TimeoutError(this.timeoutMs, true, new Promise(() => undefined)));
     });
     this.passed.catch(() => undefined);
     this.timer = setTimeout(() => {

@@ -101,7 +101,7 @@ export class Watch<T> {
   }
 
   /** Wakes those who wait. */
-  private renew(): void {
+  renew(): void {
     this.wake();
     this.changed = new Promise((resolve) => (this.wake = resolve));
   }

@@ -1,10 +1,11 @@
 /** A worker: calls a handler for each message that is due, and settles it by the result. */
 
-import { optionsOf, spanMs } from "./arguments.js";
+import { constants } from "node:os";
+import { inspect } from "node:util";
+import { cutReason, functionOf, listOf, LONGEST_TIMER_MS, optionsOf, spanMs, wordOf } from "./arguments.js";
 import type { Client } from "./client.js";
-import { logged, type Deliveries, type DeliveriesOptions } from "./deliveries.js";
+import { logged, quiet, type Deliveries, type DeliveriesOptions } from "./deliveries.js";
 import type { Delivery } from "./delivery.js";
-import { InvalidMessage } from "./names.js";
 
 /** Thrown by a handler for a message that can never be delivered: it goes to the dead letters with this reason. */
 export class Bury extends Error {
@@ -21,40 +22,51 @@ export interface WorkerOptions extends DeliveriesOptions {
   stopOn?: readonly NodeJS.Signals[];
 }
 
+/** A second signal counts from so long after the first: a supervisor may signal a process and its group at one instant. */
+const SECOND_SIGNAL_MS = 1_000;
+const FIELDS = "concurrency leaseMs onError closeTimeoutMs stopOn";
+const SIGNALS = (Object.keys(constants.signals) as NodeJS.Signals[]).filter((signal) => !["SIGKILL", "SIGSTOP"].includes(signal));
+
 /** Works until it is closed. Outages of Redis only interrupt it. */
 export class Worker {
-  /** Resolves once it is closed and holds nothing. */
+  /** Resolves once it is closed and holds nothing; rejects where it ended by itself, since its client was closed. */
   readonly closed: Promise<void>;
   private readonly deliveries: Deliveries;
   private readonly closeTimeoutMs: number;
   private readonly signals: readonly NodeJS.Signals[];
   private readonly report: (fault: unknown, delivery?: Delivery) => void;
+  private readonly hurry = new AbortController();
+  private firstSignalAt = Infinity;
   private closing?: Promise<void>;
-  private resolve = (): void => undefined;
+  private settle!: { resolve: () => void; reject: (fault: unknown) => void };
 
   constructor(client: Client, topics: string | readonly string[], private readonly handler: Handler, options: WorkerOptions = {}) {
-    if (typeof handler !== "function") throw new InvalidMessage(`a worker's third argument is its handler, not ${handler}`);
+    functionOf("a worker's third argument, its handler,", handler);
     const { closeTimeoutMs = 10_000, stopOn = ["SIGTERM", "SIGINT"], ...rest } = optionsOf("a worker's options", options, FIELDS);
-    this.closeTimeoutMs = spanMs("closeTimeoutMs", closeTimeoutMs);
-    this.report = rest.onError ?? logged;
+    this.closeTimeoutMs = spanMs("closeTimeoutMs", closeTimeoutMs, 0, LONGEST_TIMER_MS);
+    this.signals = listOf("stopOn", stopOn).map((signal) => wordOf("stopOn", signal, SIGNALS));
+    this.report = quiet(rest.onError === undefined ? logged : functionOf("onError", rest.onError));
     this.deliveries = client.deliveries(topics, { ...rest, onError: this.report });
-    this.closed = new Promise((resolve) => (this.resolve = resolve));
-    this.signals = stopOn;
-    for (const signal of stopOn) process.on(signal, this.onSignal);
-    void this.run();
+    this.closed = new Promise((resolve, reject) => (this.settle = { resolve, reject }));
+    this.closed.catch(() => undefined); // it was reported
+    for (const signal of this.signals) process.on(signal, this.onSignal);
+    this.run().catch((fault: unknown) => this.end(fault));
   }
 
   /** Stops reserving, waits for the handlers, and gives back what they have not done by the deadline. */
   close(): Promise<void> {
-    this.closing ??= this.deliveries.stop(this.closeTimeoutMs).then(() => {
+    this.closing ??= this.deliveries.stop(this.closeTimeoutMs, this.hurry.signal).finally(() => {
       for (const signal of this.signals) process.off(signal, this.onSignal);
-      this.resolve();
+      this.settle.resolve();
     });
     return this.closing;
   }
 
+  /** The first signal closes it; a later one does not wait for the handlers any more. */
   private readonly onSignal = (signal: NodeJS.Signals): void => {
-    if (this.closing) return;
+    if (performance.now() >= this.firstSignalAt + SECOND_SIGNAL_MS) this.hurry.abort();
+    if (this.firstSignalAt < Infinity) return;
+    this.firstSignalAt = performance.now();
     void this.close().then(() => {
       // What the signal does where no handler is left.
       if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
@@ -69,31 +81,58 @@ export class Worker {
     }
   }
 
+  /** Ends since it cannot go on. */
+  private async end(fault: unknown): Promise<void> {
+    if (this.closing === undefined) this.report(new Error("the worker ends, and handles no more messages", { cause: fault }));
+    this.settle.reject(fault);
+    await this.close().catch(() => undefined);
+  }
+
   private async work(delivery: Delivery): Promise<void> {
-    const fault = await this.handle(delivery);
-    if (fault !== undefined) this.report(fault, delivery);
+    const failure = await this.handle(delivery);
+    if (failure) this.report(failure.thrown, delivery);
     if (delivery.isSettled) return;
     try {
-      const reason = fault instanceof Error ? fault.message : String(fault);
-      let settled;
-      if (fault === undefined) settled = await delivery.ack();
-      else if (fault instanceof Bury) settled = await delivery.bury(reason);
-      else settled = await delivery.release({ reason });
+      const settled = await settledBy(delivery, failure);
       if (settled.word === "expired") this.report(new Error("its lease ran out before it was settled: it comes again"), delivery);
+      if (failure && settled.word === "buried") this.report(new Error(buriedAfter(delivery, failure)), delivery);
+      if (settled.word === "failed") this.report(new Error(`it could not be settled: ${settled.why}`), delivery);
     } catch (lost) {
       this.report(lost, delivery);
     }
   }
 
   /** What the handler threw; undefined where it returned. */
-  private async handle(delivery: Delivery): Promise<unknown> {
+  private async handle(delivery: Delivery): Promise<Failure | undefined> {
     try {
       await this.handler(delivery);
       return undefined;
-    } catch (fault) {
-      return fault ?? new Error("the handler threw nothing that says why");
+    } catch (thrown) {
+      return { thrown: thrown ?? new Error(`the handler threw ${thrown}, which does not say why`) };
     }
   }
 }
 
-const FIELDS = "concurrency leaseMs onError closeTimeoutMs stopOn";
+/** What a handler threw, which may be anything. */
+type Failure = { thrown: unknown };
+
+function settledBy(delivery: Delivery, failure: Failure | undefined) {
+  if (!failure) return delivery.ack();
+  const { thrown } = failure;
+  return thrown instanceof Bury ? delivery.bury(cutReason(thrown.message)) : delivery.release({ reason: reasonFor(thrown) });
+}
+
+/** Why a message was not delivered: what was thrown, with its stack, which Bytes that are no characters do not survive. */
+function reasonFor(thrown: unknown): string {
+  try {
+    return cutReason(inspect(thrown, { depth: 2 }));
+  } catch (unshown) {
+    return cutReason(`the handler threw what cannot be shown: ${unshown}`);
+  }
+}
+
+function buriedAfter(delivery: Delivery, { thrown }: Failure): string {
+  return thrown instanceof Bury
+    ? "it is a dead letter now, as its handler said"
+    : `that was its last attempt, number ${delivery.attempt}: it is a dead letter now`;
+}

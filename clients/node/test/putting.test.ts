@@ -53,13 +53,13 @@ const REFUSED: Record<string, [(client: any) => Promise<unknown>, RegExp]> = {
   "a text for the topics": [(c) => c.reserve("orders"), /topics is a list, not "orders"/],
   "no topic": [(c) => c.reserve([]), /topics is empty/],
   "a lease of 0": [(c) => c.reserve(["t"], { leaseMs: 0 }), /leaseMs is 0: milliseconds, at least 1/],
-  "a difference that is text": [(c) => c.reschedule("t", "i", { byMs: "1m", expected: new Date() }), /byMs is 1m: whole milliseconds/],
+  "a difference that is text": [(c) => c.reschedule("t", "i", { byMs: "1m", expected: new Date() }), /byMs is "1m": whole milliseconds/],
   "a release that is misspelt": [(c) => c.release([], { delay: 5 }), /a release has no delay/],
   "a receipt for receipts": [(c) => c.ack({ shard: 0 }), /receipts is a list/],
   "a message for messages": [(c) => c.putMany(message), /messages is a list/],
   "a wait below 0": [(c) => c.reserve(["t"], { waitMs: -1 }), /waitMs is -1/],
-  "too many at once": [(c) => c.reserve(["t"], { max: 501 }), /max is 501: 1 to 500/],
-  "a worker without a handler": [async (c) => new Worker(c, "t", {} as any), /third argument is its handler/],
+  "too many at once": [(c) => c.reserve(["t"], { max: 501 }), /max is 501: a whole number, 1 to 500/],
+  "a worker without a handler": [async (c) => new Worker(c, "t", {} as any), /third argument, its handler, is a function/],
   "a namespace in the place of the options": [async () => new Client(redis, "dq" as any), /second argument of Client is an object { namespace.*"dq"/],
 };
 for (const [what, [call, why]] of Object.entries(REFUSED)) {

@@ -39,8 +39,8 @@ async function behind(lateMs: number, timeoutMs: number): Promise<{ proxy: Proxy
 }
 
 /** Why a put fails. Puts by `putMany` are not gathered. */
-async function fault(client: Client): Promise<string> {
-  const put = client.putMany([{ topic: "orders", id: "order-1", payload: "x", afterMs: 3_600_000 }]);
+async function fault(client: Client, id = "order-1"): Promise<string> {
+  const put = client.putMany([{ topic: "orders", id, payload: "x", afterMs: 3_600_000 }]);
   return put.then(() => "none", (fault: Error) => fault.name);
 }
 
@@ -84,13 +84,13 @@ test("a call that is waiting for its turn makes no connection once its client is
   const { proxy, client, stop } = await behind(0, 600_000);
   assert.equal(await fault(client), "Unconfirmed");
   server.signal("SIGSTOP");
-  const puts = Array.from({ length: 9 }, () => fault(client));
+  const puts = Array.from({ length: 9 }, (_, n) => fault(client, `order-${n}`));
   while (proxy.taken < 9) await turn(); // eight for those that have a turn
   client.close();
   const faults = await Promise.all(puts);
   server.signal("SIGCONT");
   await stop();
-  assert.deepEqual([...new Set(faults)], ["Error"]);
+  assert.deepEqual([...new Set(faults)], ["ClosedError"]);
   assert.equal(proxy.taken, 9);
 });
 

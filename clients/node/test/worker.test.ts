@@ -134,7 +134,7 @@ test("what a handler has not done by the deadline is given back at once", async 
   assert.deepEqual([ready, leased], [1, 0]);
 });
 
-test("a loop over messages that is left gives back what it holds, and counts no attempt of what it had not begun", async () => {
+test("a loop over messages that is left gives back what it holds, and counts no attempt", async () => {
   await client.putMany(["a", "b", "c"].map((id) => ({ topic: "loop", id, payload: "x", group: "one shard" })));
   const seen: string[] = [];
   for await (const delivery of client.deliveries("loop", { concurrency: 3 })) {
@@ -143,7 +143,7 @@ test("a loop over messages that is left gives back what it holds, and counts no 
     await delivery.ack();
   }
   const again = await client.reserve(["loop"], { max: 3, waitMs: 5_000 });
-  assert.deepEqual(again.map(({ id, attempt }) => [id, attempt]).sort(), [["b", 2], ["c", 1]]);
+  assert.deepEqual(again.map(({ id, attempt }) => [id, attempt]).sort(), [["b", 1], ["c", 1]]);
 });
 
 test("a worker that has nothing to do costs one command a second at most, over all shards", async () => {
