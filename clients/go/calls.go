@@ -89,6 +89,17 @@ func (c *Client) each(ctx context.Context, verb string, items []*item) (outcomes
 			return nil, one.err
 		}
 	}
+	if writes[verb] {
+		messages := make([]string, len(items))
+		for i, one := range items {
+			messages[i] = one.order()
+		}
+		end, err := c.writes.begin(ctx, messages...)
+		if err != nil {
+			return unansweredOf(items), err
+		}
+		defer end()
+	}
 	for round, left := 0, items; round < maxRounds && len(left) > 0; round++ {
 		lanes := map[string][]*item{}
 		for _, one := range left {
@@ -111,16 +122,45 @@ func (c *Client) each(ctx context.Context, verb string, items []*item) (outcomes
 	return outcomes, err
 }
 
-// single carries a verb out for one item, with those of other callers that wait for the same.
+func unansweredOf(items []*item) (outcomes []Outcome) {
+	for _, one := range items {
+		outcomes = append(outcomes, Outcome{Word: Unanswered, ID: one.outcome.ID})
+	}
+	return outcomes
+}
+
+// single carries a verb out for one item, with those of other callers that wait for the same; a write behind those of the same
+// message.
 func (c *Client) single(ctx context.Context, verb string, one *item) (outcome Outcome, err error) {
+	if one.err != nil {
+		return one.outcome, one.err
+	}
+	end := func() {}
+	if writes[verb] {
+		if end, err = c.writes.begin(ctx, one.order()); err != nil {
+			return Outcome{Word: Unanswered, ID: one.outcome.ID}, err
+		}
+	}
+	var left <-chan struct{}
 	for round := 0; round < maxRounds; round++ {
-		outcome, err = c.gatherer(c.durabilities.of(verb, one)).add(ctx, verb, one)
+		outcome, left, err = c.gatherer(c.durabilities.of(verb, one)).add(ctx, verb, one)
 		if !c.durabilities.learn(one.topic, err) {
 			break
 		}
 	}
+	if left == nil {
+		end()
+	} else {
+		go func() {
+			<-left
+			end()
+		}()
+	}
 	return outcome, err
 }
+
+// order is what writes of one message are ordered by.
+func (one *item) order() string { return one.topic + "\n" + one.outcome.ID }
 
 // carryOut fills in what becomes of items, or why they have no answer, once what they wait for has confirmed it.
 func (c *Client) carryOut(ctx context.Context, verb, waits string, items []*item) {
@@ -350,9 +390,15 @@ func hasNil(replies [][]any) bool {
 
 // send makes calls, each where its shard is: an answer each, once what they wait for has confirmed it.
 func (c *Client) send(ctx context.Context, known *layout, waits string, calls []call) []answer {
+	answers := make([]answer, len(calls))
+	if c.Timeout <= 0 || c.ConfirmTimeout < 0 {
+		for i := range answers {
+			answers[i].err = InvalidMessage(fmt.Sprintf("Timeout is %v and ConfirmTimeout %v: above 0, and at least 0", c.Timeout, c.ConfirmTimeout))
+		}
+		return answers
+	}
 	ctx, end := context.WithTimeout(ctx, c.Timeout)
 	defer end()
-	answers := make([]answer, len(calls))
 	for i, command := range c.trips(ctx, known, waits, calls) {
 		reply, err := command.Result()
 		many, is := reply.([]any)

@@ -38,13 +38,20 @@ type Client struct {
 	// gatherers are by what their calls wait for, so that nobody is held up by what others wait for.
 	gatherers    sync.Map
 	durabilities durabilities
+	writes       ordering
 	// pollInterval is how often a shard, or a few in turn, is polled: the net below a lost notification.
 	pollInterval, pingAfter time.Duration
 }
 
-// New gives the client of the deployment whose keys begin with this namespace, "dq" by default, over a connection of
+// New gives the client of the deployment whose keys begin with this namespace, "dq" where it is "", over a connection of
 // the caller: to a Redis, a Sentinel's master or a Redis Cluster.
 func New(connection redis.UniversalClient, namespace string) (*Client, error) {
+	if connection == nil {
+		return nil, InvalidMessage("there is no connection")
+	}
+	if namespace == "" {
+		namespace = "dq"
+	}
 	c := &Client{MaxPayloadBytes: 256 << 10, Timeout: 5 * time.Second, redis: connection, namespace: namespace,
 		pollInterval: 2500 * time.Millisecond, pingAfter: 2 * time.Second}
 	c.scripts = map[string]*redis.Script{}
@@ -56,11 +63,14 @@ func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 		script, fault := assemble(packed, verb)
 		c.scripts[verb], err = script, first(err, fault)
 	}
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// Put puts one message. Those of many callers go together. If the context ends first, it may have been stored all
-// the same.
+// Put puts one message. Those of many callers go together. If the context ends before it is sent, it is not sent; after that, it
+// may have been stored all the same. A Cancel that is called later comes after it in any case.
 func (c *Client) Put(ctx context.Context, message Message) (Outcome, error) {
 	items, err := c.items(ctx, []Message{message}, c.gatherer(c.durabilities.waits(message.Topic)).batch.Load())
 	if err != nil {
@@ -82,7 +92,15 @@ func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Outcome, er
 
 // items are what a put says of messages. Ids are generated for the shard whose turn it is.
 func (c *Client) items(ctx context.Context, messages []Message, turn uint32) ([]*item, error) {
+	for i := range messages {
+		if err := messages[i].checkTimes(); err != nil {
+			return nil, err
+		}
+	}
 	shards, err := c.shards(ctx)
+	if c.MaxPayloadBytes < 1 || c.MaxPayloadBytes > maxPayloadBytes {
+		return nil, InvalidMessage(fmt.Sprintf("MaxPayloadBytes is %d: 1 to %d", c.MaxPayloadBytes, maxPayloadBytes))
+	}
 	items, counts := make([]*item, len(messages)), c.layout.Load().counts
 	for i := 0; err == nil && i < len(messages); i++ {
 		var ahead time.Duration
@@ -117,7 +135,7 @@ func (c *Client) Cancel(ctx context.Context, topic, id, group string) (Outcome, 
 // Reschedule changes when a pending message is due. Its group is "" where it has none.
 func (c *Client) Reschedule(ctx context.Context, topic, id, group string, due Due) (Outcome, error) {
 	one := named(topic, id, group, due.text(), due.expected)
-	one.err = first(one.err, due.err)
+	one.err = first(one.err, due.fault())
 	return c.single(ctx, "reschedule", one)
 }
 
@@ -140,7 +158,7 @@ func (c *Client) Get(ctx context.Context, topic, id, group string) (found *Store
 
 // Extend gives leases more time, from now; 0 for what the topic says.
 func (c *Client) Extend(ctx context.Context, lease time.Duration, receipts ...Receipt) ([]Outcome, error) {
-	return c.settle(ctx, "extend", receipts, checkSpan("a lease", lease), millis(lease))
+	return c.settle(ctx, "extend", receipts, checkLease(lease), millis(lease))
 }
 
 // Ack ends messages that were delivered.
@@ -155,7 +173,7 @@ func (c *Client) Release(ctx context.Context, how Release, receipts ...Receipt) 
 
 // Bury moves messages that can never be delivered to the dead letters.
 func (c *Client) Bury(ctx context.Context, reason string, receipts ...Receipt) ([]Outcome, error) {
-	return c.settle(ctx, "bury", receipts, nil, reason)
+	return c.settle(ctx, "bury", receipts, checkText("a reason", reason), cutReason(reason))
 }
 
 func (c *Client) settle(ctx context.Context, verb string, receipts []Receipt, err error, args ...any) ([]Outcome, error) {

@@ -4,9 +4,14 @@ package delayq
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // rest is how long to wait between tries while Redis cannot be used, and maxRest the most where it grows.
@@ -25,6 +30,10 @@ func (r Receipt) id() string {
 }
 
 func (r Receipt) item(args ...any) *item {
+	_, text, has := strings.Cut(r.Raw, ":")
+	if !has || len(text) < 5 || r.Shard < 0 || r.Shard >= maxShards {
+		return &item{err: InvalidMessage(fmt.Sprintf("a receipt is what a reserve gave, not %.60v", r))}
+	}
 	return &item{places: []int{r.Shard}, args: append([]any{r.Raw}, args...), outcome: Outcome{ID: r.id()}}
 }
 
@@ -39,10 +48,11 @@ type Release struct {
 }
 
 func (r Release) check() error {
+	err := checkText("a reason", r.Reason)
 	if r.Delay == Now {
-		return nil
+		return err
 	}
-	return checkSpan("a delay", r.Delay)
+	return first(err, checkSpan("a delay", r.Delay))
 }
 
 func (r Release) args() []any {
@@ -50,7 +60,26 @@ func (r Release) args() []any {
 	if r.KeepAttempt {
 		keep = "keep"
 	}
-	return []any{millis(r.Delay), keep, r.Reason}
+	return []any{millis(r.Delay), keep, cutReason(r.Reason)}
+}
+
+// maxReasonBytes is how much of a reason a dead letter keeps.
+const maxReasonBytes = 1000
+
+// cutReason cuts a reason between two characters, and makes text of it where it is none.
+func cutReason(reason string) string {
+	if len(reason) > 8*maxReasonBytes {
+		reason = reason[:8*maxReasonBytes]
+	}
+	reason = strings.ToValidUTF8(reason, "\uFFFD")
+	if len(reason) <= maxReasonBytes {
+		return reason
+	}
+	end := maxReasonBytes
+	for !utf8.RuneStart(reason[end]) {
+		end--
+	}
+	return reason[:end]
 }
 
 // Delivery is a message under lease. Its Attempt and Number count this one; times are on Redis's clock. Ack, Release
@@ -70,6 +99,7 @@ type Delivery struct {
 	mu      sync.Mutex
 	ends    time.Time
 	settled bool
+	isDone  bool
 	isLost  bool
 }
 
@@ -96,12 +126,15 @@ func (d *Delivery) Release(ctx context.Context, how Release) (Outcome, error) {
 
 // Bury moves it to the dead letters: it can never be delivered.
 func (d *Delivery) Bury(ctx context.Context, reason string) (Outcome, error) {
-	return d.settle(ctx, "bury", d.Receipt.item(reason))
+	if err := checkText("a reason", reason); err != nil {
+		return Outcome{}, err
+	}
+	return d.settle(ctx, "bury", d.Receipt.item(cutReason(reason)))
 }
 
 // Extend gives its lease more time, from now; 0 for what its topic says.
 func (d *Delivery) Extend(ctx context.Context, lease time.Duration) (Outcome, error) {
-	if err := checkSpan("a lease", lease); err != nil {
+	if err := checkLease(lease); err != nil {
 		return Outcome{}, err
 	}
 	sent := time.Now()
@@ -121,6 +154,19 @@ func (d *Delivery) Extend(ctx context.Context, lease time.Duration) (Outcome, er
 	return outcome, err
 }
 
+// leave has the work on it left.
+func (d *Delivery) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.isLost {
+		d.isLost = true
+		close(d.lost)
+	}
+}
+
+// isClosed says whether an error is that of a client or a connection that its owner has closed: nothing mends that.
+func isClosed(err error) bool { return errors.Is(err, errClosed) || errors.Is(err, redis.ErrClosed) }
+
 // keepAlive extends its lease at each third of it, until it is settled or lost.
 func (d *Delivery) keepAlive(lease time.Duration) {
 	for next := d.length / 3; ; {
@@ -130,7 +176,8 @@ func (d *Delivery) keepAlive(lease time.Duration) {
 		case <-time.After(next):
 		}
 		outcome, err := d.Extend(context.Background(), lease)
-		if outcome.Word == Expired {
+		if outcome.Word == Expired || isClosed(err) {
+			d.leave()
 			return
 		}
 		if next = d.length / 3; err != nil && next > rest {
@@ -141,8 +188,8 @@ func (d *Delivery) keepAlive(lease time.Duration) {
 
 func (d *Delivery) settle(ctx context.Context, verb string, one *item) (outcome Outcome, err error) {
 	d.mu.Lock()
-	first := !d.settled
-	d.settled = true
+	first := !d.isDone
+	d.settled, d.isDone = true, true
 	d.mu.Unlock()
 	if first {
 		defer close(d.done)
@@ -152,10 +199,16 @@ func (d *Delivery) settle(ctx context.Context, verb string, one *item) (outcome 
 		if outcome, err = d.client.single(ctx, verb, &again); err == nil {
 			return outcome, nil
 		}
-		if _, refused := err.(ScriptError); refused || ctx.Err() != nil || d.endsBefore(time.Now().Add(rest)) {
+		if ctx.Err() != nil { // its fate is unknown; who holds it may still settle it
+			d.mu.Lock()
+			d.settled = false
+			d.mu.Unlock()
 			return outcome, err
 		}
-		time.Sleep(rest)
+		if _, refused := err.(ScriptError); refused || isClosed(err) || d.endsBefore(time.Now().Add(rest)) {
+			return outcome, err
+		}
+		wait(ctx, rest)
 	}
 }
 

@@ -31,15 +31,13 @@ type gathered struct {
 	done    chan struct{}
 }
 
-// add carries a verb out for one item, with those of others.
-func (g *gatherer) add(ctx context.Context, verb string, one *item) (Outcome, error) {
-	if one.err != nil {
-		return one.outcome, one.err
-	}
+// add carries a verb out for one item, with those of others; not if the context ends before it is sent. Where it ends after
+// that, left is closed once the item is through.
+func (g *gatherer) add(ctx context.Context, verb string, one *item) (outcome Outcome, left <-chan struct{}, err error) {
 	entry := &gathered{verb: verb, item: one, done: make(chan struct{})}
 	unanswered := Outcome{Word: Unanswered, ID: one.outcome.ID}
 	if ctx.Err() != nil {
-		return unanswered, ctx.Err()
+		return unanswered, nil, ctx.Err()
 	}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, entry)
@@ -53,10 +51,26 @@ func (g *gatherer) add(ctx context.Context, verb string, one *item) (Outcome, er
 	}
 	select {
 	case <-entry.done:
-		return entry.outcome, entry.err
+		return entry.outcome, nil, entry.err
 	case <-ctx.Done():
-		return unanswered, ctx.Err()
+		if g.remove(entry) {
+			return unanswered, nil, ctx.Err()
+		}
+		return unanswered, entry.done, ctx.Err()
 	}
+}
+
+// remove takes back what nobody waits for any more; false where it was sent already.
+func (g *gatherer) remove(entry *gathered) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for n, one := range g.waiting {
+		if one == entry {
+			g.waiting = append(append([]*gathered{}, g.waiting[:n]...), g.waiting[n+1:]...)
+			return true
+		}
+	}
+	return false
 }
 
 // run sends what waits, until nothing does.

@@ -63,6 +63,9 @@ func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total
 	if by.Milliseconds() == 0 {
 		return total, InvalidMessage("a shift moves by a millisecond at least")
 	}
+	if err = checkText("a token", token); err != nil || len(token) > 128 {
+		return total, first(err, InvalidMessage("a token has at most 128 bytes"))
+	}
 	if token == "" {
 		raw := make([]byte, 16)
 		_, err = rand.Read(raw)

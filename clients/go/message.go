@@ -18,21 +18,23 @@ const maxPayloadBytes, maxHeaderBytes = 1024 * 1024, 16 * 1024
 // Due is a due time, on Redis's clock: At, After or By make one. The zero value is now.
 type Due struct {
 	said, expected string
-	err            error
+	// doubt is what PastOK accepts, err what nothing does.
+	doubt, err error
 }
 
-// At is a time. Times before 2001 are refused, as seconds that were taken for milliseconds: unless PastOK is said.
+// At is a time. Times before 2001 or after 9999 are refused, as seconds or microseconds that were taken for milliseconds: unless
+// PastOK is said.
 func At(due time.Time) Due {
-	return Due{said: strconv.FormatInt(due.UnixMilli(), 10), err: checkTime("a due time", due)}
+	return Due{said: strconv.FormatInt(due.UnixMilli(), 10), doubt: doubtTime("a due time", due), err: checkTime("a due time", due)}
 }
 
-// PastOK accepts a time before 2001.
+// PastOK accepts a time before 2001 or after 9999.
 func (d Due) PastOK() Due {
-	if !strings.HasPrefix(d.said, "+") {
-		d.err = nil
-	}
+	d.doubt = nil
 	return d
 }
+
+func (d Due) fault() error { return first(d.err, d.doubt) }
 
 // After is a delay from now.
 func After(delay time.Duration) Due {
@@ -42,12 +44,17 @@ func After(delay time.Duration) Due {
 // By moves a message by a difference to the time at which it is expected, so that a repeat moves nothing
 // twice.
 func By(difference time.Duration, expected time.Time) Due {
-	return Due{said: fmt.Sprintf("by %+d", difference.Milliseconds())}.IfDue(expected)
+	due := Due{said: fmt.Sprintf("by %+d", difference.Milliseconds())}.IfDue(expected)
+	if difference.Milliseconds() == 0 {
+		due.err = first(due.err, InvalidMessage(fmt.Sprintf("a difference of %v: a millisecond at least", difference)))
+	}
+	return due
 }
 
 // IfDue moves a message only where it is due then until now.
 func (d Due) IfDue(expected time.Time) Due {
 	d.expected = strconv.FormatInt(expected.UnixMilli(), 10)
+	d.err = first(d.err, checkTime("an expected time", expected))
 	return d
 }
 
@@ -58,8 +65,19 @@ func (d Due) text() string {
 	return d.said
 }
 
-// checkTime doubts times before 2001.
+// checkTime refuses what no script can take: 1 to 2^53 - 1 ms since the epoch.
 func checkTime(what string, at time.Time) error {
+	if seconds := at.Unix(); seconds < 0 || seconds > lastMs/1000 || at.UnixMilli() < 1 || at.UnixMilli() > lastMs {
+		return InvalidMessage(fmt.Sprintf("%s of %v is out of range: 1970 to 287396", what, at.UTC()))
+	}
+	return nil
+}
+
+// doubtTime doubts times before 2001 and after 9999.
+func doubtTime(what string, at time.Time) error {
+	if at.Unix() > doubtfulAfter {
+		return InvalidMessage(fmt.Sprintf("%s of %v: if microseconds were meant, make it by time.UnixMicro; if not, say PastOK", what, at.UTC()))
+	}
 	ms := at.UnixMilli()
 	if ms >= doubtfulBeforeMs {
 		return nil
@@ -72,7 +90,8 @@ func checkTime(what string, at time.Time) error {
 }
 
 // Times before 2001 are mostly seconds that were taken for milliseconds.
-const doubtfulBeforeMs = 978_307_200_000
+// Times after 9999, in seconds, are mostly microseconds.
+const doubtfulBeforeMs, doubtfulAfter, lastMs = 978_307_200_000, 253_402_300_799, 1<<53 - 1
 
 // checkSpan refuses what lies in the past.
 func checkSpan(what string, span time.Duration) error {
@@ -82,9 +101,32 @@ func checkSpan(what string, span time.Duration) error {
 	return nil
 }
 
+// checkLease refuses what no lease can be; 0 stands for what the topic says.
+func checkLease(lease time.Duration) error {
+	if err := checkSpan("a lease", lease); err != nil {
+		return err
+	}
+	if lease > 24*time.Hour {
+		return InvalidMessage(fmt.Sprintf("a lease of %v: at most 24h", lease))
+	}
+	return nil
+}
+
+// checkText refuses bytes that are no text.
+func checkText(what, text string) error {
+	if !utf8.ValidString(text) {
+		return InvalidMessage(fmt.Sprintf("%s that is not UTF-8: %.40q", what, text))
+	}
+	return nil
+}
+
 // wholeMillis rounds up: nothing is early.
 func wholeMillis(span time.Duration) int64 {
-	return (span + time.Millisecond - 1).Milliseconds()
+	ms := span.Milliseconds()
+	if span%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
 }
 
 // Message is a message to be delivered at its due time.
@@ -109,7 +151,8 @@ type Message struct {
 	// FirstTried is, for a repeat of a put whose fate is unknown, when it was first tried, on this host's
 	// clock.
 	FirstTried time.Time
-	// PastOK accepts times before 2001: they are refused otherwise, as seconds that were taken for milliseconds.
+	// PastOK accepts times before 2001 or after 9999: they are refused otherwise, as seconds or microseconds that were taken for
+	// milliseconds.
 	PastOK bool
 }
 
@@ -192,10 +235,18 @@ func (m *Message) checkTimes() (err error) {
 	due := m.Due
 	if m.PastOK {
 		due = due.PastOK()
-	} else if !m.Expires.IsZero() {
-		err = checkTime("an expiry", m.Expires)
 	}
-	return first(due.err, err)
+	err = due.fault()
+	for what, at := range map[string]time.Time{"an expiry": m.Expires, "a first try": m.FirstTried} {
+		if at.IsZero() {
+			continue
+		}
+		err = first(err, checkTime(what, at))
+		if !m.PastOK {
+			err = first(err, doubtTime(what, at))
+		}
+	}
+	return err
 }
 
 // options is what a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much.

@@ -18,7 +18,7 @@ import (
 const maxTrips = 6
 
 // trips sends calls, those of each node in one pipeline and all pipelines at once: a command each, with its answer. What
-// a node refuses as MOVED goes to the one that has the slot now, and a script that it does not know goes there itself.
+// a node refuses as MOVED goes to the one that has the slot now, and a script that it does not know is loaded there first.
 // Nothing else is sent again: while a slot is on its way, both nodes refuse its calls (ASK, TRYAGAIN), for each declares
 // a key that never is.
 func (c *Client) trips(ctx context.Context, known *layout, waits string, calls []call) []*redis.Cmd {
@@ -28,11 +28,10 @@ func (c *Client) trips(ctx context.Context, known *layout, waits string, calls [
 	}
 	add := func(pipe redis.Pipeliner, i int) {
 		script, keys, args := c.scripts[calls[i].verb], c.keys(calls[i].shard), append([]any{c.layoutWord(known.number, calls[i].shard, waits)}, calls[i].args...)
-		if unknown[i] {
-			commands[i] = script.Eval(ctx, pipe, keys, args...)
-		} else {
-			commands[i] = script.EvalSha(ctx, pipe, keys, args...)
+		if unknown[i] { // the users of `delayq acl print` may load scripts, and not send them
+			script.Load(ctx, pipe)
 		}
+		commands[i] = script.EvalSha(ctx, pipe, keys, args...)
 	}
 	for trip := 0; trip < maxTrips && len(left) > 0; trip++ {
 		parts := map[redis.UniversalClient][]int{}
@@ -57,7 +56,7 @@ func (c *Client) trips(ctx context.Context, known *layout, waits string, calls [
 		left = left[:0]
 		for i, command := range commands {
 			switch err := command.Err(); {
-			case refusedAs(err, "NOSCRIPT") && !unknown[i]:
+			case refusedAs(err, "NOSCRIPT"):
 				unknown[i], left = true, append(left, i)
 			case refusedAs(err, "MOVED"):
 				left = append(left, i)

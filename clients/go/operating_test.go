@@ -87,7 +87,7 @@ func TestATopicIsCountedAndListedOverAllShardsInMoreThanOnePage(t *testing.T) {
 	if all := ids(Delayed, Range{}); len(all) != 2500 {
 		t.Fatal(len(all))
 	}
-	if some := ids(Delayed, Range{due.Add(10 * time.Millisecond), due.Add(12 * time.Millisecond)}); !reflect.DeepEqual(some, []string{"m-10", "m-11", "m-12"}) {
+	if some := ids(Delayed, Range{From: due.Add(10 * time.Millisecond), To: due.Add(12 * time.Millisecond)}); !reflect.DeepEqual(some, []string{"m-10", "m-11", "m-12"}) {
 		t.Fatal(some)
 	}
 	if ready := ids(Ready, Range{}); !reflect.DeepEqual(ready, []string{"now"}) {

@@ -68,9 +68,16 @@ type Outcome struct {
 	Doomed bool
 }
 
-// Accepted says, of a put, whether the message is kept, by this one or an earlier one.
+// Accepted says whether what was asked for holds: a put is kept, by this call or an earlier one; a cancel is done, now or
+// before; a message has its new due time; a delivery is settled, or its lease extended; a dead letter lives again.
 func (o Outcome) Accepted() bool {
-	return o.Word == Stored || o.Word == Ready || o.Word == Exists
+	switch o.Word {
+	case Stored, Ready, Delayed, Cancelled, Extended, Delivered, Buried, ExpiredMessage:
+		return true
+	case Exists: // and nobody gets what an earlier put stored where that was cancelled, has expired or was purged
+		return o.State != Cancelled && o.State != Expired && o.State != Purged
+	}
+	return false
 }
 
 // parse reads what a script answers for one message.

@@ -52,7 +52,7 @@ func TestTheREADMEsFirstProgramDeliversItsMessageFromAReplacedModuleAndEndsBySIG
 	running := run("./program")
 	output := bufio.NewScanner(must(running.StdoutPipe()))
 	must(0, running.Start())
-	if output.Scan(); output.Text() != `order-17 is due: {"order":17}` {
+	if output.Scan(); output.Text() != `go-17 is due: {"order":17}` {
 		t.Fatal(output.Text())
 	}
 	must(0, running.Process.Signal(syscall.SIGTERM))
@@ -60,7 +60,7 @@ func TestTheREADMEsFirstProgramDeliversItsMessageFromAReplacedModuleAndEndsBySIG
 		t.Fatal(err)
 	}
 	client := must(New(connect(t), "dq"))
-	if now := must(client.Topic("orders").Count(context.Background())); now.Delivered != 1 {
+	if now := must(client.Topic("go-orders").Count(context.Background())); now.Delivered != 1 {
 		t.Fatal(now)
 	}
 }

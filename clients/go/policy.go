@@ -5,6 +5,7 @@ package delayq
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"time"
 )
@@ -87,6 +88,11 @@ func (t Topic) Policy(ctx context.Context) (policy Policy, err error) {
 // policy.
 func (t Topic) SetPolicy(ctx context.Context, patch Policy, reset ...Setting) (Policy, error) {
 	err := first(t.err, patch.check())
+	for _, one := range reset {
+		if !settingForm.MatchString(string(one)) {
+			err = first(err, InvalidMessage(fmt.Sprintf("%.40q is not a setting: one of the constants Setting…", one)))
+		}
+	}
 	if err == nil {
 		_, err = t.client.everywhere(ctx, "configure", func(shards int) []any {
 			args := append([]any{t.name}, patch.settings(shards)...)
@@ -112,11 +118,34 @@ func (p *Policy) check() (err error) {
 	if p.Backoff != nil {
 		err = first(err, p.Backoff.err)
 	}
-	if p.Rate != nil && !(*p.Rate > 0) {
-		err = first(err, InvalidMessage(fmt.Sprintf("a rate of %v: messages a second, above 0", *p.Rate)))
+	if p.Rate != nil && !(*p.Rate > 0 && *p.Rate <= 1e9) {
+		err = first(err, InvalidMessage(fmt.Sprintf("a rate of %v: messages a second, above 0 and at most 1e9", *p.Rate)))
+	}
+	if p.Lease != nil && (*p.Lease <= 0 || *p.Lease > 24*time.Hour) {
+		err = first(err, InvalidMessage(fmt.Sprintf("a lease of %v: above 0, at most 24h", *p.Lease)))
+	}
+	if p.HistoryFor != nil && *p.HistoryFor < time.Second {
+		err = first(err, InvalidMessage(fmt.Sprintf("HistoryFor is %v: at least 1s", *p.HistoryFor)))
+	}
+	if p.History != nil && *p.History > 100_000 {
+		err = first(err, InvalidMessage(fmt.Sprintf("History is %d: at most 100,000", *p.History)))
+	}
+	for what, text := range map[string]*string{"Repeats": p.Repeats, "Codec": p.Codec, "Durability": p.Durability} {
+		if text != nil && !policyForms[what].MatchString(*text) {
+			err = first(err, InvalidMessage(fmt.Sprintf("%s is %.40q: %s", what, *text, policyForms[what])))
+		}
 	}
 	return err
 }
+
+var policyForms = map[string]*regexp.Regexp{
+	"Repeats":    regexp.MustCompile(`^(deliver|refuse)$`),
+	"Codec":      regexp.MustCompile(`^(none|zstd|zstd:\d{1,10})$`),
+	"Durability": regexp.MustCompile(`^(memory|disk|replica:[1-9])$`),
+}
+
+var settingForm = regexp.MustCompile(`^(max_attempts|lease_ms|backoff|expire_after_ms|remember_(cancelled|own|generated)_ms|repeats|` +
+	`codec|paused|rate|history|history_for_ms|dead_for_ms|dead_max|durability)$`)
 
 // spans are the fields that are durations.
 func (p *Policy) spans() map[Setting]**time.Duration {

@@ -53,7 +53,7 @@ func TestWhatNoCallCouldMeanIsRefusedByName(t *testing.T) {
 	}
 	for why, call := range map[string]func() error{
 		"a due time of 1970-01-21 20:00:00 +0000 UTC, 1800000000 ms since the epoch: if seconds were meant, make it by time.Unix(1800000000, 0)": put(Message{Due: At(seconds)}),
-		"a due time of 0001-01-01 00:00:00 +0000 UTC: if that is meant, say PastOK":                                                              put(Message{Due: At(time.Time{})}),
+		"a due time of 0001-01-01 00:00:00 +0000 UTC is out of range: 1970 to 287396":                                                            put(Message{Due: At(time.Time{})}),
 		"an expiry of 1970-01-21":            put(Message{Expires: seconds}),
 		"a delay of -1s: at least 0":         put(Message{Due: After(-time.Second)}),
 		"By and IfDue are for a reschedule":  put(Message{Due: By(time.Second, time.Now())}),

@@ -53,7 +53,7 @@ func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) 
 		return nil, err
 	}
 	if ask.Wait == 0 {
-		return c.reserveNow(ctx, ask)
+		return c.reserveOrGiveBack(ctx, ask)
 	}
 	waiting, end := context.WithTimeout(ctx, ask.Wait)
 	defer end()
@@ -64,11 +64,43 @@ func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) 
 	return found, err
 }
 
+// reserveOrGiveBack reserves what is ready now. What comes after the end of the context is given back.
+func (c *Client) reserveOrGiveBack(ctx context.Context, ask Reserve) ([]*Delivery, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	type reserved struct {
+		found []*Delivery
+		err   error
+	}
+	done := make(chan reserved, 1)
+	go func() {
+		found, err := c.reserveNow(detached{ctx}, ask)
+		done <- reserved{found, err}
+	}()
+	select {
+	case one := <-done:
+		return one.found, one.err
+	case <-ctx.Done():
+		go func() { c.giveBack((<-done).found) }()
+		return nil, ctx.Err()
+	}
+}
+
+// giveBack releases what nobody takes. What cannot be released comes again when its lease runs out.
+func (c *Client) giveBack(found []*Delivery) {
+	var left []Receipt
+	for _, delivery := range found {
+		left = append(left, delivery.Receipt)
+	}
+	_, _ = c.Release(context.Background(), Release{Delay: Now, KeepAttempt: true}, left...)
+}
+
 func (r *Reserve) check() error {
 	if r.Max == 0 {
 		r.Max = 1
 	}
-	err := first(checkSpan("a lease", r.Lease), checkSpan("a wait", r.Wait))
+	err := first(checkLease(r.Lease), checkSpan("a wait", r.Wait))
 	if r.Max < 0 || r.Max > maxIDs {
 		err = first(err, InvalidMessage(fmt.Sprintf("Max is %d: 1 to %d", r.Max, maxIDs)))
 	}

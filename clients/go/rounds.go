@@ -120,12 +120,7 @@ func (c *Client) keep(found []*Delivery, lease time.Duration, fault error, watch
 	}
 	watch.keep(found, lease, fault)
 	time.AfterFunc(rest, func() {
-		var left []Receipt
-		for _, delivery := range watch.clear(found) {
-			left = append(left, delivery.Receipt)
-		}
-		// Those that are not given back come again when their leases run out.
-		_, _ = c.Release(context.Background(), Release{Delay: Now, KeepAttempt: true}, left...)
+		c.giveBack(watch.clear(found))
 	})
 }
 

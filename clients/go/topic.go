@@ -28,7 +28,24 @@ type Numbers struct {
 
 // Range is of due times of the delayed, of lease ends of the leased, of times of death; both ends included, a zero
 // time is no bound.
-type Range struct{ From, To time.Time }
+type Range struct {
+	From, To time.Time
+	// PastOK accepts times before 2001 or after 9999.
+	PastOK bool
+}
+
+func (r Range) check() (err error) {
+	for what, at := range map[string]time.Time{"the beginning of a range": r.From, "the end of a range": r.To} {
+		if at.IsZero() {
+			continue
+		}
+		err = first(err, checkTime(what, at))
+		if !r.PastOK {
+			err = first(err, doubtTime(what, at))
+		}
+	}
+	return err
+}
 
 func (r Range) millis() (from, to int64) {
 	to = 1<<53 - 1
@@ -100,6 +117,9 @@ func (t Topic) Replay(ctx context.Context, delay time.Duration, group string, id
 
 // ReplayAll gives all dead letters that died in the range another life: how many live again, and how many stay dead.
 func (t Topic) ReplayAll(ctx context.Context, delay time.Duration, span Range) (replayed, kept int, err error) {
+	if err = checkSpan("a delay", delay); err != nil {
+		return 0, 0, err
+	}
 	err = t.everyShard(ctx, func(shard int) error {
 		return t.pages(ctx, shard, Dead, span, func(page []*StoredMessage) error {
 			items := make([]*item, len(page))
@@ -132,6 +152,12 @@ func (t Topic) replay(ctx context.Context, delay time.Duration, items []*item) (
 // Purge deletes its messages in one state (Delayed, Ready or Dead): how many are gone, and how many could not be read
 // and are kept.
 func (t Topic) Purge(ctx context.Context, state State, span Range) (purged, kept int64, err error) {
+	if state != Delayed && state != Ready && state != Dead {
+		return 0, 0, InvalidMessage(fmt.Sprintf("%.40q is not a state that is purged: Delayed, Ready or Dead", state))
+	}
+	if err = span.check(); err != nil {
+		return 0, 0, err
+	}
 	err = t.everyShard(ctx, func(shard int) error {
 		from, to := span.millis()
 		for word, after, mark := any("more"), any(from), any(""); word == "more"; {
@@ -161,7 +187,10 @@ func (t Topic) everyShard(ctx context.Context, visit func(shard int) error) erro
 // pages visits pages of one shard. What dies while its dead letters are read is not among them.
 func (t Topic) pages(ctx context.Context, shard int, state State, span Range, visit func([]*StoredMessage) error) error {
 	if state != Delayed && state != Ready && state != Leased && state != Dead {
-		return InvalidMessage(fmt.Sprintf("%q is not a state that is listed: Delayed, Ready, Leased or Dead", state))
+		return InvalidMessage(fmt.Sprintf("%.40q is not a state that is listed: Delayed, Ready, Leased or Dead", state))
+	}
+	if err := span.check(); err != nil {
+		return err
 	}
 	from, to := span.millis()
 	for after, mark := any(from), any(""); after != ""; {

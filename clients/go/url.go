@@ -27,43 +27,57 @@ type hosts struct {
 const dialTimeout = time.Second
 
 var kinds = map[string]hosts{
+	"":         {"Redis", 6379, "expected redis://host:port/db or unix:///path?db=N"},
 	"sentinel": {"sentinel", 26379, "expected redis+sentinel://host:port,host:port/service"},
 	"cluster":  {"node of a cluster", 6379, "expected redis+cluster://host:port,host:port"},
 }
 
 var (
-	schemeForm  = regexp.MustCompile(`^(rediss?)\+(sentinel|cluster)://`)
+	schemeForm  = regexp.MustCompile(`^(rediss?)(?:\+(sentinel|cluster))?://`)
+	socketForm  = regexp.MustCompile(`^((?:redis\+)?unix://)?/(?:[^/]|$)`)
 	hostForm    = regexp.MustCompile(`^(?:\[([\w.:-]+)\]|([\w.-]+))(?::(\d{1,5}))?$`)
 	serviceForm = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	dbForm      = regexp.MustCompile(`^\d{1,5}$`)
 )
 
 // ParseURL reads what redis.NewUniversalClient takes: redis+sentinel://[user[:password]@]host[:port],…/service[?db=N],
-// redis+cluster://[user[:password]@]host[:port],…, or redis://; rediss for TLS. The login is that of the Redis; sentinels
+// redis+cluster://[user[:password]@]host[:port],…, redis://[user[:password]@]host[:port][/db], or unix:///path; rediss for TLS. The login is that of the Redis; sentinels
 // that ask for one get it by the options' SentinelUsername and SentinelPassword. go-redis's own repeats are off, and
 // a connection is made within a second.
 func ParseURL(address string) (*redis.UniversalOptions, error) {
+	options := &redis.UniversalOptions{MaxRetries: -1, DialTimeout: dialTimeout}
+	if socket := socketForm.FindStringSubmatch(address); socket != nil {
+		return options, readSocket(address[len(socket[1]):], options)
+	}
 	start := schemeForm.FindStringSubmatch(address)
 	if start == nil {
-		one, err := redis.ParseURL(address)
-		if err == nil && one.Network != "tcp" {
-			err = InvalidMessage("only a URL of hosts is read; give redis.NewClient the path of a socket")
-		}
-		if err != nil {
-			return nil, err
-		}
-		return &redis.UniversalOptions{Addrs: []string{one.Addr}, DB: one.DB, Username: one.Username, Password: one.Password,
-			TLSConfig: one.TLSConfig, MaxRetries: -1, DialTimeout: dialTimeout}, nil
+		return nil, InvalidMessage("the URL has another scheme than redis, rediss, unix, redis+sentinel or redis+cluster: " + kinds[""].shape)
 	}
-	options := &redis.UniversalOptions{MaxRetries: -1, DialTimeout: dialTimeout, IsClusterMode: start[2] == "cluster"}
+	options.IsClusterMode = start[2] == "cluster"
 	if start[1] == "rediss" {
 		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	return options, readURL(address[len(start[0]):], kinds[start[2]], options)
+	return options, readURL(address[len(start[0]):], start[2], options)
+}
+
+// readSocket reads the path of a socket; what a URL of hosts has in front of them is in its query.
+func readSocket(text string, options *redis.UniversalOptions) error {
+	path, query, _ := strings.Cut(text, "?")
+	said, err := parameters(query, "db", "user", "pass")
+	if err != nil {
+		return err
+	}
+	if path, err = url.PathUnescape(path); err != nil {
+		return InvalidMessage("the path of the socket in the URL cannot be read: write % as %25")
+	}
+	options.Addrs, options.Username, options.Password = []string{path}, said["user"], said["pass"]
+	options.DB, err = database(said["db"])
+	return err
 }
 
 // readURL reads what is behind the scheme. Its faults are named without user and password.
-func readURL(rest string, kind hosts, options *redis.UniversalOptions) (err error) {
+func readURL(rest, scheme string, options *redis.UniversalOptions) (err error) {
+	kind := kinds[scheme]
 	rest, query, _ := strings.Cut(rest, "?")
 	if strings.Contains(query, "@") {
 		return InvalidMessage("the URL has an @ behind a ?: write %3F for a ? in a password; " + kind.shape)
@@ -76,6 +90,13 @@ func readURL(rest string, kind hosts, options *redis.UniversalOptions) (err erro
 	}
 	names, path, _ := strings.Cut(rest[at+1:], "/")
 	if options.Addrs, err = kind.addresses(names); err != nil {
+		return err
+	}
+	if scheme == "" {
+		if len(options.Addrs) > 1 {
+			return InvalidMessage(fmt.Sprintf("the URL names %d hosts: write redis+sentinel:// or redis+cluster://", len(options.Addrs)))
+		}
+		options.DB, err = ofOne(path, query)
 		return err
 	}
 	if options.IsClusterMode {
@@ -93,8 +114,28 @@ func readURL(rest string, kind hosts, options *redis.UniversalOptions) (err erro
 	case !serviceForm.MatchString(path):
 		return InvalidMessage(fmt.Sprintf("`%s` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)", path))
 	}
-	options.DB, err = database(query)
+	said, err := parameters(query, "db")
+	if err != nil {
+		return err
+	}
+	options.DB, err = database(said["db"])
 	return err
+}
+
+// ofOne is the database of one Redis, /N or ?db=N.
+func ofOne(path, query string) (db int, err error) {
+	said, err := parameters(query, "db")
+	if err != nil {
+		return 0, err
+	}
+	if path == "" {
+		return database(said["db"])
+	}
+	db, err = database(path)
+	if other, fault := database(said["db"]); said["db"] != "" && (fault != nil || other != db) {
+		return 0, InvalidMessage("the URL names two databases, /N and ?db=N")
+	}
+	return db, err
 }
 
 func login(text string) (username, password string, err error) {
@@ -128,18 +169,32 @@ func (k hosts) addresses(names string) (addresses []string, err error) {
 	return addresses, nil
 }
 
-func database(query string) (db int, err error) {
-	for _, pair := range strings.Split(query, "&") {
-		key, value, _ := strings.Cut(pair, "=")
-		switch {
-		case pair == "":
-		case key != "db":
-			return 0, InvalidMessage("the URL has an unknown parameter in its query; one with sentinels has: db")
-		case !dbForm.MatchString(value):
-			return 0, InvalidMessage("db is not the number of a database")
-		default:
-			db = atoi(value)
-		}
+func database(text string) (int, error) {
+	if text != "" && !dbForm.MatchString(text) {
+		return 0, InvalidMessage("db is not the number of a database: expected /N or ?db=N")
 	}
-	return db, nil
+	return atoi(text), nil
+}
+
+// parameters are those of a query. One that is unknown would be ignored.
+func parameters(query string, known ...string) (map[string]string, error) {
+	said := map[string]string{}
+	for _, pair := range strings.Split(query, "&") {
+		if pair == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(pair, "=")
+		if !contains(known, key) {
+			return nil, InvalidMessage("the URL has an unknown parameter in its query; one of its kind has: " + strings.Join(known, ", "))
+		}
+		if _, is := said[key]; is {
+			return nil, InvalidMessage("the URL has " + key + " twice in its query")
+		}
+		text, err := url.PathUnescape(value)
+		if err != nil || !utf8.ValidString(text) {
+			return nil, InvalidMessage(key + " in the URL cannot be read: write % as %25")
+		}
+		said[key] = text
+	}
+	return said, nil
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 )
@@ -37,8 +39,27 @@ type hopeless struct{ error }
 
 func (h hopeless) Unwrap() error { return h.error }
 
+// PanicError is what a handler panicked with, which is the failure of its message alone.
+type PanicError struct {
+	Value any
+	// Stack is that of the handler, from where it panicked.
+	Stack string
+}
+
+func (e PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+// Unwrap is the error that it panicked with, if it was one.
+func (e PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// errGone says that a handler has ended its goroutine.
+var errGone = errors.New("the handler ended its goroutine (runtime.Goexit)")
+
 // Run works until the context ends; outages of Redis only interrupt it. Then it stops reserving, lets the handlers
-// finish, and gives back what they have not done by the deadline: an error says how many.
+// finish, and gives back what they have not done by the deadline, with their attempts kept: an error says how many. It ends by
+// itself, with an error, once the client or its connection is closed.
 func (w Worker) Run(ctx context.Context) error {
 	if w.Concurrency == 0 {
 		w.Concurrency = 10
@@ -46,21 +67,38 @@ func (w Worker) Run(ctx context.Context) error {
 	if w.StopTimeout == 0 {
 		w.StopTimeout = 10 * time.Second
 	}
-	if w.OnError == nil {
-		w.OnError = logged
-	}
+	w.OnError = quiet(w.OnError)
 	ask := Reserve{Topics: w.Topics, Max: w.Concurrency, Lease: w.Lease}
-	if err := ask.check(); err != nil {
-		return err
-	}
 	if w.Client == nil || w.Handle == nil {
 		return InvalidMessage("a worker has a Client and a Handle")
+	}
+	if w.Concurrency < 0 || w.Concurrency > maxIDs {
+		return InvalidMessage(fmt.Sprintf("Concurrency is %d: 1 to %d", w.Concurrency, maxIDs))
+	}
+	if err := first(checkSpan("a StopTimeout", w.StopTimeout), ask.check()); err != nil {
+		return err
 	}
 	handlers, end := context.WithCancel(detached{ctx})
 	defer end()
 	run := running{Worker: w, handlers: handlers, slots: make(chan struct{}, w.Concurrency), held: map[*Delivery]bool{}}
-	run.take(ctx, ask)
-	return run.stop(end)
+	closed := run.take(ctx, ask)
+	return first(closed, run.stop(end))
+}
+
+// quiet is a report that does not panic: a worker does not end by it. Where it is nil, errors are logged.
+func quiet(report func(*Delivery, error)) func(*Delivery, error) {
+	if report == nil {
+		return logged
+	}
+	return func(delivery *Delivery, err error) {
+		defer func() {
+			if why := recover(); why != nil {
+				logged(delivery, err)
+				logged(delivery, fmt.Errorf("OnError panicked: %v", why))
+			}
+		}()
+		report(delivery, err)
+	}
 }
 
 func logged(delivery *Delivery, err error) {
@@ -82,22 +120,22 @@ type running struct {
 	held map[*Delivery]bool
 }
 
-// take reserves as many messages as handlers are free, until the context ends.
-func (r *running) take(ctx context.Context, ask Reserve) {
+// take reserves as many messages as handlers are free, until the context ends, or the client is closed: then it says so.
+func (r *running) take(ctx context.Context, ask Reserve) error {
 	for pause := rest; ctx.Err() == nil; {
 		if ask.Max = r.free(ctx); ask.Max == 0 {
-			return
+			return nil
 		}
 		found, err := r.Client.reserveWhenReady(ctx, ask)
 		for n := len(found); n < ask.Max; n++ {
 			<-r.slots
 		}
 		if ctx.Err() != nil { // nothing more is started
-			r.giveBack(found, Release{Delay: Now, KeepAttempt: true})
+			r.giveBack(found)
 			for range found {
 				<-r.slots
 			}
-			return
+			return nil
 		}
 		for _, delivery := range found {
 			r.hold(delivery, true)
@@ -108,11 +146,15 @@ func (r *running) take(ctx context.Context, ask Reserve) {
 			continue
 		}
 		r.OnError(nil, err)
+		if isClosed(err) {
+			return fmt.Errorf("the worker ends, and handles no more messages: %w", err)
+		}
 		wait(ctx, pause)
 		if pause *= 2; pause > maxRest {
 			pause = maxRest
 		}
 	}
+	return nil
 }
 
 // free waits for a free slot, and takes all there are; none once the context has ended.
@@ -154,24 +196,32 @@ func (r *running) work(delivery *Delivery) {
 	}
 	var settled Outcome
 	var lost error
-	switch never := (hopeless{}); {
+	never := hopeless{}
+	isHopeless := errors.As(err, &never)
+	switch {
 	case err == nil:
 		settled, lost = delivery.Ack(detached{r.handlers})
-	case errors.As(err, &never):
-		settled, lost = delivery.Bury(detached{r.handlers}, err.Error())
+	case isHopeless:
+		settled, lost = delivery.Bury(detached{r.handlers}, cutReason(err.Error()))
 	default:
-		settled, lost = delivery.Release(detached{r.handlers}, Release{Reason: err.Error()})
+		settled, lost = delivery.Release(detached{r.handlers}, Release{Reason: cutReason(err.Error())})
 	}
-	if lost == nil && settled.Word == Expired {
+	switch {
+	case lost != nil:
+	case settled.Word == Expired:
 		lost = errors.New("its lease ran out before it was settled: it comes again")
+	case settled.Word == Failed:
+		lost = errors.New("it could not be settled: " + settled.Why)
+	case settled.Word == Buried && !isHopeless:
+		lost = fmt.Errorf("that was its last attempt, number %d: it is a dead letter now", delivery.Attempt)
 	}
 	if lost != nil {
 		r.OnError(delivery, lost)
 	}
 }
 
-// handle calls the handler. A panic is an error of its message alone.
-func (r *running) handle(delivery *Delivery) (err error) {
+// handle calls the handler, on a goroutine that it may end. A panic is an error of its message alone.
+func (r *running) handle(delivery *Delivery) error {
 	ctx, end := context.WithCancel(r.handlers)
 	defer end()
 	go func() {
@@ -181,12 +231,29 @@ func (r *running) handle(delivery *Delivery) (err error) {
 		case <-ctx.Done():
 		}
 	}()
-	defer func() {
-		if why := recover(); why != nil {
-			err = fmt.Errorf("panic: %v", why)
-		}
+	ended := make(chan error, 1)
+	go func() {
+		err := errGone
+		defer func() {
+			if why := recover(); why != nil {
+				err = PanicError{why, stackOf(debug.Stack())}
+			}
+			ended <- err
+		}()
+		err = r.Handle(ctx, delivery)
 	}()
-	return r.Handle(ctx, delivery)
+	return <-ended
+}
+
+// stackOf leaves out the frames of the panic itself: a dead letter has no room for them.
+func stackOf(stack []byte) string {
+	lines := strings.Split(string(stack), "\n")
+	for n, line := range lines {
+		if strings.HasPrefix(line, "panic(") && n+2 < len(lines) {
+			return strings.Join(lines[n+2:], "\n")
+		}
+	}
+	return string(stack)
 }
 
 // stop waits for the handlers, and gives back what they hold at the deadline.
@@ -198,7 +265,7 @@ func (r *running) stop(end context.CancelFunc) error {
 		case <-deadline:
 			end()
 			late := r.late()
-			r.giveBack(late, Release{Delay: Now, Reason: "the worker was stopped"})
+			r.giveBack(late)
 			return fmt.Errorf("%d handlers did not finish within %v: their messages were given back", len(late), r.StopTimeout)
 		}
 	}
@@ -215,9 +282,9 @@ func (r *running) late() (late []*Delivery) {
 	return late
 }
 
-// giveBack releases messages. Those that Redis does not answer for within a second come again when their leases run
-// out.
-func (r *running) giveBack(held []*Delivery, how Release) {
+// giveBack releases messages, whose attempts do not count. Those that Redis does not answer for within a second come again when
+// their leases run out.
+func (r *running) giveBack(held []*Delivery) {
 	ctx, end := context.WithTimeout(context.Background(), time.Second)
 	defer end()
 	var all sync.WaitGroup
@@ -225,7 +292,7 @@ func (r *running) giveBack(held []*Delivery, how Release) {
 		all.Add(1)
 		go func(delivery *Delivery) {
 			defer all.Done()
-			if _, err := delivery.Release(ctx, how); err != nil {
+			if _, err := delivery.Release(ctx, Release{Delay: Now, KeepAttempt: true}); err != nil {
 				r.OnError(delivery, err)
 			}
 		}(delivery)

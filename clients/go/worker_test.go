@@ -90,7 +90,7 @@ func TestWorkers(t *testing.T) {
 		if err := worker.close(t); err != nil || counted(t, client, "again").Delivered != 1 {
 			t.Fatal(err, counted(t, client, "again"))
 		}
-		if first, second := (<-worker.errors).Error(), (<-worker.errors).Error(); first != "not now" || second != "panic: nor now" {
+		if first, second := (<-worker.errors).Error(), (<-worker.errors).Error(); first != "not now" || !strings.HasPrefix(second, "panic: nor now\n") {
 			t.Fatal(first, second)
 		}
 	})

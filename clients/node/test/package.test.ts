@@ -70,13 +70,13 @@ test("the README's first program delivers its message, from an installed package
   npm(folder, "install", "--prefer-offline", `${folder}/readme/delayq-0.1.0.tgz`, "ioredis@5.11.1");
   const program = /```js\n(.*?)```/s.exec(readFileSync(`${HERE}/README.md`, "utf8"))![1]!;
   writeFileSync(`${folder}/program.js`, program);
-  const env = { ...process.env, REDIS_URL: server.socket };
+  const env = { ...process.env, REDIS_URL: `unix://${server.socket}` };
   const running = spawn(process.execPath, ["program.js"], { cwd: folder, env, stdio: ["ignore", "pipe", "inherit"] });
   const ended = once(running, "exit");
   const [line] = await Promise.race([once(createInterface(running.stdout), "line"), ended]);
-  assert.equal(line, "order-17 is due: { order: 17 }");
+  assert.equal(line, "node-17 is due: { order: 17 }");
   running.kill("SIGTERM");
   assert.deepEqual(await ended, [null, "SIGTERM"]);
-  assert.equal((await new Client(redis).topic("orders").count()).delivered, 1);
+  assert.equal((await new Client(redis).topic("node-orders").count()).delivered, 1);
   redis.disconnect();
 });
