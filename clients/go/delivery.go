@@ -63,10 +63,10 @@ func (r Release) args() []any {
 	return []any{millis(r.Delay), keep, cutReason(r.Reason)}
 }
 
-// maxReasonBytes is how much of a reason a dead letter keeps.
+// maxReasonBytes is the maximum length of a dead letter's reason.
 const maxReasonBytes = 1000
 
-// cutReason cuts a reason between two characters, and makes text of it where it is none.
+// cutReason cuts a reason between two characters, and replaces bytes that are not UTF-8.
 func cutReason(reason string) string {
 	if len(reason) > 8*maxReasonBytes {
 		reason = reason[:8*maxReasonBytes]
@@ -154,7 +154,7 @@ func (d *Delivery) Extend(ctx context.Context, lease time.Duration) (Outcome, er
 	return outcome, err
 }
 
-// leave has the work on it left.
+// leave ends the context of its handler.
 func (d *Delivery) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,7 +164,7 @@ func (d *Delivery) leave() {
 	}
 }
 
-// isClosed says whether an error is that of a client or a connection that its owner has closed: nothing mends that.
+// isClosed says whether the owner has closed the client or its connection. Repeating a call is then useless.
 func isClosed(err error) bool { return errors.Is(err, errClosed) || errors.Is(err, redis.ErrClosed) }
 
 // keepAlive extends its lease at each third of it, until it is settled or lost.

@@ -60,7 +60,7 @@ func (g *gatherer) add(ctx context.Context, verb string, one *item) (outcome Out
 	}
 }
 
-// remove takes back what nobody waits for any more; false where it was sent already.
+// remove takes an entry out of the queue; false if it was sent already.
 func (g *gatherer) remove(entry *gathered) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

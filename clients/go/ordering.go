@@ -1,4 +1,4 @@
-// The order of writes of one message: a cancel that is called after a put finds what that put has stored.
+// Orders the writes of one message: a cancel called after a put finds the stored message.
 
 package delayq
 
@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// ordering has the writes that are under way, by the messages that they are of: what is closed when the last one has ended.
+// ordering has the writes in flight by message; each channel is closed when its write has ended.
 type ordering struct {
 	mu   sync.Mutex
 	last map[string]chan struct{}
 }
 
-// begin waits until all writes of the same messages that began before have ended, or for the end of the context. The caller
-// calls end once its own has ended, whether somebody waits for it or not.
+// begin waits until all earlier writes of the same messages have ended, or until the context ends. The caller calls end when
+// its own write has ended, even if its own caller has given up.
 func (o *ordering) begin(ctx context.Context, messages ...string) (end func(), err error) {
 	mine := make(chan struct{})
 	before := o.register(messages, mine)
@@ -36,7 +36,7 @@ func (o *ordering) begin(ctx context.Context, messages ...string) (end func(), e
 	return end, nil
 }
 
-// register makes this write the last one of its messages, and gives those before it.
+// register adds a write as the last one of its messages, and returns the earlier ones.
 func (o *ordering) register(messages []string, mine chan struct{}) (before []chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

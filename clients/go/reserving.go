@@ -64,7 +64,7 @@ func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) 
 	return found, err
 }
 
-// reserveOrGiveBack reserves what is ready now. What comes after the end of the context is given back.
+// reserveOrGiveBack reserves ready messages. Deliveries that arrive after the end of the context are given back.
 func (c *Client) reserveOrGiveBack(ctx context.Context, ask Reserve) ([]*Delivery, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -87,7 +87,7 @@ func (c *Client) reserveOrGiveBack(ctx context.Context, ask Reserve) ([]*Deliver
 	}
 }
 
-// giveBack releases what nobody takes. What cannot be released comes again when its lease runs out.
+// giveBack releases unclaimed deliveries. If the release fails, they come again when their leases run out.
 func (c *Client) giveBack(found []*Delivery) {
 	var left []Receipt
 	for _, delivery := range found {

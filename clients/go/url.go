@@ -60,7 +60,7 @@ func ParseURL(address string) (*redis.UniversalOptions, error) {
 	return options, readURL(address[len(start[0]):], start[2], options)
 }
 
-// readSocket reads the path of a socket; what a URL of hosts has in front of them is in its query.
+// readSocket reads the path of a socket. Login and database are in the query.
 func readSocket(text string, options *redis.UniversalOptions) error {
 	path, query, _ := strings.Cut(text, "?")
 	said, err := parameters(query, "db", "user", "pass")
@@ -122,7 +122,7 @@ func readURL(rest, scheme string, options *redis.UniversalOptions) (err error) {
 	return err
 }
 
-// ofOne is the database of one Redis, /N or ?db=N.
+// ofOne returns the database of one Redis, /N or ?db=N.
 func ofOne(path, query string) (db int, err error) {
 	said, err := parameters(query, "db")
 	if err != nil {
@@ -176,7 +176,7 @@ func database(text string) (int, error) {
 	return atoi(text), nil
 }
 
-// parameters are those of a query. One that is unknown would be ignored.
+// parameters reads a query, and refuses unknown parameters.
 func parameters(query string, known ...string) (map[string]string, error) {
 	said := map[string]string{}
 	for _, pair := range strings.Split(query, "&") {

@@ -54,7 +54,7 @@ func (e PanicError) Unwrap() error {
 	return err
 }
 
-// errGone says that a handler has ended its goroutine.
+// errGone is the failure of a handler that ended its goroutine.
 var errGone = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // Run works until the context ends; outages of Redis only interrupt it. Then it stops reserving, lets the handlers
@@ -85,7 +85,7 @@ func (w Worker) Run(ctx context.Context) error {
 	return first(closed, run.stop(end))
 }
 
-// quiet is a report that does not panic: a worker does not end by it. Where it is nil, errors are logged.
+// quiet guards a report against panics, so that it cannot end a worker. Where report is nil, errors are logged.
 func quiet(report func(*Delivery, error)) func(*Delivery, error) {
 	if report == nil {
 		return logged

@@ -45,7 +45,7 @@ export function readAddress(url: string): Address {
   return { kind, tls: scheme[1] === "rediss", nodes, ...loginOf(place.slice(0, Math.max(at, 0))), ...rest };
 }
 
-/** The path of a socket; what a URL of hosts has in front of them is in its query. */
+/** Reads the path of a socket. Login and database are in the query. */
 function ofSocket(text: string): Address {
   const [path, query] = cut(text, "?");
   const { db = "0", user = "", pass = "" } = readQuery(query, ["db", "user", "pass"]);
@@ -64,7 +64,7 @@ function databaseOf(text: string): number {
   throw new InvalidMessage("db is not the number of a database: expected /N or ?db=N");
 }
 
-/** The parameters of a query. One that is unknown would be ignored. */
+/** Reads the parameters of a query, and refuses unknown ones. */
 function readQuery(query: string, known: readonly string[]): Record<string, string> {
   const said: Record<string, string> = {};
   for (const pair of pairsOf(query)) {

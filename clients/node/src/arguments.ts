@@ -1,4 +1,4 @@
-/** What a caller hands over, checked by name before anything is sent. Plain JavaScript has no other check; nothing is coerced. */
+/** Checks arguments by name before anything is sent. Plain JavaScript has no other check; nothing is coerced. */
 
 import { inspect } from "node:util";
 import { InvalidMessage, name } from "./names.js";
@@ -10,11 +10,11 @@ export type Time = Date | number;
 const [DOUBTFUL_BEFORE_MS, DOUBTFUL_AFTER_MS] = [978_307_200_000, 253_402_300_799_999];
 const LATEST_MS = 2 ** 53 - 1;
 const LONGEST_LEASE_MS = 86_400_000;
-/** The longest that a timer of Node waits: a longer one fires at once. */
+/** Maximum delay of a Node timer; a longer one fires at once. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
-/** How much of a reason a dead letter keeps. */
+/** Maximum bytes of a dead letter's reason. */
 const MAX_REASON_BYTES = 1_000;
-/** A half of a character, for which bytes would have something else. */
+/** A lone surrogate, which UTF-8 cannot represent. */
 const HALF = /\p{Cs}/u;
 
 /** A time in ms; a fraction counts as the next one. */
@@ -84,7 +84,7 @@ export function reasonOf(reason: string): string {
   return cutReason(textOf("reason", reason));
 }
 
-/** The same of any text. */
+/** Cuts any text to the length of a reason. */
 export function cutReason(reason: string): string {
   const bytes = Buffer.from(reason);
   let end = Math.min(bytes.length, MAX_REASON_BYTES);

@@ -16,7 +16,7 @@ import { Waiting, type WaitingCall } from "./waiting.js";
 /** How much a call may have, and how many calls go together. */
 const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
 
-/** How often a call is sent to where its script is not known: it may be flushed again meanwhile, or the slot have moved. */
+/** Maximum times a call is sent because the node does not know its script: scripts may be flushed again, or the slot moved. */
 const TRIPS = 6;
 
 /** What waits as its topic asks, and what waits for all that topics of its shard ask. */
@@ -29,7 +29,7 @@ export type Reply = any[];
 /** One message in a call: what says its place (a name, or a shard), its topic, and its arguments. */
 export type Item = { place: Buffer | number; topic: string[]; args: Arg[]; id: string; bytes?: number };
 
-/** What is known of one call while its deadline has not passed. */
+/** The progress of one call. */
 type Course = { isSent: boolean; isOver: boolean };
 
 /** An item that has no answer yet: its number, and the shards where it is still to be sought. */

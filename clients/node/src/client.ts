@@ -192,7 +192,7 @@ export class Client {
     return this.settle("bury", receipts, reasonOf(reason));
   }
 
-  /** Begins a write after those of the same messages that were begun before, whether somebody waits for them or not. */
+  /** Runs a write after all earlier writes of the same messages, even those whose callers have given up. */
   private inOrder<T>(messages: readonly { topic: string; id?: string }[], work: () => Promise<T>): Promise<T> {
     return this.writes.after(messages.flatMap(({ topic, id }) => (id === undefined ? [] : [orderOf(topic, id)])), work);
   }
@@ -243,7 +243,7 @@ export class Client {
   }
 }
 
-/** Refuses what has to be right before a message's place is known. */
+/** Checks the fields that placing and ordering depend on. */
 function check(message: Message): void {
   dueOf(message);
   putOptions(message, 0);
@@ -258,7 +258,7 @@ function placeOf(given: string | Redis | Cluster | readonly RedisNode[]): Place 
   throw new InvalidMessage(`the first argument of Client is a URL, a connection of ioredis or a list of nodes, not ${shown(given)}`);
 }
 
-/** A result, unless its caller has given it up before: then it is nobody's. */
+/** Returns the result, or rejects as soon as the caller gives up. */
 function unless<T>(signal: AbortSignal, result: Promise<T>): Promise<T> {
   result.catch(() => undefined);
   return new Promise<T>((resolve, reject) => {

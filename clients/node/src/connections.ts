@@ -27,7 +27,7 @@ export function connectionsOf(place: Place): (Redis | Cluster)[] {
   return place instanceof Several ? place.nodes.map(({ redis }) => redis) : [place];
 }
 
-/** What a given connection may have, and calls cannot use: numbers as text, and commands that are sent later or never. */
+/** Overrides options of the given connection that break calls: numbers as text, deferred commands, a second deadline. */
 const PLAIN = { stringNumbers: false, enableAutoPipelining: false, commandTimeout: undefined };
 
 /** The number of a shard, by one of its keys or channels. */
@@ -86,7 +86,7 @@ export async function usable(connection: Redis | Cluster, key: string): Promise<
 
 const becoming = new WeakMap<Redis | Cluster, Promise<void>>();
 
-/** Waits until a connection is made, with all others that do. */
+/** Waits until a connection is made. All waiting calls share one set of event listeners. */
 export function ready(connection: Redis | Cluster): Promise<void> {
   if (connection.status === "ready") return Promise.resolve();
   const made = becoming.get(connection) ?? settled(connection).finally(() => becoming.delete(connection));
@@ -110,10 +110,10 @@ async function settled(connection: Redis | Cluster): Promise<void> {
   throw closed.has(connection) ? new ClosedError() : (fault ?? new Error("Connection is closed.")); // as ioredis says it
 }
 
-/** Whether a node was asked for a script that it does not know: nothing was done. */
+/** Whether the node refused a call because it does not know the script. Nothing was done. */
 export const isUnknownScript = (fault: unknown): boolean => fault instanceof Error && fault.message.startsWith("NOSCRIPT");
 
-/** Loads a script where the calls of a key go. */
+/** Loads a script into the node that serves a key. */
 export async function load(connection: Redis | Cluster, key: string, { source }: Script): Promise<void> {
   const node = connectionFor(connection, key);
   if (node) await node.call("SCRIPT", "LOAD", source);

@@ -131,7 +131,7 @@ export function logged(fault: unknown, delivery?: Delivery): void {
   console.error(`delayq${delivery ? `: ${delivery.topic} ${delivery.id}` : ""}: ${inspect(fault)}`);
 }
 
-/** A report that throws nothing: a worker does not end by it. */
+/** Guards a report against exceptions, so that it cannot end a worker. */
 export function quiet(report: (fault: unknown, delivery?: Delivery) => void): typeof report {
   return (fault, delivery) => {
     try {

@@ -1,10 +1,10 @@
-/** The order of writes of one message: a cancel that is called after a put finds what that put has stored. */
+/** Orders the writes of one message: a cancel called after a put finds the stored message. */
 
-/** Writes that are under way, by the messages that they are of. */
+/** Writes in flight, by message. */
 export class Ordering {
   private readonly last = new Map<string, Promise<void>>();
 
-  /** Begins once all that was begun before for the same messages has ended. */
+  /** Runs a write after all earlier writes of the same messages have ended. */
   after<T>(messages: readonly string[], work: () => Promise<T>): Promise<T> {
     const before = messages.flatMap((one) => this.last.get(one) ?? []);
     const result = before.length > 0 ? Promise.all(before).then(work) : work();
@@ -18,5 +18,5 @@ export class Ordering {
   }
 }
 
-/** What a write is ordered by. */
+/** Returns the key that orders writes of one message. */
 export const orderOf = (topic: string, id: string): string => `${topic}\n${id}`;

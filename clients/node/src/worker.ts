@@ -81,7 +81,7 @@ export class Worker {
     }
   }
 
-  /** Ends since it cannot go on. */
+  /** Ends a worker that cannot continue. */
   private async end(fault: unknown): Promise<void> {
     if (this.closing === undefined) this.report(new Error("the worker ends, and handles no more messages", { cause: fault }));
     this.settle.reject(fault);
@@ -113,7 +113,7 @@ export class Worker {
   }
 }
 
-/** What a handler threw, which may be anything. */
+/** Wraps the thrown value, which may be anything. */
 type Failure = { thrown: unknown };
 
 function settledBy(delivery: Delivery, failure: Failure | undefined) {
@@ -122,7 +122,7 @@ function settledBy(delivery: Delivery, failure: Failure | undefined) {
   return thrown instanceof Bury ? delivery.bury(cutReason(thrown.message)) : delivery.release({ reason: reasonFor(thrown) });
 }
 
-/** Why a message was not delivered: what was thrown, with its stack, which Bytes that are no characters do not survive. */
+/** Returns the reason for the dead letters: the thrown value with its stack. */
 function reasonFor(thrown: unknown): string {
   try {
     return cutReason(inspect(thrown, { depth: 2 }));
