@@ -24,16 +24,17 @@ local bodies, leases, stats = base .. 'm:', base .. 'leases', base .. 'stats'
 -- each is; `blind` is a call in which nothing but bodies has to go, because the topics forget their messages, and no index
 -- has them. `together` is false where a receipt comes twice, or a topic cannot be read.
 local topics, whose, topic, met, blind, together = {}, { nil }, nil, nil, true, true
-local any_history, events
+-- Whether any of the topics has large messages: of these no more is read than what is looked at.
+local any_history, any_large, events
 for k = 1, last - 1 do
   local receipt = ARGV[k + 1]
   if not topic or find(receipt, topic.no, 1, true) ~= 1 or byte(receipt, #topic.no + 1) ~= 58 then
     local no = string.match(receipt, '^([^:]*):') or ''
     topic = topics[no]
     if not topic then
-      local policy = redis.pcall('HMGET', base .. 't:' .. no, 'remember_own_ms', 'remember_generated_ms', 'history')
+      local policy = redis.pcall('HMGET', base .. 't:' .. no, 'remember_own_ms', 'remember_generated_ms', 'history', 'large')
       if policy.err then together = false end
-      any_history = any_history or policy[3] and policy[3] ~= '0'
+      any_history, any_large = any_history or policy[3] and policy[3] ~= '0', any_large or policy[4]
       topic = { no = no, ended = 0, own = tonumber(policy[1]) or REMEMBER_OWN_MS, generated = tonumber(policy[2]) or 0, left = nil,
         done = nil }
       topics[no] = topic
@@ -50,7 +51,12 @@ for k = 1, last - 1 do
   end
 end
 -- A message is held by the receipt that is in `leases`; or, where it is looked at anyway, whose gen it is leased under.
-local proof = together and (blind and redis.pcall('ZMSCORE', leases, unpack(ARGV, 2)) or call('MGET', unpack(keys)))
+local proof = together and (blind and redis.pcall('ZMSCORE', leases, unpack(ARGV, 2)) or any_large and {} or call('MGET', unpack(keys)))
+-- As `start_of` does.
+for k = 1, together and not blind and any_large and last - 1 or 0 do
+  local start = redis.pcall('GETRANGE', keys[k], '0', '559')
+  proof[k] = type(start) == 'string' and start
+end
 if not proof or proof.err then together = false end
 
 -- What ends: its receipt, and the body that goes, or the marker that takes its place until it is forgotten. `lists` are those
@@ -180,6 +186,7 @@ end
 
 -- Then the others, one by one.
 if others or not together then
+local function one_by_one()
 --# include type, fields, policy, stats, alarm, envelope, note, ends, finish, receipt
   must_be('zset', 'leases')
   must_be('hash', 'stats')
@@ -204,6 +211,12 @@ if others or not together then
     end
     answers[k] = words[receipt]
   end
+end
+  local done, fault = pcall(one_by_one)
+  local why = not done and (type(fault) == 'table' and fault.err or fault)
+  -- Where nothing was settled, the call as a whole is refused.
+  if why and not (together and ended[1]) then return redis.error_reply(why) end
+  for n = 1, why and #others or 0 do answers[others[n]] = 'failed ' .. why end
 end
 --# include wake
 if events then

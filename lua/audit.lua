@@ -10,7 +10,7 @@
 --                  to it does not) | malformed | wrong_type
 --            name  <topic no>:<id>
 -- COST     O(log n) and a read of the envelope a message
---# include now, limits, arguments, registry, shard, type, defaults, stats, nearest, alarm, format, fields, envelope, hour, bucket, fault
+--# include now, limits, arguments, registry, shard, type, defaults, stats, nearest, alarm, format, fields, envelope, starts, hour, bucket, fault
 
 arguments('audit', 1, 1)
 local answer = { 0, 0, 0, 0, 0 }
@@ -56,9 +56,12 @@ end
 -- Format, state and flags of a pending message in no other index.
 local PLAIN = struct.pack('>BB', FORMAT, PENDING)
 
-local keys = {}
-for i = 2, #ARGV do keys[i - 1] = base .. ARGV[i] end
-for i, env in ipairs(redis.call('MGET', unpack(keys))) do
+local keys, any_large = {}, false
+for i = 2, #ARGV do
+  keys[i - 1] = base .. ARGV[i]
+  any_large = any_large or is_large(string.match(ARGV[i], '^m:(%d+):') or '')
+end
+for i, env in ipairs(starts_of(keys, any_large)) do
   local key = ARGV[i + 1]
   local colon = string.find(key, ':', 3, true) or 2
   local no, id = string.sub(key, 3, colon - 1), string.sub(key, colon + 1)

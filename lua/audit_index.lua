@@ -11,7 +11,7 @@
 --                   no_alarm (nothing rings when its first entry is due) | no_shift_end (a shift's cursor that is
 --                   never forgotten) | wrong_type
 -- COST     O(log n) an index, and a read of the envelope an entry
---# include now, limits, arguments, registry, shard, type, defaults, nearest, alarm, format, fields, envelope, hour, page, fault
+--# include now, limits, arguments, registry, shard, type, defaults, nearest, alarm, format, fields, envelope, starts, hour, page, fault
 
 arguments('audit_index', 2, 4)
 local limit = number('the limit', ARGV[2], 1, MOST_IDS)
@@ -37,6 +37,7 @@ end
 local function check_page(index, page)
   local keys, members = {}, {}
   local topic, hour = string.match(index, '^b:(%d+):(%d+)$')
+  local any_large = topic ~= nil and is_large(topic)
   local prefix, from = topic and base .. 'm:' .. topic .. ':', hour and hour * HOUR_MS
   for i, member in ipairs(page) do
     local no, id
@@ -45,12 +46,13 @@ local function check_page(index, page)
       keys[i], members[i] = prefix .. string.sub(member, 1, -5), member
     elseif no then
       keys[#keys + 1], members[#members + 1] = base .. 'm:' .. no .. ':' .. id, member
+      any_large = any_large or is_large(no)
     elseif leads_nowhere(index, member) then
       found(index, 'stale_entry', member)
     end
   end
   if #keys == 0 then return end
-  for i, env in ipairs(redis.call('MGET', unpack(keys))) do
+  for i, env in ipairs(starts_of(keys, any_large)) do
     if not (env and from and is_in_its_hour(env, members[i], from)) then
       local no, id, g = message_of(index, members[i])
       if is_astray(index, g, decode(no, id, env)) then found(index, 'stale_entry', members[i]) end
@@ -62,6 +64,9 @@ end
 local function check(index, score, last, what)
   if limit == 0 then return false end
   one_of('what to look at', what, WHAT)
+  if score ~= '' and not string.find(score, '^[%d.e+-]+$') and not string.find(score, '^-?inf$') or last ~= '' and not tonumber(score) then
+    refuse('the score must be a number, not ' .. score)
+  end
   if not is(TYPES[kind_of(index)] or 'zset', index) then
     found(index, 'wrong_type', '')
     return true

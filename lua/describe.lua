@@ -5,10 +5,11 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic
 -- RETURNS  every field that is set, and its value, as field, value, … (see configure); nothing where the topic
---          does not exist
+--          does not exist, or its key is of another type
 -- COST     O(1)
 --# include registry, shard, type, limits, arguments, topic
 
 arguments('describe', 2)
 local no = topic_no(ARGV[2])
-return no and redis.call('HGETALL', base .. 't:' .. no) or {}
+local found = no and redis.pcall('HGETALL', base .. 't:' .. no) or {}
+return found.err and {} or found

@@ -8,19 +8,22 @@
 --          had, where the next page begins ("" when through), then 2 a topic: name, 1 where it has a ready queue or "".
 --          A topic that is there while all pages are asked for is in one of them, or in more
 -- COST     O(1) a topic, and a list of markers; some 500 topics a call
---# include now, registry, shard, type, limits, arguments, topics
+--# include now, registry, shard, type, limits, arguments, cursor, topics
 
 arguments('overview', 2)
-local cursor = ARGV[2]
-if cursor ~= 'first' and not within(cursor, 0, math.huge) then refuse('no page of topics: ' .. cursor) end
+local cursor = ARGV[2] == 'first' and ARGV[2] or topics_cursor(ARGV[2])
 local owner, topics = unpack(redis.call('HMGET', KEYS[1], 'owner', 'topics'))
-local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
-local markers = redis.call('ZCARD', base .. 'markers')
-for _, list in ipairs(redis.call('ZRANGE', base .. 'ends', 0, 999)) do
-  local length = redis.pcall('LLEN', base .. list)
-  if type(length) == 'number' then markers = markers + length end
+
+-- How many a key holds; none where it is of another type, which an audit finds.
+local function held_by(command, key)
+  local n = redis.pcall(command, base .. key)
+  return type(n) == 'number' and n or 0
 end
-local answer = { now_us, head, epoch, owner or '', held or '', redis.call('ZCARD', base .. 'leases'), markers,
+
+local head = redis.pcall('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
+local markers = held_by('ZCARD', 'markers')
+for _, list in ipairs(redis.pcall('ZRANGE', base .. 'ends', 0, 999)) do markers = markers + held_by('LLEN', list) end
+local answer = { now_us, head, epoch, owner or '', held or '', held_by('ZCARD', 'leases'), markers,
   tonumber(topics) or 0, '' }
 if cursor == '0' then return answer end
 local next_page = topics_page(cursor == 'first' and '0' or cursor, 500, function(name, no)

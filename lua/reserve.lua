@@ -13,7 +13,7 @@
 --          its place among those asked for (from 1), lease end ms (0: a key of the topic is of the wrong type, and
 --          nothing was taken), how many, and 3 a message: ready time in µs,
 --          receipt, envelope as it was before (its attempt and delivery count without this one)
--- COST     O(1) and a read of the envelope a message; at most n + 100 entries are looked at
+-- COST     O(1) and a read of the envelope a message, of no more than the bytes have room for; at most n + 100 entries are looked at
 local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'topic:' .. tostring(ARGV[5]), 'history')
 local layout, any_history, events = registry[1], registry[3], nil
 --# include now, shard, limits, format, nearest
@@ -57,7 +57,7 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
   if place > 5 then no = call('HGET', KEYS[1], 'topic:' .. ARGV[place]) end
   if no then
     local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
-    local terms = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'lease_ms', 'history')
+    local terms = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'lease_ms', 'history', 'large')
     local entries = redis.pcall('LRANGE', queue, '0', wanted - 1)
     if terms.err or terms[1] or terms[2] or entries.err then break end
     local lease = lease_ms or terms[3] and math.max(math.min(tonumber(terms[3]) or LEASE_MS, LONGEST_LEASE_MS), 1) or LEASE_MS
@@ -66,16 +66,22 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
     if many > 0 then
       local keys, leases, heads, met, taken = { prefix .. sub(entries[1], 1, -12) }, { nil, nil }, { nil }, nil, 0
       for i = 2, many do keys[i] = prefix .. sub(entries[i], 1, -12) end
-      local envs, bytes_before = call('MGET', unpack(keys)), bytes
+      -- All of them in one command, unless the topic has large ones: then as many as the bytes have room for.
+      local large, envs, before, behind, bytes_before = tonumber(terms[5]), nil, 0, 0, bytes
       local last_gen = call('HINCRBY', KEYS[1], 'gen', many == 1 and '2' or 2 * many)
       local gen = last_gen - 2 * many
       local until_text, until_bytes = string.format('%d', until_ms), struct.pack('>I8', until_ms)
       local stamp, ready_us
       for i = 1, many do
-        local entry, env, key = entries[i], envs[i], keys[i]
+        if bytes >= max_bytes then break end
+        if i > behind then
+          before, behind = behind, large and math.min(behind + math.max(math.floor((max_bytes - bytes) / large), 1), many) or many
+          envs = call('MGET', unpack(keys, i, behind))
+        end
+        local entry, env, key = entries[i], envs[i - before], keys[i]
         local format, state, high, low = byte(env or '', 1, 4)
         -- A pump that was cut off may have left an entry twice.
-        if bytes >= max_bytes or format ~= FORMAT or state ~= PENDING or #env < 32 or met and met[key]
+        if format ~= FORMAT or state ~= PENDING or #env < 32 or met and met[key]
           or sub(env, 5, 8) ~= sub(entry, -11, -8) then break end
         local flags = high * 256 + low
         if flags > HASH and bit.band(flags, EXPIRES) > 0 then
@@ -244,14 +250,18 @@ local function take(no, n, until_ms)
   gens(#entries)
   local keys = {}
   for i = 1, #entries do keys[i] = prefix .. sub(entries[i], 1, -12) end
-  local envs = redis.call('MGET', unpack(keys))
+  local large, envs, before, behind = tonumber(redis.call('HGET', base .. 't:' .. no, 'large') or nil), nil, 0, 0
   local leases, heads, back, met, seen, gone, taken = {}, {}, {}, {}, 0, 0, 0
   local until_text, until_bytes = string.format('%.0f', until_ms), struct.pack('>I8', until_ms)
   local receipt_start, stamp, ready_us = no .. ':', nil, nil
   for i = 1, #entries do
     if bytes >= max_bytes then break end
+    if i > behind then
+      before, behind = behind, large and math.min(behind + math.max(math.floor((max_bytes - bytes) / large), 1), #keys) or #keys
+      envs = redis.call('MGET', unpack(keys, i, behind))
+    end
     seen = i
-    local entry, env, key = entries[i], envs[i], keys[i]
+    local entry, env, key = entries[i], envs[i - before], keys[i]
     local word, flags = look(entry, env)
     -- A pump that was cut off may have left an entry twice.
     if met[key] then word = 'stale' elseif word ~= 'stale' then met[key] = true end

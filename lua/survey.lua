@@ -8,11 +8,13 @@
 --          shard, then for each span how many delayed messages of the shard are due by its end, of those in the first 100
 --          buckets
 -- COST     O(1) a topic, some 200 a call; O(log n) a bucket that is due within the longest span, for each span
---# include now, registry, shard, type, limits, arguments, topics
+--# include now, registry, shard, type, limits, arguments, cursor, topics
 
 arguments('survey', 2, 1)
-local cursor = within(ARGV[2], 0, math.huge) and ARGV[2] or refuse('no cursor: ' .. ARGV[2])
-local answer, ends, texts, last = { '0', 0, redis.call('ZCARD', base .. 'leases') }, {}, {}, now
+local cursor = topics_cursor(ARGV[2])
+-- A key of another type holds nothing: the pump and an audit tell of it.
+local leases = redis.pcall('ZCARD', base .. 'leases')
+local answer, ends, texts, last = { '0', 0, type(leases) == 'number' and leases or 0 }, {}, {}, now
 for i = 3, #ARGV do
   local at = now + number('the span in ms', ARGV[i], 1, LONGEST_SPAN_MS)
   ends[i - 2], texts[i - 2], answer[i + 1], last = at, string.format('%.0f', at), 0, math.max(last, at)
@@ -21,17 +23,16 @@ end
 local names = {}
 answer[1] = topics_page(cursor, 200, function(_, no) names[#names + 1] = 'ready:' .. no end)
 for from = 1, #names, 500 do
-  for _, ready in ipairs(redis.call('HMGET', base .. 'stats', unpack(names, from, math.min(from + 499, #names)))) do
+  for _, ready in ipairs(redis.pcall('HMGET', base .. 'stats', unpack(names, from, math.min(from + 499, #names)))) do
     answer[2] = answer[2] + (tonumber(ready) or 0)
   end
 end
 
 local pcall, find = redis.pcall, string.find
-local due = redis.call('ZRANGEBYSCORE', base .. 'alarms', '-inf', string.format('%.0f', last), 'WITHSCORES', 'LIMIT', 0, 100)
+local due = pcall('ZRANGEBYSCORE', base .. 'alarms', '-inf', string.format('%.0f', last), 'WITHSCORES', 'LIMIT', 0, 100)
 for j = 1, #due, 2 do
   local first = tonumber(due[j + 1])
   for i = 1, find(due[j], '^b:') and #ends or 0 do
-    -- A key of the wrong type is told by the pump.
     local found = first <= ends[i] and pcall('ZCOUNT', base .. due[j], '-inf', texts[i])
     if type(found) == 'number' then answer[i + 3] = answer[i + 3] + found end
   end

@@ -15,8 +15,19 @@ local function decode(no, id, env)
   return m
 end
 
--- Reads a message: as `decode` tells it.
-local function read(no, id) return decode(no, id, redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]) end
+-- What scripts look at of the value of a key, as far as the optional fields before the headers may go: a body may have a MiB.
+-- False where there is no value.
+local function start_of(key)
+  local start = redis.pcall('GETRANGE', key, '0', '559')
+  if type(start) == 'table' then return false end
+  return (start ~= '' or redis.call('EXISTS', key) == 1) and start
+end
+
+-- All of a message, for those who write it elsewhere or show it; false where there is none.
+local function whole_of(no, id) return redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1] end
+
+-- Reads a message, without its payload: as `decode` tells it.
+local function read(no, id) return decode(no, id, start_of(base .. 'm:' .. no .. ':' .. id)) end
 
 -- A message's head as its fields say.
 local function head_of(m)

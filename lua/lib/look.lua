@@ -33,19 +33,23 @@ local function bucket_page(no, from, to, limit)
     if hour * HOUR_MS > to then break end
     if looked == MOST_HOURS then return {}, nil, hour * HOUR_MS end
     looked = looked + 1
-    local members = redis.call('ZRANGEBYSCORE', base .. bucket, from, to, 'LIMIT', 0, limit)
+    -- A key of another type has none: an audit finds it.
+    local members = redis.pcall('ZRANGEBYSCORE', base .. bucket, from, to, 'LIMIT', 0, limit)
     if #members > 0 then return members, bucket end
   end
   return {}, nil
 end
 
--- A message as it is shown: its envelope, which says READY where it is, and its gen; nil where there is none.
+-- A message as it is shown: its envelope, which says READY where it is, its gen and its state; nil where there is none. A key of
+-- another type is shown as an envelope without bytes that make sense.
 local function shown(no, id)
-  local m, why = read(no, id)
-  if not m then
-    if why == 'missing' then return nil end
-    return redis.call('MGET', base .. 'm:' .. no .. ':' .. id)[1]
-  end
-  local state = m.state == PENDING and not is_delayed(m) and READY or m.state
-  return string.sub(m.env, 1, 1) .. string.char(state) .. string.sub(m.env, 3), m.gen, state
+  local env = whole_of(no, id)
+  local m, why = decode(no, id, env)
+  if why == 'missing' then return redis.call('EXISTS', base .. 'm:' .. no .. ':' .. id) == 1 and '\0' or nil end
+  if not m then return env end
+  if m.state ~= PENDING or is_delayed(m) then return env, m.gen, m.state end
+  return string.sub(env, 1, 1) .. string.char(READY) .. string.sub(env, 3), m.gen, READY
 end
+
+-- How many bytes of envelopes a page has at the most, but for its last one: more would hold everybody else up.
+local MOST_PAGE_BYTES = 1048576

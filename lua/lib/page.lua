@@ -42,37 +42,34 @@ local function page_behind(index, score, member, limit, downwards)
   return redis.call('ZRANGE', index, from, from + limit - 1, 'WITHSCORES')
 end
 
--- The time of a ready queue's entry at a place, in bytes; nil behind its end.
-local function ready_since(queue, rank)
-  local entry = redis.call('LRANGE', queue, rank, rank)[1]
-  return entry and string.sub(entry, -7)
-end
+-- How many entries of a ready queue one call looks through for the one that was shown last.
+local MOST_LOOKED_THROUGH = 5000
 
--- The first place in a ready queue whose entry is ready since `time` or later.
-local function first_since(queue, time)
-  local low, high = 0, 500
-  local there = ready_since(queue, high)
-  while there and in_front(there, time) do
-    low, high = high + 1, 2 * high
-    there = ready_since(queue, high)
-  end
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    there = ready_since(queue, middle)
-    if there and in_front(there, time) then low = middle + 1 else high = middle end
-  end
-  return low
-end
+-- A cursor in a ready queue: the place of an entry, how many were left behind it, and the entry itself.
+local function queue_cursor(at, left, entry) return string.format('%.0f %.0f ', at, left) .. entry end
 
--- The first `limit` entries of a ready queue behind `last`. Where that one is gone, all in front of it are too: then those
--- from its time on.
-local function queue_behind(queue, last, limit)
-  local first = last == '' and 0 or first_since(queue, string.sub(last, -7))
-  if last ~= '' then
-    -- What is ready since the same time stands together: at most what single calls made ready.
-    for at, entry in ipairs(redis.call('LRANGE', queue, first, first + 999)) do
-      if entry == last then return redis.call('LRANGE', queue, first + at, first + at + limit - 1) end
-    end
+-- The first `limit` entries of a ready queue behind a cursor, the place of the first, and how many are left from there on; where
+-- more than one call is needed to find out, none and the cursor to go on with.
+-- Entries leave a queue at its head alone: the one of the cursor stands at its place still, or in front of it, or is gone with all
+-- in front of it. Its time tells nothing, since the clock may have been set back. What comes in behind those that were there at
+-- first is left out, or a walk would not end.
+local function queue_behind(queue, cursor, limit)
+  local stood, left, last = string.match(cursor, '^(%d+) (%d+) (.*)$')
+  stood, left = within(stood or '', 0, LAST_MS), within(left or '', 1, LAST_MS)
+  local first = 0
+  if cursor == '' then
+    left = redis.call('LLEN', queue)
+  elseif not stood or not left then
+    refuse('no cursor of a ready queue: ' .. cursor)
+  else
+    local from = math.max(stood - MOST_LOOKED_THROUGH + 1, 0)
+    local entries = redis.call('LRANGE', queue, from, stood)
+    local at = #entries
+    while at > 0 and entries[at] ~= last do at = at - 1 end
+    if at == 0 and from > 0 then return {}, 0, 0, queue_cursor(from - 1, left, last) end
+    first = at > 0 and from + at or 0
   end
-  return redis.call('LRANGE', queue, first, first + limit - 1)
+  local wanted = math.min(limit, left)
+  local entries = wanted > 0 and redis.call('LRANGE', queue, first, first + wanted - 1) or {}
+  return entries, first, #entries < wanted and #entries or left
 end

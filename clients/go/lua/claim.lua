@@ -3,13 +3,14 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, owner, lock ms (0 to an hour; 0: who owns is settled elsewhere; else the claim is refused while another
+-- ARGV     layout, owner (as an id, of up to 256 bytes), lock ms (0 to an hour; 0: who owns is settled elsewhere; else the claim is refused while another
 --          owner's lock lasts, and a claim of the owner itself renews its lock under the same epoch)
 -- RETURNS  claimed | renewed | owned, epoch, now_us, owner, next due ms ("" for none)
 -- COST     O(1)
---# include now, registry, shard, type, limits, arguments
+--# include now, registry, shard, type, limits, arguments, names
 
 arguments('claim', 3)
+if not is_printable(ARGV[2], 256) then refuse('the owner must be 1 to 256 bytes of printable text, not ' .. readable(ARGV[2])) end
 local lock = number('the lock in ms', ARGV[3], 0, 3600000)
 local owner, until_ms = unpack(redis.call('HMGET', KEYS[1], 'owner', 'owner_until'))
 -- No lock lasts longer than five minutes from now, or than the caller's own: one that was taken while the clock read

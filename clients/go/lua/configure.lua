@@ -13,7 +13,7 @@
 --          see to these two; durability (memory | disk | replica:<1 to 9>: what the answers to writes wait for)
 -- RETURNS  every field that is set, and its value, as field, value, …; what scripts note beside them too
 -- COST     O(1); O(topics) where history or durability is set
---# include now, limits, arguments, registry, shard, type, topic, topics, defaults, policy, backoff, nearest, alarm, histories, durabilities
+--# include now, limits, arguments, registry, shard, type, names, topic, topic_new, topics, defaults, policy, backoff, nearest, alarm, histories, durabilities
 
 arguments('configure', 2, 2)
 

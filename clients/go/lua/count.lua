@@ -6,30 +6,43 @@
 -- ARGV     layout, topic, the hour to begin with (0 at first, then what the last step answered)
 -- RETURNS  the hour to go on with ("" when through), delayed in the buckets of this step, first due ms of this step or "",
 --          then of the first step only: ready, leased, dead, accepted, delivered, cancelled, expired, purged,
---          replaced, buried, paused (1 or ""), rate or ""
+--          replaced, buried, paused (1 or ""), rate or "", how many keys of another type were in the way: what these hold is
+--          not counted
 -- COST     O(log n) an hour that has any alarm, n = alarms; 1,000 hours a call
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 
 arguments('count', 3)
 local no, hour = topic_no(ARGV[2]), number('the hour', ARGV[3], 0, LAST_MS)
 if not no then return { '', 0, '' } end
-local answer, looked = { '', 0, '' }, 0
+local answer, looked, unreadable = { '', 0, '' }, 0, 0
+
+-- What a command answers, or what is given instead where the key is of another type.
+local function ask(instead, ...)
+  local found = redis.pcall(...)
+  if type(found) ~= 'table' or not found.err then return found end
+  unreadable = unreadable + 1
+  return instead
+end
+
 for bucket, at in hours_of(no, hour) do
   if looked == MOST_HOURS then
     answer[1] = string.format('%.0f', at)
     break
   end
   looked = looked + 1
-  answer[2] = answer[2] + redis.call('ZCARD', base .. bucket)
-  if answer[3] == '' then answer[3] = redis.call('ZRANGE', base .. bucket, 0, 0, 'WITHSCORES')[2] or '' end
+  local delayed = ask(0, 'ZCARD', base .. bucket)
+  answer[2] = answer[2] + delayed
+  if answer[3] == '' and delayed > 0 then answer[3] = redis.call('ZRANGE', base .. bucket, 0, 0, 'WITHSCORES')[2] or '' end
 end
 if hour == 0 then
-  local function stat(name) return tonumber(redis.call('HGET', base .. 'stats', name .. ':' .. no)) or 0 end
-  for _, name in ipairs({ 'ready', 'leased', 'dead', 'accepted', 'delivered', 'cancelled', 'expired', 'purged',
-    'replaced', 'buried' }) do
-    answer[#answer + 1] = name == 'dead' and redis.call('ZCARD', base .. 'd:' .. no) or stat(name)
+  local names = { 'ready', 'leased', 'dead', 'accepted', 'delivered', 'cancelled', 'expired', 'purged', 'replaced', 'buried' }
+  local fields = {}
+  for i, name in ipairs(names) do fields[i] = name .. ':' .. no end
+  local stats = ask({}, 'HMGET', base .. 'stats', unpack(fields))
+  for i, name in ipairs(names) do
+    answer[#answer + 1] = name == 'dead' and ask(0, 'ZCARD', base .. 'd:' .. no) or tonumber(stats[i] or '') or 0
   end
-  local paused, rate = unpack(redis.call('HMGET', base .. 't:' .. no, 'paused', 'rate'))
-  answer[#answer + 1], answer[#answer + 2] = paused or '', rate or ''
+  local paused, rate = unpack(ask({}, 'HMGET', base .. 't:' .. no, 'paused', 'rate'))
+  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = paused or '', rate or '', unreadable
 end
 return answer

@@ -8,10 +8,10 @@
 -- RETURNS  where the next page begins (0: with the first again; the same page where not all could be forgotten in one call),
 --          then the name of each topic that was forgotten
 -- COST     O(1) a topic, some 50 a call; as `forget` for each that is forgotten, some 10 a call
---# include now, registry, shard, type, nearest, alarm, limits, arguments, defaults, policy, format, fields, hour, topics, histories, empty
+--# include now, registry, shard, type, nearest, alarm, limits, arguments, cursor, defaults, policy, format, fields, hour, topics, histories, empty
 
 arguments('forget_quiet', 3)
-local cursor = within(ARGV[2], 0, math.huge) and ARGV[2] or refuse('no cursor: ' .. ARGV[2])
+local cursor = topics_cursor(ARGV[2])
 local quiet_ms = number('the quiet time in ms', ARGV[3], 1, LONGEST_SPAN_MS)
 -- What is held is held for a clock that is not trusted.
 if held then return { cursor } end
@@ -20,7 +20,7 @@ local A_PAGE, STEPS_A_CALL = 50, 20
 local forgotten, is_spent = {}, false
 
 -- What a topic has that is no setting of its own.
-local NOTES = { name = true, tat = true, quiet = true, remembered_ms = true }
+local NOTES = { name = true, tat = true, quiet = true, remembered_ms = true, large = true }
 
 -- A topic's hash, or nil where it has settings of its own.
 local function without_settings(no)

@@ -10,29 +10,15 @@
 -- RETURNS  created | raised | exists (it has this layout already) | ahead <layout> <shard counts> (a later growth
 --          has raised it) | differs <layout> <shard> <shard counts>
 -- COST     O(topics)
---# include now, limits, arguments, topics
+--# include now, limits, arguments, counts, topics
 
 arguments('grow', 3)
 local layout, shard, counts = ARGV[1], ARGV[2], ARGV[3]
 local base = string.sub(KEYS[1], 1, -5)
 
--- The shard counts as numbers; nil where they do not rise.
-local function history(text)
-  local list = {}
-  for part in string.gmatch(text, '[^,]+') do
-    local count = tonumber(part)
-    if not count or count % 1 ~= 0 or count <= (list[#list] or 0) then return nil end
-    list[#list + 1] = count
-  end
-  return list
-end
-
--- The node that a layout names behind its number.
-local function node_of(text) return string.match(text, '@.*') or '' end
-
-local list = history(counts)
-if not list or #list < 2 or #list .. node_of(layout) ~= layout or list[#list] > 4096 then
-  return redis.error_reply('DQARG ' .. counts .. ' are not the shard counts of layout ' .. layout)
+local list = counts_of(counts)
+if not list or #list < 2 or #list .. node_of(layout) ~= layout then
+  refuse(counts .. ' are not the shard counts of layout ' .. layout)
 end
 local newest, before = list[#list], list[#list - 1]
 number('the shard', shard, 0, newest - 1)

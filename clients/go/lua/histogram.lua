@@ -21,8 +21,9 @@ for bucket, at in hours_of(no, math.floor(from / HOUR_MS)) do
   if hour >= to then break end
   for start = hour, hour + HOUR_MS - width, width do
     local low, high = math.max(start, from), math.min(start + width, to) - 1
-    local n = low <= high and redis.call('ZCOUNT', base .. bucket, low, high) or 0
-    if n > 0 then answer[#answer + 1], answer[#answer + 2] = string.format('%.0f', start), n end
+    local n = low <= high and redis.pcall('ZCOUNT', base .. bucket, low, high) or 0
+    -- A key of another type has none: an audit finds it.
+    if type(n) == 'number' and n > 0 then answer[#answer + 1], answer[#answer + 2] = string.format('%.0f', start), n end
   end
   looked = looked + 1
   if #answer > had then hours = hours + 1 end

@@ -5,9 +5,9 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, delayed | ready | leased | dead, from ms, to ms (both inclusive; delayed: due time,
 --          dead: time of death, leased: lease end; without meaning for ready), asc | desc (desc: dead only, and from the
---          later time to the earlier one), entry that was looked at last ("" at first), limit (1 to 500)
--- RETURNS  now_us, from ms and entry for the next page (both "" when through), then 2 a message: id, envelope
--- COST     O(log n) and a read of the envelope a message
+--          later time to the earlier one), where the last page ended ("" at first), limit (1 to 500)
+-- RETURNS  now_us, from ms and where this page ended for the next one (both "" when through), then 2 a message: id, envelope
+-- COST     O(log n) and a read of the envelope a message; a page ends at 1 MiB of envelopes
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, page
 
 arguments('list', 8)
@@ -19,12 +19,14 @@ if downwards and state ~= 'dead' then refuse('only dead letters are shown from t
 local answer = { now_us, '', '' }
 if not no then return answer end
 
+local bytes = 0
+
 -- Shows the message of an id‖gen, unless it has gone on to another state or another gen.
 local function show(member, wanted)
   local id = string.sub(member, 1, -5)
   local env, g, found = shown(no, id)
   if env and (not g or found == wanted and gen_bytes(g) == string.sub(member, -4)) then
-    answer[#answer + 1], answer[#answer + 2] = id, env
+    answer[#answer + 1], answer[#answer + 2], bytes = id, env, bytes + #env
   end
 end
 
@@ -37,10 +39,12 @@ local function show_page(index, wanted, own)
     local member = page[i]
     if own then member = own(member) end
     if member then show(member, wanted) end
+    if i == 2 * limit - 1 or bytes >= MOST_PAGE_BYTES then
+      answer[2], answer[3] = page[i + 1], page[i]
+      return true
+    end
   end
-  if #page < 2 * limit then return false end
-  answer[2], answer[3] = page[#page], page[#page - 1]
-  return true
+  return false
 end
 
 if state == 'delayed' then
@@ -48,9 +52,13 @@ if state == 'delayed' then
   if bucket and not show_page(bucket, PENDING) then go_on = (string.match(bucket, ':(%d+)$') + 1) * HOUR_MS end
   if go_on and go_on <= to then answer[2] = string.format('%.0f', go_on) end
 elseif state == 'ready' then
-  local entries = queue_behind(base .. 'r:' .. no, last, limit)
-  for _, entry in ipairs(entries) do show(string.sub(entry, 1, -8), READY) end
-  if #entries == limit then answer[2], answer[3] = ARGV[4], entries[limit] end
+  local entries, place, left, next_cursor = queue_behind(base .. 'r:' .. no, last, limit)
+  for i, entry in ipairs(entries) do
+    show(string.sub(entry, 1, -8), READY)
+    next_cursor = left > i and queue_cursor(place + i - 1, left - i, entry) or nil
+    if bytes >= MOST_PAGE_BYTES then break end
+  end
+  if next_cursor then answer[2], answer[3] = ARGV[4], next_cursor end
 elseif state == 'leased' then
   show_page('leases', LEASED, function(receipt)
     if string.sub(receipt, 1, #no + 1) == no .. ':' then return string.sub(receipt, #no + 2) end

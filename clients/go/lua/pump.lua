@@ -46,7 +46,9 @@ elseif not mine then
 elseif mine < epoch then
   hindered = 'fenced ' .. epoch
 elseif mine > epoch then
-  call('HSET', KEYS[1], 'epoch', ARGV[2])
+  -- Claims count on from here, and have to be able to.
+  if mine > LONGEST_SPAN_MS then return redis.error_reply('DQARG the epoch ' .. ARGV[2] .. ' is past all that claims give out') end
+  call('HSET', KEYS[1], 'epoch', string.format('%.0f', mine))
 end
 if hindered then
   return { hindered, now_us, alarms[2] or '', moved, returned, buried, expired, forgotten, blocked }
@@ -152,7 +154,7 @@ if rang == 0 then
 end
 
 if indexes then
---# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, note, ends, finish, place, receipt, kill, backoff, retry, lease
+--# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, starts, hour, bucket, stale, note, ends, finish, place, receipt, kill, backoff, retry, lease
 local longest = math.max(longest_lease(), LEASE_MS)
 
 -- Sets an alarm to what is left of what it stands for: a time as text. One in the past asks for another round.
@@ -269,9 +271,16 @@ end
 -- Forgets the markers of these entries of a list that are no stale ones. Returns the entries of a later format.
 local function forget(entries)
   local byte, sub, bodies = string.byte, string.sub, base .. 'm:'
-  local keys, gone, ended, later = {}, {}, 0, {}
-  for i = 1, #entries do keys[i] = bodies .. sub(entries[i], 1, -5) end
-  local markers = keys[1] and call('MGET', unpack(keys)) or keys
+  local keys, gone, ended, later, topic, any_large = {}, {}, 0, {}, nil, false
+  for i = 1, #entries do
+    keys[i] = bodies .. sub(entries[i], 1, -5)
+    -- A message may stand where the marker was.
+    if not any_large and not (topic and find(entries[i], topic, 1, true) == 1) then
+      topic = string.match(entries[i], '^[^:]*:') or ':'
+      any_large = is_large(sub(topic, 1, -2))
+    end
+  end
+  local markers = keys[1] and starts_of(keys, any_large) or keys
   for i = 1, #entries do
     local format, state, _, _, a, b, c, d = byte(markers[i] or '', 1, 8)
     if d and state > DEAD then
@@ -326,12 +335,12 @@ end
 local function pump_markers(n)
   if not is('zset', 'markers') then return block('markers') end
   local names, bodies = call('ZRANGEBYSCORE', base .. 'markers', '-inf', now, 'LIMIT', 0, n), base .. 'm:'
-  local keys, gone, later = {}, {}, {}
+  local keys, gone, later, any_large = {}, {}, {}, false
   for i = 1, #names do
-    local first = string.byte(names[i]) or 0
-    keys[i] = (first > 47 and first < 58 and bodies or base) .. names[i]
+    local no = string.match(names[i], '^(%d+):')
+    keys[i], any_large = (no and bodies or base) .. names[i], any_large or no and is_large(no)
   end
-  local markers = names[1] and call('MGET', unpack(keys)) or names
+  local markers = names[1] and starts_of(keys, any_large) or names
   for i = 1, #names do
     local marker = markers[i]
     local format, state = string.byte(marker or '', 1, 2)

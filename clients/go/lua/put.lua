@@ -29,7 +29,7 @@ local answers, accepted, at = { now_us, nil }, 0, 3
 -- First the plain messages, as many as the call begins with, and all of them together, without a function of their own:
 -- making one costs as much as a command. Plain is a message of a known topic that adds no expiry, whose id is free, without
 -- options, and without fields that a script looks at but a hash and a group.
-local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history', 'durability') or nil
+local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history', 'durability', 'large') or nil
 if terms and terms[4] then
 --# include durability
   must_wait(no, topic)
@@ -39,6 +39,8 @@ local plain = terms and not terms.err and (not terms[2] or tonumber(terms[2]) ==
 -- What they add: keys and bodies, buckets with scores and members, ready entries, groups' keys with score and name.
 local keys, bodies, buckets, entries, joined, met
 local max_default, free, last_gen, usual_max, unleased
+-- The largest envelope of the call.
+local largest = 0
 if plain then
   max_default = tonumber(terms[1]) or MAX_ATTEMPTS
   -- What all heads have behind the due time: now, and nothing of a lease.
@@ -78,6 +80,8 @@ while plain and at <= last do
   end
   local format, _, high, low = byte(env, 1, 4)
   if ARGV[at + 2] ~= '' or #env < 32 or format ~= FORMAT then break end
+  -- A generated id, or plain text: what else an id may be is looked at below.
+  if (#id ~= 16 or byte(id) > 31) and (id == '' or #id > 128 or find(id, '[^\32-\126]')) then break end
   if met and met[key] or not free and call('EXISTS', key) == 1 then break end
   local flags, group, rest = high * 256 + low, nil, 33
   if flags % 2 == HASH then rest = 41 end
@@ -86,9 +90,11 @@ while plain and at <= last do
     if bit.band(flags, GROUP) ~= 0 then
       local length = byte(env, rest) or 0
       group, rest = sub(env, rest + 1, rest + length), rest + 1 + length
+      if length == 0 or length > 128 or find(group, '[^\32-\126]') then break end
     end
   end
   if rest > #env + 1 then break end
+  if #env > largest then largest = #env end
 
   local max = sub(env, 31, 32)
   if max == '\0\0' then max = usual_max end
@@ -169,7 +175,8 @@ end
 
 -- Then the others, one by one, from the first on that is not plain.
 if at <= last then
---# include hour, due, type, topic, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish
+local function one_by_one()
+--# include hour, due, type, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish
 
 must_be('hash', 'stats')
 gens((last - at + 1) / 4)
@@ -189,8 +196,8 @@ local function read_options(options)
     elseif word == 'earlier' then
       earlier = true
     else
-      tried = tonumber(string.match(word, '^tried=(%d+)$'))
-      if not tried then error({ err = 'option ' .. word }) end
+      tried = due_of(string.match(word, '^tried=(%d+)$') or '')
+      if not tried then error({ err = 'option ' .. readable(word) }) end
     end
   end
   options_text = options
@@ -255,6 +262,7 @@ local function check_fields(env, flags)
 end
 
 local function put(id, text, options, env)
+  if (#id ~= 16 or byte(id) > 31) and not is_printable(id, 128) then return 'refused id ' .. readable(id) end
   if options ~= options_text then read_options(options) end
   local key = key_of .. id
   local found = call('EXISTS', key) == 1
@@ -284,6 +292,7 @@ local function put(id, text, options, env)
       if expires > LAST_MS then return 'refused expiry' end
       must_be('zset', 'expiries')
     end
+    if group and not is_printable(group, 128) then return 'refused group ' .. readable(group) end
     if group then must_be('zset', 'g:' .. group) end
   end
   local direct = due <= now and not held
@@ -309,8 +318,9 @@ local function put(id, text, options, env)
     bucket_add(bucket_of(no, due), due, { due, member })
   end
   call('SET', key, head .. sub(env, 33))
-  accepted = accepted + 1
-  if old then displace(old, expires, group) end
+  accepted, largest = accepted + 1, math.max(largest, #env)
+  -- It is stored: what cannot be taken away of the one before is stale.
+  if old then pcall(displace, old, expires, group) end
   note(no, id, 'put %.0f %s', due, direct and 'ready' or 'stored')
   return direct and 'ready' or 'stored'
 end
@@ -322,7 +332,18 @@ while at <= last do
   answers[#answers + 1], at = word, at + 4
 end
 trim_ready()
-count('accepted', no, accepted)
+-- Whatever has become of the counter, these are stored. A sweep sets it right.
+if accepted > 0 then redis.pcall('HINCRBY', base .. 'stats', 'accepted:' .. no, accepted) end
+end
+  local done, fault = pcall(one_by_one)
+  local why = not done and (type(fault) == 'table' and fault.err or fault)
+  -- Where nothing was stored, the call as a whole is refused.
+  if why and at == 3 then return redis.error_reply(why) end
+  for i = at, why and last or 0, 4 do answers[(i + 5) / 4] = 'refused ' .. why end
+end
+if largest > LARGE_BYTES and largest > (tonumber(terms and terms[5] or '') or 0) then
+  -- For those who read many: a power of two, so that few puts note it.
+  redis.pcall('HSET', base .. 't:' .. no, 'large', string.format('%d', 2 ^ select(2, math.frexp(largest - 1))))
 end
 --# include wake
 if events then

@@ -25,14 +25,11 @@ local function replay(id)
   local expires = expiry_at(m, due)
   if expires and expires <= due then return 'refused expiry not after the due time' end
   place_check(m, due)
-  local dead = id .. gen_bytes(m.gen)
-  if bit.band(m.flags, REASON) > 0 then
-    local reason = struct.unpack('>I2', m.env, #m.env - 1)
-    m.env = string.sub(m.env, 1, -3 - reason)
-  end
+  local dead, env = id .. gen_bytes(m.gen), whole_of(no, id)
+  local reason = bit.band(m.flags, REASON) > 0 and 2 + struct.unpack('>I2', env, #env - 1) or 0
   m.flags, m.attempt = bit.band(m.flags, bit.bnot(REASON + DOOMED)), 0
   -- Dead still, and without its reason: from here on a script that is cut off leaves it dead, or replayed.
-  redis.call('SET', base .. 'm:' .. no .. ':' .. id, head_of(m) .. string.sub(m.env, 33))
+  redis.call('SET', base .. 'm:' .. no .. ':' .. id, head_of(m) .. string.sub(env, 33, -1 - reason))
   if expires then set_expiry(m, expires) end
   local word = place(m, due)
   redis.call('ZREM', base .. 'd:' .. no, dead)

@@ -7,10 +7,11 @@
 --          difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
 -- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
---# include now, limits, arguments, delay, registry, shard, type, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, page
+--# include now, limits, arguments, names, delay, registry, shard, type, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, page
 
 arguments('shift_group', 5)
 local group, token = ARGV[2], ARGV[3]
+if not is_printable(group, 128) then refuse('a group is 1 to 128 bytes of printable text, not ' .. readable(group)) end
 local by, limit = number('the difference in ms', ARGV[4], -LAST_MS, LAST_MS), number('the limit', ARGV[5], 1, MOST_IDS)
 if by == 0 then refuse('the difference must not be 0') end
 local index, cursor = 'g:' .. group, 'shift:' .. group

@@ -208,7 +208,7 @@ pub const NOT_CONFIRMED: Code = Code {
 pub const BACKUP_INCOMPLETE: Code = Code {
     id: "DQ-U017",
     title: "some messages are not in the backup",
-    cause: "The messages named above have a later format, are damaged, or lack their dictionary. All others are in it.",
+    cause: "What is named above has a later format, is damaged, lacks its dictionary, or has a name outside the rules. Everything else is in it.",
     tries: [
         "Use the delayq that wrote them, or a later one.",
         "See what is wrong with them: delayq audit --bodies.",

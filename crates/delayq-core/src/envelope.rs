@@ -167,6 +167,12 @@ pub fn if_delayed(head: &[u8]) -> Option<(UnixMillis, [u8; 4], bool)> {
     Some((UnixMillis::new(due), *head[4..].first_chunk()?, is_alone))
 }
 
+/// Whether a message is finished, by the first [`HEAD_BYTES`] of its stored form.
+pub fn is_over(head: &[u8]) -> bool {
+    let state = head.get(1).and_then(|&state| State::ALL.get(usize::from(state).wrapping_sub(1)));
+    state.is_some_and(|state| state.is_over())
+}
+
 // === impl Envelope ===
 
 impl Envelope {

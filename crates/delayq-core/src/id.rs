@@ -1,7 +1,9 @@
 //! The names of messages, topics, groups and namespaces, and their rules.
 
+use crate::odd;
 use crate::shard::ShardId;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
@@ -9,13 +11,15 @@ use uuid::Uuid;
 /// The id of a message within its topic.
 ///
 /// As text (in the CLI, in logs) a generated id is `~` and a UUID; an own id is itself, after one more `~` if it begins
-/// with one. So an own id that looks like a UUID stays an own id.
+/// with one. So an own id that looks like a UUID stays an own id. An odd id is `~x` and its bytes, most of them as `%41`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageId {
     /// Made by the client: a UUIDv7 that carries its shard in the 12 bits after the version.
     Generated(Uuid),
     /// The producer's own.
     Own(OwnId),
+    /// Outside the rules: another program stored it. It can be shown, cancelled and purged; no put takes it.
+    Odd(Box<[u8]>),
 }
 
 macro_rules! name {
@@ -55,14 +59,6 @@ macro_rules! name {
             }
         }
 
-        impl FromStr for $type {
-            type Err = NameError;
-
-            fn from_str(text: &str) -> Result<Self, NameError> {
-                Self::new(text)
-            }
-        }
-
         impl From<$type> for String {
             fn from(name: $type) -> String {
                 name.0
@@ -83,6 +79,9 @@ name!(
 );
 name!(
     /// A topic: 1 to 128 ASCII letters, digits and `. _ - /`; `tenant/name` for tenants.
+    ///
+    /// One that Redis has may be outside the rules, because another program stored it: then its text is `~x` and its bytes,
+    /// most of them as `%41`. It can be shown, purged and deleted; no put makes one.
     Topic, "topic", 128, check_topic
 );
 name!(
@@ -97,6 +96,20 @@ name!(
     /// One of several Redises that keep a deployment together: 1 to 32 ASCII letters, digits, `_` and `-`.
     NodeName, "node", 32, check_namespace
 );
+
+macro_rules! read_from_text {
+    ($($type:ident),+) => {
+        $(impl FromStr for $type {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                Self::new(text)
+            }
+        })+
+    };
+}
+
+read_from_text!(OwnId, Group, Namespace, NodeName);
 
 /// An invalid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -153,6 +166,37 @@ impl Default for Namespace {
     }
 }
 
+// === impl Topic ===
+
+impl Topic {
+    /// The topic that Redis has under this name, whether it is inside the rules or not.
+    pub fn from_stored(name: &[u8]) -> Self {
+        let text = std::str::from_utf8(name).ok();
+        text.and_then(|text| Self::new(text).ok()).unwrap_or_else(|| Self(odd::text_of(name)))
+    }
+
+    /// Whether it is outside the rules.
+    pub fn is_odd(&self) -> bool {
+        self.0.starts_with('~')
+    }
+
+    /// The name as keys and scripts carry it.
+    pub fn as_bytes(&self) -> Cow<'_, [u8]> {
+        match odd::bytes_of(&self.0) {
+            Some(bytes) => Cow::Owned(bytes),
+            None => Cow::Borrowed(self.0.as_bytes()),
+        }
+    }
+}
+
+impl FromStr for Topic {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        odd::bytes_of(text).map_or_else(|| Self::new(text), |name| Ok(Self::from_stored(&name)))
+    }
+}
+
 // === impl MessageId ===
 
 impl MessageId {
@@ -180,7 +224,7 @@ impl MessageId {
     /// The shard that a generated id carries.
     pub fn shard(&self) -> Option<ShardId> {
         match self {
-            Self::Own(_) => None,
+            Self::Own(_) | Self::Odd(_) => None,
             Self::Generated(uuid) => {
                 let bytes = uuid.as_bytes();
                 Some(ShardId::new(u16::from_be_bytes([bytes[6] & 0x0f, bytes[7]])))
@@ -193,7 +237,7 @@ impl MessageId {
     #[must_use]
     pub fn with_shard(&self, shard: ShardId) -> Self {
         match self {
-            Self::Own(_) => self.clone(),
+            Self::Own(_) | Self::Odd(_) => self.clone(),
             Self::Generated(uuid) => {
                 let [high, low] = shard.get().to_be_bytes();
                 let mut bytes = *uuid.as_bytes();
@@ -209,6 +253,7 @@ impl MessageId {
         match self {
             Self::Generated(uuid) => uuid.as_bytes(),
             Self::Own(id) => id.0.as_bytes(),
+            Self::Odd(bytes) => bytes,
         }
     }
 
@@ -219,6 +264,16 @@ impl MessageId {
         }
         std::str::from_utf8(bytes).ok().and_then(|text| Self::own(text).ok())
     }
+
+    /// The id that Redis has, whether it is inside the rules or not.
+    pub fn from_stored(bytes: &[u8]) -> Self {
+        Self::from_bytes(bytes).unwrap_or_else(|| Self::Odd(bytes.into()))
+    }
+
+    /// Whether it is outside the rules.
+    pub const fn is_odd(&self) -> bool {
+        matches!(self, Self::Odd(_))
+    }
 }
 
 impl fmt::Display for MessageId {
@@ -227,6 +282,7 @@ impl fmt::Display for MessageId {
             Self::Generated(uuid) => write!(f, "~{uuid}"),
             Self::Own(OwnId(text)) if text.starts_with('~') => write!(f, "~{text}"),
             Self::Own(OwnId(text)) => f.write_str(text),
+            Self::Odd(bytes) => f.write_str(&odd::text_of(bytes)),
         }
     }
 }
@@ -235,6 +291,9 @@ impl FromStr for MessageId {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
+        if let Some(bytes) = odd::bytes_of(text) {
+            return Ok(Self::from_stored(&bytes));
+        }
         match text.strip_prefix('~') {
             None => Self::own(text),
             Some(own) if own.starts_with('~') => Self::own(own),
@@ -299,6 +358,20 @@ mod tests {
             assert_eq!(id.to_string().parse::<MessageId>().unwrap(), id, "{text}");
             assert_eq!(MessageId::from_bytes(id.as_bytes()), Some(id), "{text}");
         }
+    }
+
+    #[test]
+    fn what_breaks_the_rules_has_a_text_that_names_it_again() {
+        for bytes in [&b""[..], b"a\nb", b"\xff", &[b'a'; 129]] {
+            let (id, topic) = (MessageId::from_stored(bytes), Topic::from_stored(bytes));
+            assert!(id.is_odd() && topic.is_odd(), "{id} {topic}");
+            assert_eq!((id.as_bytes(), &*topic.as_bytes()), (bytes, bytes));
+            assert_eq!(id.to_string().parse(), Ok(id.clone()));
+            assert_eq!(topic.to_string().parse(), Ok(topic));
+        }
+        assert_eq!("~xorder-17".parse(), Ok(MessageId::own("order-17").unwrap()), "one name has one text");
+        assert_eq!("~xorders".parse(), Ok(Topic::new("orders").unwrap()));
+        assert!(Topic::new("~xmy%20orders").is_err(), "a put does not take it");
     }
 
     #[test]

@@ -111,7 +111,8 @@ impl Layout {
     }
 
     /// Where a name belongs, and belonged.
-    pub fn placement(&self, name: &str) -> Placement {
+    pub fn placement(&self, name: impl AsRef<[u8]>) -> Placement {
+        let name = name.as_ref();
         let home = self.shards().shard_of_name(name);
         let mut earlier = Vec::new();
         for count in &self.0[..self.0.len() - 1] {
@@ -130,8 +131,8 @@ impl Layout {
                 let home = id.shard().expect("a generated id carries its shard");
                 Placement { home, earlier: Vec::new() }
             }
-            (MessageId::Own(_), Some(group)) => self.placement(group.as_str()),
-            (MessageId::Own(id), None) => self.placement(id.as_str()),
+            (_, Some(group)) => self.placement(group.as_str()),
+            (id, None) => self.placement(id.as_bytes()),
         }
     }
 }

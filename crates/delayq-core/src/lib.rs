@@ -14,6 +14,7 @@ pub mod keys;
 pub mod layout;
 pub mod limits;
 pub mod message;
+mod odd;
 pub mod policy;
 pub mod ranges;
 pub mod reason;

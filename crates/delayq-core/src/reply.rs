@@ -78,15 +78,14 @@ impl Reply {
         }
     }
 
+    /// A text. What is no UTF-8 in it is replaced, so that one item that cannot be read leaves the others readable.
     pub(crate) fn text(&mut self) -> Result<String, ReplyError> {
-        let bytes = self.bytes()?;
-        String::from_utf8(bytes).map_err(|error| self.nonsense(&String::from_utf8_lossy(error.as_bytes())))
+        Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
 
     /// The name of a topic.
     pub(crate) fn topic(&mut self) -> Result<Topic, ReplyError> {
-        let name = self.text()?;
-        Topic::new(name.as_str()).map_err(|_| self.nonsense(&name))
+        Ok(Topic::from_stored(&self.bytes()?))
     }
 
     pub(crate) fn number(&mut self) -> Result<u64, ReplyError> {

@@ -46,9 +46,9 @@ macro_rules! parts {
 }
 
 parts! {
-    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "defaults", "delay", "due", "durabilities", "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish",
-    "format", "gen", "histories", "hour", "kill", "lease", "limits", "look", "nearest", "note", "now", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale",
-    "stats", "tables", "topic", "topics", "type", "wake",
+    "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "counts", "cursor", "defaults", "delay", "due", "durabilities", "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish",
+    "format", "gen", "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale", "starts",
+    "stats", "tables", "topic", "topic_new", "topics", "type", "wake",
 }
 
 /// One script, ready to be sent.

@@ -77,8 +77,8 @@ impl ShardCount {
     }
 
     /// The shard of a name (a group, or an own id): CRC-32 (IEEE) of its bytes modulo the count.
-    pub fn shard_of_name(self, name: &str) -> ShardId {
-        let hash = crc32fast::hash(name.as_bytes());
+    pub fn shard_of_name(self, name: impl AsRef<[u8]>) -> ShardId {
+        let hash = crc32fast::hash(name.as_ref());
         ShardId((hash % u32::from(self.0)) as u16)
     }
 }

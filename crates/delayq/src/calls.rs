@@ -117,7 +117,7 @@ impl Calls {
 
     /// What the answers to a topic's writes wait for, as far as is known.
     pub(crate) fn waits(&self, topic: &Topic) -> Waits {
-        self.durable.waits(topic.as_str().as_bytes())
+        self.durable.waits(&topic.as_bytes())
     }
 
     pub(crate) fn known(&self) -> CallerLayout {

@@ -155,6 +155,11 @@ impl Error {
             && !matches!(self, Self::Layout { .. } | Self::Durability(_) | Self::Spool { .. })
     }
 
+    /// Whether a key of another type than delayq's is in the way: of one message, one topic or one index.
+    pub fn is_wrong_type(&self) -> bool {
+        matches!(self, Self::Redis { code, .. } if code == "DQTYPE" || code == "WRONGTYPE")
+    }
+
     /// Whether Redis gave no answer at all.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })

@@ -72,11 +72,12 @@ const OF_A_SWEEPER: [&str; 2] = ["scan", "getrange"];
 const OF_AN_ADMIN: [&str; 1] = ["pubsub|shardnumsub"];
 
 /// What the scripts that are flagged `no-writes` may run; they include functions that name others.
-const READS: [&str; 17] = [
+const READS: [&str; 18] = [
     "TIME",
     "TYPE",
     "EXISTS",
     "MGET",
+    "GETRANGE",
     "HGET",
     "HMGET",
     "HGETALL",

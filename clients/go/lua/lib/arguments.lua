@@ -1,7 +1,7 @@
 -- What a call brings: how many arguments, and the numbers among them. What can never be right is refused by name,
 -- before anything is written.
 
-local function refuse(why) error({ err = 'DQARG ' .. why }) end
+local function refuse(why) error({ err = 'DQARG ' .. string.gsub(why, '[^\32-\126]', '?') }) end
 
 -- `fixed` arguments, the layout among them, and behind them, where `each` is given, so many for each of 1 to 500 items.
 local function arguments(verb, fixed, each)
@@ -12,9 +12,10 @@ local function arguments(verb, fixed, each)
   refuse(string.format('%s takes %d arguments%s, not %d', verb, fixed, behind, #ARGV))
 end
 
--- The whole number in a text, or nil where it is none from `least` to `most`.
+-- The whole number in a text, or nil where it is none from `least` to `most`. A zero in front is refused: what is stored as
+-- it came must be a number to Redis as well.
 local function within(text, least, most)
-  local n = string.find(text, '^%-?%d+$') and tonumber(text)
+  local n = (text == '0' or string.find(text, '^%-?[1-9]%d*$')) and tonumber(text)
   return n and n >= least and n <= most and n or nil
 end
 

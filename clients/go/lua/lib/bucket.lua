@@ -11,9 +11,9 @@ local function bucket_add(bucket, first, members)
   redis.call('ZADD', base .. bucket, unpack(members))
 end
 
--- Whether a pending message is delayed still; otherwise it is ready.
+-- Whether a pending message is delayed still; otherwise it is ready. A bucket of another type may have it.
 local function is_delayed(m)
-  return redis.call('ZSCORE', base .. bucket_of(m.no, m.due), m.id .. gen_bytes(m.gen)) ~= false
+  return redis.pcall('ZSCORE', base .. bucket_of(m.no, m.due), m.id .. gen_bytes(m.gen)) ~= false
 end
 
 -- How many entries of each topic's ready queue the call made stale.

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use clap::Args;
 use delayq::admin::{Codec, Listed, Walk, WalkCursor};
 use delayq::protocol::{NodeName, ShardRanges};
-use delayq::{Admin, State, Topic};
+use delayq::{Admin, MessageId, State, Topic};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -20,6 +20,9 @@ use std::path::PathBuf;
 use std::pin::pin;
 
 mod target;
+
+/// Why a message or a topic that another program stored is left out.
+const OUTSIDE: &str = "its name is outside the rules: no restore could put it";
 
 /// So many messages lie between two checkpoints, from which an interrupted backup continues.
 const CHECKPOINT_EVERY: u64 = 1000;
@@ -154,6 +157,13 @@ impl Run<'_> {
             }
             let policy = admin.policy(&topic).await.map_err(of_core)?;
             let numbers = admin.count(&topic).await.map_err(of_core)?;
+            if numbers.unreadable > 0 {
+                self.missing(&topic, None, "a key of it is of another type: run delayq audit");
+            }
+            if topic.is_odd() {
+                self.missing(&topic, None, OUTSIDE);
+                continue;
+            }
             if let Some(Codec::ZstdDictionary(id)) = policy.codec
                 && !dictionaries.contains(&id)
                 && let Some(bytes) = admin.dictionary(id).await.map_err(of_core)?
@@ -231,6 +241,7 @@ impl Run<'_> {
 
     fn message(&mut self, listed: &Listed) -> Result<(), Fault> {
         match &listed.envelope {
+            Ok(_) if listed.topic.is_odd() || listed.id.is_odd() => self.unreadable(listed, OUTSIDE),
             Ok(envelope) if envelope.state == State::Dead && !self.begin.dead => {}
             // It is not tried again: there is nothing to restore.
             Ok(envelope) if envelope.doomed => {}
@@ -250,10 +261,16 @@ impl Run<'_> {
     }
 
     fn unreadable(&mut self, listed: &Listed, why: &str) {
+        self.missing(&listed.topic, Some(&listed.id), why);
+    }
+
+    /// Names what is not in the backup: a message, or of a topic something else.
+    fn missing(&mut self, topic: &Topic, id: Option<&MessageId>, why: &str) {
         self.tally.missing += 1;
-        let complaint = match self.context.output.json {
-            true => json!({ "topic": listed.topic, "id": listed.id, "message": why }).to_string(),
-            false => format!("{} {}: {why}", listed.topic, listed.id),
+        let complaint = match (self.context.output.json, id) {
+            (true, _) => json!({ "topic": topic, "id": id, "message": why }).to_string(),
+            (false, Some(id)) => format!("{topic} {id}: {why}"),
+            (false, None) => format!("{topic}: {why}"),
         };
         self.bar.suspend(|| complain(&complaint));
     }

@@ -100,9 +100,10 @@ pub fn columns(numbers: &Numbers) -> [(&'static str, u64); 11] {
 
 /// How its ready messages flow.
 pub fn flow(numbers: &Numbers) -> String {
-    match (numbers.paused, numbers.rate) {
-        (0, None) => "free".to_owned(),
-        (0, Some(rate)) => format!("at most {rate:.1}/s"),
-        _ => "paused".to_owned(),
+    match (numbers.unreadable, numbers.paused, numbers.rate) {
+        (0, 0, None) => "free".to_owned(),
+        (0, 0, Some(rate)) => format!("at most {rate:.1}/s"),
+        (0, ..) => "paused".to_owned(),
+        _ => "unreadable keys: delayq audit".to_owned(),
     }
 }

@@ -164,6 +164,40 @@ async fn a_backup_restored_twice_into_another_redis_with_other_shards_is_the_sam
 }
 
 #[tokio::test]
+async fn a_backup_names_the_odd_topics_ids_and_keys_that_it_leaves_out_and_a_command_removes_them() {
+    let (redis, folder) = (deployment().await, Folder::new("backup"));
+    done(&redis, &["put", "orders", "{}", "--id", "fine", "--in", "1h"]).await;
+    done(&redis, &["put", "spaced", "{}", "--id", "a"]).await;
+    let script = r"
+        local shard = '{dq:' .. ARGV[1] .. '}:'
+        local no = redis.call('HGET', shard .. 'meta', 'topic:spaced')
+        if not no then return 0 end
+        redis.call('HDEL', shard .. 'meta', 'topic:spaced')
+        redis.call('HSET', shard .. 'meta', 'topic:my orders', no)
+        redis.call('HSET', shard .. 't:' .. no, 'name', 'my orders')
+        return 1";
+    for shard in ["0", "1", "2", "3"] {
+        let meta = format!("{{dq:{shard}}}:meta");
+        let _: i64 = redis.command(&["EVAL", script, "1", &meta, shard]).await;
+        let has: Option<String> = redis.command(&["HGET", &meta, "topic:orders"]).await;
+        if let Some(number) = has {
+            let _: i64 = redis.command(&["SADD", &format!("{{dq:{shard}}}:m:{number}:a-set"), "x"]).await;
+        }
+    }
+    let file = folder.join("odd.ndjson");
+    let made = run(&redis, &["backup", file.to_str().unwrap()]).await;
+    assert!(made.code != Some(0) && made.stderr.contains("DQ-U017"), "{made:?}");
+    for named in ["~xmy%20orders: ", "~xmy%20orders a: ", "orders a-set: "] {
+        assert!(made.stderr.contains(named), "{named} in {made:?}");
+    }
+    assert_eq!(ids(&std::fs::read_to_string(&file).unwrap()), BTreeSet::from(["fine".to_owned()]));
+    assert!(done(&redis, &["topics"]).await.contains("~xmy%20orders"));
+    done(&redis, &["cancel", "~xmy%20orders", "a"]).await;
+    done(&redis, &["topic", "delete", "~xmy%20orders"]).await;
+    assert!(!done(&redis, &["topics"]).await.contains("~x"));
+}
+
+#[tokio::test]
 async fn dead_letters_are_in_a_backup_and_restored_where_both_are_asked_for() {
     let (redis, folder) = (filled().await, Folder::new("backup"));
     let file = folder.join("all.ndjson");

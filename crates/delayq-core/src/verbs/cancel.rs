@@ -39,7 +39,7 @@ impl CancelOutcome {
 
 /// Cancels messages of one topic in one shard: at most 500.
 pub fn request<'i>(shard: ShardId, topic: &Topic, ids: impl IntoIterator<Item = &'i MessageId>) -> Call {
-    let mut call = Call::new(Verb::Cancel, shard).arg(topic.as_str());
+    let mut call = Call::new(Verb::Cancel, shard).arg(topic.as_bytes());
     ids.into_iter().for_each(|id| call.push(id.as_bytes()));
     call
 }

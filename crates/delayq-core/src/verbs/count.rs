@@ -40,6 +40,8 @@ pub struct Numbers {
     pub paused: u16,
     /// Its rate in messages per second over all shards; `None`: unlimited.
     pub rate: Option<f64>,
+    /// Keys of another type than delayq's, over all shards: what they hold is not counted.
+    pub unreadable: u64,
 }
 
 // === impl Numbers ===
@@ -80,6 +82,7 @@ impl Numbers {
         self.replaced += other.replaced;
         self.buried += other.buried;
         self.paused += other.paused;
+        self.unreadable += other.unreadable;
         self.next_due = [self.next_due, other.next_due].into_iter().flatten().min();
         self.rate = match (self.rate, other.rate) {
             (Some(one), Some(two)) => Some(one + two),
@@ -104,13 +107,14 @@ impl Numbers {
         }
         self.paused = u16::from(reply.maybe_number()?.is_some());
         self.rate = reply.text()?.parse().ok();
+        self.unreadable = reply.number()?;
         Ok(())
     }
 }
 
 /// Counts a topic in one shard, from this step on; the first is 0.
 pub fn request(shard: ShardId, topic: &Topic, step: u64) -> Call {
-    Call::new(Verb::Count, shard).arg(topic.as_str()).number(step)
+    Call::new(Verb::Count, shard).arg(topic.as_bytes()).number(step)
 }
 
 /// Adds what one step counted; returns the next step, or `None` after the last.

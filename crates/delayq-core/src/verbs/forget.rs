@@ -29,7 +29,7 @@ pub struct ForgottenTopics {
 
 /// Deletes the topic from the shard; with `look`, only asks for the outcome.
 pub fn request(shard: ShardId, topic: &Topic, look: bool) -> Call {
-    Call::new(Verb::Forget, shard).arg(topic.as_str()).arg(if look { "look" } else { "forget" })
+    Call::new(Verb::Forget, shard).arg(topic.as_bytes()).arg(if look { "look" } else { "forget" })
 }
 
 /// The outcome.

@@ -189,7 +189,7 @@ fn time(text: &str) -> Option<UnixMillis> {
 
 /// Asks for a page of what happened to a message; `from`: where the page before it ended.
 pub fn request(shard: ShardId, topic: &Topic, id: &MessageId, from: Option<&str>) -> Call {
-    Call::new(Verb::History, shard).arg(topic.as_str()).arg(id.as_bytes()).arg(from.unwrap_or_default())
+    Call::new(Verb::History, shard).arg(topic.as_bytes()).arg(id.as_bytes()).arg(from.unwrap_or_default())
 }
 
 /// The page.

@@ -74,7 +74,7 @@ impl ListState {
 
 /// Reads messages of one topic in one shard: at most 500.
 pub fn peek(shard: ShardId, topic: &Topic, ids: &[&MessageId]) -> Call {
-    let mut call = Call::new(Verb::Peek, shard).arg(topic.as_str());
+    let mut call = Call::new(Verb::Peek, shard).arg(topic.as_bytes());
     ids.iter().for_each(|id| call.push(id.as_bytes()));
     call
 }
@@ -104,7 +104,7 @@ pub fn read_peek(
 pub fn topic(shard: ShardId, query: Query<'_>, from: &Cursor, limit: u16) -> Call {
     let Query { topic, state, to } = query;
     let (word, order) = state.words();
-    let call = Call::new(Verb::List, shard).arg(topic.as_str()).arg(word).cursor_time(from);
+    let call = Call::new(Verb::List, shard).arg(topic.as_bytes()).arg(word).cursor_time(from);
     call.number(to.get()).arg(order).cursor_entry(from).number(limit)
 }
 
@@ -147,6 +147,5 @@ pub fn read_group(reply: Value, shard: ShardId) -> Result<(ListPage, u64), Reply
 
 fn listed(shard: ShardId, topic: Topic, reply: &mut Reply) -> Result<Listed, ReplyError> {
     let id = reply.bytes()?;
-    let id = MessageId::from_bytes(&id).ok_or_else(|| reply.nonsense(&String::from_utf8_lossy(&id)))?;
-    Ok(Listed { shard, topic, id, envelope: Envelope::decode(&reply.bytes()?) })
+    Ok(Listed { shard, topic, id: MessageId::from_stored(&id), envelope: Envelope::decode(&reply.bytes()?) })
 }

@@ -41,7 +41,7 @@ pub fn some(
     from: &Cursor,
     limit: usize,
 ) -> Call {
-    let call = Call::new(Verb::Purge, shard).arg(topic.as_str()).arg(state).cursor_time(from);
+    let call = Call::new(Verb::Purge, shard).arg(topic.as_bytes()).arg(state).cursor_time(from);
     call.number(to.get()).cursor_entry(from).number(limit as u64)
 }
 

@@ -70,7 +70,7 @@ pub fn request(
     items: &[PutItem<'_>],
     stored: impl Fn(&Message) -> Envelope,
 ) -> Call {
-    let mut call = Call::new(Verb::Put, shard).arg(topic.as_str());
+    let mut call = Call::new(Verb::Put, shard).arg(topic.as_bytes());
     for item in items {
         let message = item.message;
         let id = message.id.as_ref().expect("a message has its id before it is put");

@@ -1,6 +1,7 @@
 //! `recount`: counting a topic's messages in a shard, and correcting its counters.
 
 use crate::call::Call;
+use crate::id::Topic;
 use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
@@ -25,8 +26,8 @@ pub struct Recount {
 }
 
 /// One step; with `mend`, the last one corrects the counters.
-pub fn request(shard: ShardId, topic: &str, mend: bool, at: &Recount) -> Call {
-    let call = Call::new(Verb::Recount, shard).arg(topic).arg(if mend { "mend" } else { "look" });
+pub fn request(shard: ShardId, topic: &Topic, mend: bool, at: &Recount) -> Call {
+    let call = Call::new(Verb::Recount, shard).arg(topic.as_bytes()).arg(if mend { "mend" } else { "look" });
     call.arg(&at.mark).number(at.passed).number(at.ready)
 }
 

@@ -41,7 +41,7 @@ pub fn request<'i>(
     delay: Duration,
     ids: impl IntoIterator<Item = &'i MessageId>,
 ) -> Call {
-    let mut call = Call::new(Verb::Replay, shard).arg(topic.as_str()).number(delay.as_millis() as u64);
+    let mut call = Call::new(Verb::Replay, shard).arg(topic.as_bytes()).number(delay.as_millis() as u64);
     ids.into_iter().for_each(|id| call.push(id.as_bytes()));
     call
 }

@@ -91,7 +91,7 @@ pub fn request<'i>(
     topic: &Topic,
     changes: impl IntoIterator<Item = (&'i MessageId, Reschedule)>,
 ) -> Call {
-    let mut call = Call::new(Verb::Reschedule, shard).arg(topic.as_str());
+    let mut call = Call::new(Verb::Reschedule, shard).arg(topic.as_bytes());
     for (id, change) in changes {
         let (due, expected) = change.arguments();
         call.push(id.as_bytes());

@@ -111,7 +111,7 @@ pub fn request(shard: ShardId, request: &ReserveRequest, by: &str) -> Call {
         Some(lease) => call.number(lease.as_millis() as u64),
         None => call.arg(""),
     };
-    request.topics.iter().for_each(|topic| call.push(topic.as_str()));
+    request.topics.iter().for_each(|topic| call.push(topic.as_bytes()));
     if !by.is_empty() {
         call.push(format!("by={by}"));
     }

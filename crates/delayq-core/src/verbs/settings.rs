@@ -9,7 +9,7 @@ use crate::shard::ShardId;
 
 /// Sets these fields; an empty value restores the default.
 pub fn configure(shard: ShardId, topic: &Topic, settings: &TopicSettings) -> Call {
-    let mut call = Call::new(Verb::Configure, shard).arg(topic.as_str());
+    let mut call = Call::new(Verb::Configure, shard).arg(topic.as_bytes());
     for (field, value) in settings {
         call.push(field);
         call.push(value);
@@ -19,7 +19,7 @@ pub fn configure(shard: ShardId, topic: &Topic, settings: &TopicSettings) -> Cal
 
 /// Asks for the settings that are not at their defaults.
 pub fn describe(shard: ShardId, topic: &Topic) -> Call {
-    Call::new(Verb::Describe, shard).arg(topic.as_str())
+    Call::new(Verb::Describe, shard).arg(topic.as_bytes())
 }
 
 /// The settings that are not at their defaults, without those of a later version.

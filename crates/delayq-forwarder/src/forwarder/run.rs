@@ -332,7 +332,11 @@ impl Run {
 
     /// A shard has this topic.
     fn seen(&mut self, shard: ShardId, TopicHere { topic, waiting }: TopicHere, now: Instant) {
-        if !waiting {
+        if topic.is_odd() {
+            if self.logged_errors.insert(topic.to_string()) {
+                tracing::error!(%topic, "a topic outside the rules for names is left alone: purge and delete it");
+            }
+        } else if !waiting {
             self.board.add(&topic);
         } else if !self.board.heat_topic(shard, &topic, now) && self.unrouted.insert(topic) {
             self.next_count = self.next_count.map(|_| now);

@@ -9,11 +9,12 @@
 //! Redis lists the keys of all shards at once, so one walk is for the whole deployment.
 
 use super::entries::Entries;
-use super::paced::{Paced, is_wrong_type};
+use super::paced::Paced;
 use super::queues::Candidates;
 use super::scanning::KeyScan;
 use crate::admin::stuck::{Drift, Finding, FindingKind, Uncounted};
 use crate::error::Error;
+use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::audit::{self, IndexAt};
 use delayq_core::verbs::recount::{self, Counted, Recount};
@@ -286,7 +287,7 @@ impl Auditor {
             return Ok(page);
         }
         let why = match self.redis.counted(shard, &topic, false).await {
-            Err(error) if is_wrong_type(&error) => "wrong_type",
+            Err(error) if error.is_wrong_type() => "wrong_type",
             Err(error) => return Err(error),
             Ok(Counted::All(pairs)) => {
                 let named = ["ready", "leased", "accepted"].into_iter().zip(pairs);
@@ -306,7 +307,7 @@ impl Auditor {
         if let Some(name) = self.names.get(key) {
             return Ok(name.clone());
         }
-        let name = self.redis.topic_name(key.0, &key.1).await?;
+        let name = self.redis.topic_name(key.0, &key.1).await?.map(String::from);
         self.names.insert(key.clone(), name.clone());
         Ok(name)
     }
@@ -332,20 +333,23 @@ impl Paced {
         zrange.arg([self.keys().base(shard).as_bytes(), index].concat());
         let last = self.query(shard, "ZRANGE", zrange.arg(-1).arg(-1).arg("WITHSCORES")).await;
         let last: Vec<(Vec<u8>, f64)> = match last {
-            Err(error) if is_wrong_type(&error) => Vec::new(),
+            Err(error) if error.is_wrong_type() => Vec::new(),
             last => last?,
         };
         Ok(last.into_iter().next().map(|(member, score)| (score, member)))
     }
 
     /// The name of a topic that has this number in a shard.
-    pub(super) async fn topic_name(&mut self, shard: ShardId, number: &str) -> Result<Option<String>, Error> {
+    pub(super) async fn topic_name(&mut self, shard: ShardId, number: &str) -> Result<Option<Topic>, Error> {
         let mut hget = redis::cmd("HGET");
         hget.arg(format!("{}t:{number}", self.keys().base(shard))).arg("name");
         match self.run(shard, &hget).await {
-            Ok(name) => Ok(from_redis_value(name).ok().flatten()),
+            Ok(name) => {
+                let name: Option<Vec<u8>> = from_redis_value(name).ok().flatten();
+                Ok(name.map(|name| Topic::from_stored(&name)))
+            }
             // A key of the wrong type is a finding of its own.
-            Err(error) if is_wrong_type(&error) => Ok(None),
+            Err(error) if error.is_wrong_type() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -368,9 +372,10 @@ impl Paced {
     }
 
     async fn recount(&mut self, shard: ShardId, topic: &str, mend: bool) -> Result<Counted, Error> {
+        let topic: Topic = topic.parse()?;
         let mut at = Recount::default();
         loop {
-            let call = recount::request(shard, topic, mend, &at);
+            let call = recount::request(shard, &topic, mend, &at);
             if let Some(counted) = self.ask(call, |reply| recount::read(reply, &mut at)).await? {
                 return Ok(counted);
             }

@@ -226,7 +226,7 @@ impl Admin {
     /// The cursor in an index whose entries begin with the number that the topic has in the shard.
     async fn numbered(&self, shard: ShardId, after: &ListCursor) -> Result<Option<Cursor>, Error> {
         let mut hget = redis::cmd("HGET");
-        hget.arg(self.client.calls.keys().meta(shard)).arg(format!("topic:{}", after.topic));
+        hget.arg(self.client.calls.keys().meta(shard)).arg([b"topic:", &*after.topic.as_bytes()].concat());
         let number: Option<String> = self.client.calls.link_of(shard).await?.query("HGET", &hget).await?;
         Ok(Some(match number {
             Some(number) => Cursor::behind(after.at, [number.as_bytes(), b":", &after.entry].concat()),

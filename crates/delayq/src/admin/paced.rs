@@ -108,11 +108,6 @@ impl Paced {
     }
 }
 
-/// Whether a key of the wrong type is in the way, which is a finding of its own.
-pub(super) fn is_wrong_type(error: &Error) -> bool {
-    matches!(error, Error::Redis { code, .. } if code == "DQTYPE" || code == "WRONGTYPE")
-}
-
 // === impl Pace ===
 
 impl Pace {

@@ -1,6 +1,6 @@
 //! Reading sorted sets page by page: many small ones at a time, and large ones one by one.
 
-use super::paced::{Paced, is_wrong_type};
+use super::paced::Paced;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 use redis::{Cmd, FromRedisValue, Pipeline, Value, from_redis_value};
@@ -131,7 +131,7 @@ fn zrange(key: &[u8], ranks: &Range<usize>) -> Cmd {
 /// What a command answered about a sorted set: nothing where it is none, which is a finding of its own.
 fn if_sorted_set<T: FromRedisValue + Default>(answer: Result<Value, Error>) -> Result<T, Error> {
     match answer {
-        Err(error) if is_wrong_type(&error) => Ok(T::default()),
+        Err(error) if error.is_wrong_type() => Ok(T::default()),
         answer => from_redis_value(answer?)
             .map_err(|error| Error::Unfit(format!("ZRANGE answers what no Redis answers: {error}"))),
     }

@@ -1,6 +1,6 @@
 //! Looking for ready messages in their queues: those that are in none are lost to everybody who reserves.
 
-use super::paced::{Paced, is_wrong_type};
+use super::paced::Paced;
 use crate::admin::stuck::Finding;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
@@ -81,7 +81,7 @@ impl Paced {
             lrange.arg(&key).arg(end - A_STEP + 1).arg(end);
             // A queue of the wrong type has none of them.
             let reply = match self.run(shard, &lrange).await {
-                Err(error) if is_wrong_type(&error) => return Ok(()),
+                Err(error) if error.is_wrong_type() => return Ok(()),
                 Err(error) => return Err(error),
                 Ok(reply) => reply,
             };

@@ -1,6 +1,6 @@
 //! Mending what an audit found, while the deployment is in use.
 
-use super::paced::{Paced, is_wrong_type};
+use super::paced::Paced;
 use super::{Admin, Audit};
 use crate::admin::stuck::{Finding, FindingKind};
 use crate::error::Error;
@@ -85,7 +85,7 @@ impl Paced {
                 some.iter().map(|found| [found.kind.word().as_bytes(), &found.raw_index, &found.raw_name]);
             let read = |reply| repair::read(reply, some.len());
             match self.ask(repair::request(shard, parts), read).await {
-                Err(error) if is_wrong_type(&error) => {
+                Err(error) if error.is_wrong_type() => {
                     answers.extend(some.iter().map(|_| Mending::Failed(error.to_string())));
                 }
                 mended => answers.extend(mended?),

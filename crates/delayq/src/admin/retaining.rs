@@ -1,6 +1,6 @@
 //! Retention: dead letters that their topic keeps no longer are purged, the oldest first.
 
-use super::paced::{Paced, is_wrong_type};
+use super::paced::Paced;
 use crate::error::Error;
 use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
@@ -17,9 +17,9 @@ impl Paced {
     /// Purges the dead letters of a topic in a shard that are older than its policy keeps them, and the oldest of those that
     /// are too many: how many.
     pub(super) async fn retain(&mut self, shard: ShardId, number: &str, topic: &str) -> Result<u64, Error> {
-        let Ok(topic) = Topic::new(topic) else { return Ok(0) };
+        let Ok(topic) = topic.parse::<Topic>() else { return Ok(0) };
         match self.purge_outlived(shard, number, &topic).await {
-            Err(error) if is_wrong_type(&error) => Ok(0),
+            Err(error) if error.is_wrong_type() => Ok(0),
             purged => purged,
         }
     }

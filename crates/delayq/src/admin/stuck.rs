@@ -220,5 +220,5 @@ fn entry_described(index: &str, entry: &[u8]) -> (String, String) {
 }
 
 fn id_text(id: &[u8]) -> String {
-    MessageId::from_bytes(id).map_or_else(|| String::from_utf8_lossy(id).into_owned(), |id| id.to_string())
+    MessageId::from_stored(id).to_string()
 }

@@ -27,7 +27,7 @@ use crate::link::Link;
 use crate::payloads::FIRST;
 use cursor::Visit;
 use delayq_core::codec::{self, Unrestored};
-use delayq_core::envelope::Envelope;
+use delayq_core::envelope::{self, Envelope, EnvelopeError};
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::list::{self, Listed};
@@ -107,14 +107,19 @@ impl Walk {
         let Some((link, visit)) = self.visit.clone() else { return Ok(None) };
         let (next, keys) = self.scan(&link, visit.cursor).await?;
         let mut wanted: BTreeMap<(ShardId, Topic), BTreeSet<MessageId>> = BTreeMap::new();
+        let mut nameless = Vec::new();
         for key in keys {
-            if let Some((shard, topic, id)) = self.named(&key, &visit.shards).await?
-                && (self.only.is_empty() || self.only.contains(&topic))
-            {
-                wanted.entry((shard, topic)).or_default().insert(id);
+            let Some((shard, topic, id)) = self.named(&key, &visit.shards).await? else { continue };
+            match topic {
+                Ok(topic) if self.only.is_empty() || self.only.contains(&topic) => {
+                    wanted.entry((shard, topic)).or_default().insert(id);
+                }
+                Err(number) if self.only.is_empty() => nameless.push((shard, number, id)),
+                _ => {}
             }
         }
-        let messages = self.read(wanted).await?;
+        let mut messages = self.read(wanted).await?;
+        messages.extend(self.nameless(nameless).await?);
         if next == 0 {
             let whole = self.admin.whole_at(&link, &visit.shards).await?;
             if self.admin.state_of(&link).await? == visit.state {
@@ -133,12 +138,12 @@ impl Walk {
         link.query("SCAN", scan.arg("COUNT").arg(A_STEP)).await
     }
 
-    /// Whose key it is; `None` where it is no message's of these shards, or that of a topic without a name.
+    /// Whose key it is; `None` where it is no message's of these shards. A topic without a name has its number.
     async fn named(
         &mut self,
         key: &[u8],
         shards: &BTreeSet<ShardId>,
-    ) -> Result<Option<(ShardId, Topic, MessageId)>, Error> {
+    ) -> Result<Option<(ShardId, Result<Topic, Vec<u8>>, MessageId)>, Error> {
         let keys = self.admin.client.calls.keys();
         let parts = keys.parse(key).and_then(|(shard, name)| Some((shard, name.strip_prefix(b"m:")?)));
         let Some((shard, name)) = parts.filter(|(shard, _)| shards.contains(shard)) else { return Ok(None) };
@@ -147,11 +152,28 @@ impl Walk {
         if !self.topics.contains_key(&known) {
             let number = String::from_utf8_lossy(&name[..colon]);
             let mut redis = Paced::new(self.admin.client.clone(), 1.0);
-            let topic = redis.topic_name(shard, &number).await?.and_then(|name| Topic::new(name).ok());
+            let topic = redis.topic_name(shard, &number).await?;
             self.topics.insert(known.clone(), topic);
         }
-        let (topic, id) = (self.topics[&known].clone(), MessageId::from_bytes(&name[colon + 1..]));
-        Ok(topic.zip(id).map(|(topic, id)| (shard, topic, id)))
+        let (topic, id) = (self.topics[&known].clone(), MessageId::from_stored(&name[colon + 1..]));
+        Ok(Some((shard, topic.ok_or(known.1), id)))
+    }
+
+    /// The messages of topics that have no name, or none that can be read: no script finds them. What is over of a topic that
+    /// was deleted is left out.
+    async fn nameless(&self, named: Vec<(ShardId, Vec<u8>, MessageId)>) -> Result<Vec<Listed>, Error> {
+        let (mut redis, mut messages) = (Paced::new(self.admin.client.clone(), 1.0), Vec::new());
+        for (shard, number, id) in named {
+            let key = [b"m:", &number[..], b":", id.as_bytes()].concat();
+            let heads = redis.heads(shard, &[key]).await?;
+            if heads.first().is_some_and(|head| envelope::is_over(head)) {
+                continue;
+            }
+            let topic = Topic::from_stored(&[b"#", &number[..]].concat());
+            let envelope = Err(EnvelopeError::Malformed("its topic has no name"));
+            messages.push(Listed { shard, topic, id, envelope });
+        }
+        Ok(messages)
     }
 
     async fn read(

@@ -120,7 +120,7 @@ const MUTANTS: [(&str, &str, &str, &str); 92] = [
         "",
     ),
     ("release keeps the lease", "lib/receipt", "redis.call('ZREM', base .. 'leases', receipt)", "do end"),
-    ("put forgets the counter", "put", "count('accepted', no, accepted)", "do end"),
+    ("put forgets the counter", "put", "if accepted > 0 then redis.pcall(", "if false then redis.pcall("),
     (
         "put forgets the counter of plain messages",
         "put",
@@ -156,14 +156,14 @@ const MUTANTS: [(&str, &str, &str, &str); 92] = [
     (
         "list shows a ready message as delayed",
         "lib/look",
-        "m.state == PENDING and not is_delayed(m) and READY or m.state",
-        "m.state",
+        "if m.state ~= PENDING or is_delayed(m) then",
+        "if true then",
     ),
     (
         "list_group says that it is through when it is not",
         "list_group",
-        "local through = #page < 2 * limit",
-        "local through = #page <= 2 * limit",
+        "i == 2 * limit - 1 or",
+        "i == 2 * limit or",
     ),
     (
         "histogram is off by an hour",
@@ -193,8 +193,8 @@ const MUTANTS: [(&str, &str, &str, &str); 92] = [
     (
         "overview counts markers for leases",
         "overview",
-        "redis.call('ZCARD', base .. 'leases')",
-        "redis.call('ZCARD', base .. 'markers')",
+        "held_by('ZCARD', 'leases')",
+        "held_by('ZCARD', 'markers')",
     ),
     ("survey counts what is due behind its span", "survey", "'-inf', texts[i]", "'-inf', '+inf'"),
     (

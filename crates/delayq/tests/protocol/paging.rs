@@ -162,3 +162,70 @@ async fn a_message_that_a_purge_has_to_keep_keeps_no_other() {
         assert_eq!(tally, (3, 3), "{state}");
     }
 }
+
+/// Pages through the ready messages, `limit` a page; `between` comes before each page but the first.
+async fn ready_ids(
+    shard: &mut BareShard,
+    limit: &str,
+    mut between: impl FnMut(usize) -> Option<Action>,
+) -> Vec<String> {
+    let (mut ids, mut cursor) = (Vec::new(), Vec::new());
+    for page in 0..100 {
+        if let Some(action) = between(page) {
+            shard.call(action.verb(), &action.args()).await.unwrap();
+        }
+        let args = [b"t".as_slice(), b"ready", b"0", b"9", b"asc", &cursor, limit.as_bytes()];
+        let answer = words(shard, Verb::List, &args).await;
+        ids.extend(answer[3..].chunks(2).map(|one| lossy(&one[0])));
+        cursor = answer[2].clone();
+        if answer[1].is_empty() {
+            return ids;
+        }
+    }
+    panic!("no end after 100 pages: {ids:?}");
+}
+
+fn put(ids: &[String]) -> Action {
+    Action::Put { topic: "t".into(), items: ids.iter().map(|id| Item::new(id.as_bytes(), "+0")).collect() }
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_hides_no_ready_message_and_makes_no_listing_endless() {
+    let server = RedisServer::start().await;
+    for limit in ["1", "2", "5", "500"] {
+        let mut shard = BareShard::create(&server, &format!("c{limit}"), scripts_with(&[])).await;
+        let mut wanted = Vec::new();
+        // Each step of the clock goes another way.
+        for (step, ms) in [0, 60_000, 1000, 90_000, 500, 30_000].into_iter().enumerate() {
+            shard.clock_us = Some((NOW + ms) * 1000);
+            let ids: Vec<String> = (0..3).map(|n| format!("{step}-{n}")).collect();
+            let action = put(&ids);
+            shard.call(action.verb(), &action.args()).await.unwrap();
+            wanted.extend(ids);
+        }
+        assert_eq!(ready_ids(&mut shard, limit, |_| None).await, wanted, "pages of {limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_listing_of_ready_messages_ends_while_others_come_and_go_and_shows_all_that_stay() {
+    let server = RedisServer::start().await;
+    let mut shard = BareShard::create(&server, "m", scripts_with(&[])).await;
+    shard.clock_us = Some(NOW * 1000);
+    let ids: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
+    let action = put(&ids);
+    shard.call(action.verb(), &action.args()).await.unwrap();
+    // Two leave at the head before each page, and three come in behind.
+    let mut news = 0;
+    let shown = ready_ids(&mut shard, "5", |page| {
+        news += 1;
+        Some(match page % 2 {
+            0 => Action::Reserve(crate::action::Reserve::from("t", 2, Some(1000))),
+            _ => put(&(0..3).map(|n| format!("new-{news}-{n}")).collect::<Vec<_>>()),
+        })
+    })
+    .await;
+    let stayed = ids.iter().skip(12);
+    assert!(stayed.clone().all(|id| shown.contains(id)), "{shown:?}");
+    assert!(shown.len() <= 40, "{shown:?}");
+}

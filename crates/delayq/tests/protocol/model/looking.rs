@@ -75,7 +75,7 @@ impl Model {
             std::iter::once(1).chain(3..13).map(|at| call.number(at)).collect::<Result<Vec<_>, _>>()?;
         same("count", told, wanted)?;
         let setting = |field| self.setting(no, field).map(lossy).unwrap_or_default();
-        same("paused, rate", &call.words[13..], &[setting("paused"), setting("rate")])?;
+        same("paused, rate", &call.words[13..], &[setting("paused"), setting("rate"), "0".to_owned()])?;
         let due =
             |(name, msg): (&Name, &Msg)| (name.0 == no && msg.place == Place::Delayed).then(|| msg.due());
         let first = self.messages.iter().filter_map(due).min();
@@ -99,13 +99,6 @@ impl Model {
 
     fn list(&self, list: &List, call: &Call<'_>) -> Outcome {
         let mut wanted = vec![self.now_us.to_string().into_bytes()];
-        let queue = self.no(&list.topic).and_then(|no| call.before.ready.get(&no));
-        let in_order =
-            queue.is_none_or(|queue| queue.is_sorted_by_key(|entry| entry[entry.len() - 7..].to_vec()));
-        if list.state == "ready" && !list.last.is_empty() && !in_order {
-            // After a clock step back, or a broken key, a page may show an entry again.
-            return Ok(());
-        }
         let page = self.no(&list.topic).map(|no| match list.state {
             "delayed" => self.page_of_delayed(no, list, call),
             "ready" => self.page_of_ready(no, list, call),
@@ -142,17 +135,25 @@ impl Model {
     /// Stale entries are skipped, but count.
     fn page_of_ready(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
         let queue = call.before.ready.get(&no).map_or(&[][..], Vec::as_slice);
-        let since = |entry: &[u8]| entry[entry.len() - 7..].to_vec();
-        let behind_last = queue.iter().position(|entry| *entry == list.last).map(|at| at + 1);
-        let first = behind_last.unwrap_or_else(|| {
-            let is_later = |entry: &&Vec<u8>| list.last.is_empty() || since(entry) >= since(&list.last);
-            queue.iter().position(|entry| is_later(&entry)).unwrap_or(queue.len())
-        });
-        let entries: Vec<_> = queue[first..].iter().take(list.limit as usize).collect();
+        let place = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<usize>().ok();
+        let mut parts = list.last.splitn(3, |&byte| byte == b' ');
+        let cursor = parts.next().and_then(place).zip(parts.next().and_then(place)).zip(parts.next());
+        let (first, left) = match cursor {
+            None => (0, queue.len()),
+            Some(((stood, left), last)) => {
+                let behind = queue.iter().take(stood + 1).rposition(|entry| entry == last);
+                (behind.map_or(0, |at| at + 1), left)
+            }
+        };
+        let wanted = left.min(list.limit as usize);
+        let entries: Vec<_> = queue[first..].iter().take(wanted).collect();
         let shown = entries.iter().filter_map(|entry| self.ready_message(no, entry, call.before)).collect();
-        let last = entries.last().filter(|_| entries.len() as u64 == list.limit);
-        let Some(last) = last else { return Page { shown, ..Page::default() } };
-        Page { shown, next: list.from.to_string(), last: last.to_vec() }
+        let left = if entries.len() < wanted { 0 } else { left - entries.len() };
+        let Some(last) = entries.last().filter(|_| left > 0) else {
+            return Page { shown, ..Page::default() };
+        };
+        let behind = format!("{} {left} ", first + entries.len() - 1).into_bytes();
+        Page { shown, next: list.from.to_string(), last: [&behind[..], last].concat() }
     }
 
     /// The leases of all topics are scanned.

@@ -7,7 +7,7 @@ use delayq::Backoff;
 use fastrand::Rng;
 use std::time::Duration;
 
-const TOPICS: [&str; 3] = ["a", "tenant/b", "1:2"];
+const TOPICS: [&str; 3] = ["a", "tenant/b", "1-2"];
 const GROUPS: [&str; 2] = ["user-1", "2:{}"];
 pub(super) const LAST_MS: u64 = (1 << 53) - 1;
 

@@ -1,0 +1,42 @@
+//! Calls of which a part is done when a key of another type is met: the answers say which part.
+
+use crate::action::{Action, Item};
+use crate::bare_shard::NOW;
+use crate::lab::{Lab, item};
+use crate::snapshot::lossy;
+use delayq::protocol::Verb;
+
+#[tokio::test]
+async fn a_put_that_stored_some_does_not_say_that_nothing_was_changed() {
+    let mut lab = Lab::new().await;
+    lab.put("t", &[item("first", NOW)]).await;
+    lab.shard.break_key("alarms").await;
+    // The plain ones are ready at once; the one that replaces is looked at alone, and needs the alarms.
+    let mut replacing = Item::new(b"late", NOW + 1000);
+    replacing.replace = true;
+    let put = Action::Put { topic: "t".into(), items: vec![item("a", NOW), item("b", NOW), replacing] };
+    let words = lab.words(put).await;
+    assert_eq!(words[1..3], ["ready", "ready"]);
+    assert!(words[3].starts_with("refused DQTYPE "), "{words:?}");
+    let stored = lab.shard.snapshot().await;
+    let ids: Vec<String> = stored.bodies.keys().map(|(_, id)| lossy(id)).collect();
+    assert_eq!(ids, ["a", "b", "first"]);
+    assert_eq!(stored.number("stats", "accepted:1"), 3);
+}
+
+#[tokio::test]
+async fn an_ack_that_settled_some_does_not_say_that_nothing_was_changed() {
+    let mut lab = Lab::new().await;
+    lab.put("t", &[item("a", NOW), item("b", NOW), item("before", NOW)]).await;
+    let receipts = lab.reserve("t").await;
+    // The list of their markers is there already.
+    lab.words(Action::Ack { receipts: vec![receipts[2].clone()] }).await;
+    lab.shard.command(&[b"SETRANGE", b"~m:1:b", b"0", b"\x02"]).await;
+    lab.shard.break_key("alarms").await;
+    let receipts: Vec<&[u8]> = receipts[..2].iter().map(Vec::as_slice).collect();
+    let words = lab.shard.call(Verb::Ack, &receipts).await.unwrap();
+    assert_eq!(lossy(&words[0]), "delivered");
+    assert!(lossy(&words[1]).starts_with("failed DQTYPE "), "{}", lossy(&words[1]));
+    let after = lab.shard.snapshot().await;
+    assert_eq!(after.index("leases").len(), 1, "what failed is leased still");
+}
