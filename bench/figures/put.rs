@@ -131,9 +131,15 @@ fn request(prepared: &Prepared, shard: ShardId, messages: &[Message]) -> Request
     let mut words = prepared.call(Verb::Put, shard);
     words.push(prepared.messages.topic.as_str().into());
     for message in messages {
-        let id = message.message_id().expect("a message has its id before it is put");
+        let id = message.message_id().expect("a message has its id before it is put").clone();
+        let target = delayq::Target { id, group: message.group.clone() };
         let envelope = message.envelope(message.payload.clone(), false).encode();
-        words.extend([id.as_bytes().to_vec(), message.due.argument().into_bytes(), Vec::new(), envelope]);
+        words.extend([
+            target.stored().into_owned(),
+            message.due.argument().into_bytes(),
+            Vec::new(),
+            envelope,
+        ]);
     }
     Request::new(&words)
 }

@@ -1,8 +1,8 @@
 //! What names a message, and its envelope.
 
 use crate::server::{Server, envelope};
-use delayq::Group;
 use delayq::protocol::Envelope;
+use delayq::{Group, MessageId, Target};
 
 /// What names a message: the client, its producer, or its producer who also gives each a group of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,17 +29,27 @@ impl Ids {
     pub(crate) fn id(self, server: &mut Server) -> Vec<u8> {
         match self {
             Self::Generated => server.id(),
-            Self::Own | Self::Grouped => format!("order-{}", server.number()).into_bytes(),
+            Self::Own => Target::from(own(server.number())).stored().into_owned(),
+            Self::Grouped => {
+                let number = server.number();
+                Target::in_group(own(number), group(number)).stored().into_owned()
+            }
         }
     }
 
     /// The envelope of the message with this id, as a producer makes it.
     pub(crate) fn envelope(self, id: &[u8]) -> Vec<u8> {
         let own = self != Self::Generated;
-        let group = (self == Self::Grouped).then(|| {
-            Group::new(format!("user-{}", String::from_utf8_lossy(id))).expect("a plain name is a group's")
-        });
+        let group = Target::from_stored(id).group;
         Envelope { hash: own.then(|| std::array::from_fn(|at| id[at % id.len()])), group, ..envelope() }
             .encode()
     }
+}
+
+fn own(number: u64) -> MessageId {
+    MessageId::own(format!("order-{number}")).expect("a plain name is an id")
+}
+
+fn group(number: u64) -> Group {
+    Group::new(format!("user-{number}")).expect("a plain name is a group's")
 }

@@ -52,14 +52,11 @@ type item struct {
 // named is what is said of a message by its name. A generated id says its shard, an own one goes by its
 // group, or by itself.
 func named(topic, id, group string, args ...any) *item {
-	raw, err := idBytes(id)
-	one := &item{name: raw, topic: topic, args: append([]any{raw}, args...), outcome: Outcome{ID: id}}
+	stored, err := storedID(id, group)
+	one := &item{name: stored, topic: topic, args: append([]any{stored}, args...), outcome: Outcome{ID: id}}
 	one.err = first(err, checkName("topic", topic))
-	if group != "" {
-		one.err = first(one.err, checkName("group", group))
-		if !generated(raw) {
-			one.name = group
-		}
+	if group != "" && !generated(stored) {
+		one.name = group
 	}
 	return one
 }

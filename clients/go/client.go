@@ -127,7 +127,7 @@ func (c *Client) ahead(ctx context.Context, one *item, counts []int) (time.Durat
 	return time.UnixMicro(reply[0].(int64)).Sub(asked) + time.Millisecond, nil
 }
 
-// Cancel cancels a message. An own id that was put with a group is found by both.
+// Cancel cancels a message. An own id is another message in each group: it is found by both.
 func (c *Client) Cancel(ctx context.Context, topic, id, group string) (Outcome, error) {
 	return c.single(ctx, "cancel", named(topic, id, group))
 }

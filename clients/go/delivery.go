@@ -26,7 +26,8 @@ type Receipt struct {
 // id is that of its message.
 func (r Receipt) id() string {
 	_, text, _ := strings.Cut(r.Raw, ":")
-	return idText(text[:len(text)-4])
+	id, _ := idAndGroup(text[:len(text)-4])
+	return id
 }
 
 func (r Receipt) item(args ...any) *item {

@@ -58,8 +58,33 @@ func generateID(shard int) string {
 	return idText(string(raw))
 }
 
-// idBytes gives an id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is
-// doubled as text.
+// separator stands between an own id and its group.
+const separator = "\x1f"
+
+// storedID gives the name of a message in keys and calls: its id, of an own one in a group with a separator and the
+// group behind it.
+func storedID(id, group string) (string, error) {
+	raw, err := idBytes(id)
+	if group == "" {
+		return raw, err
+	}
+	err = first(err, checkName("group", group))
+	if generated(raw) {
+		return raw, err
+	}
+	return raw + separator + group, err
+}
+
+// idAndGroup gives what such a name says. That of a generated id names no group.
+func idAndGroup(stored string) (id, group string) {
+	if generated(stored) {
+		return idText(stored), ""
+	}
+	raw, group, _ := strings.Cut(stored, separator)
+	return idText(raw), group
+}
+
+// idBytes gives the bytes of an id: 16 of a generated one, or those of an own one, whose first ~ is doubled as text.
 func idBytes(text string) (string, error) {
 	if own := strings.TrimPrefix(text, "~"); own == text || strings.HasPrefix(own, "~") {
 		return own, checkName("id", own)

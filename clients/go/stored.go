@@ -46,9 +46,10 @@ type StoredMessage struct {
 	Unreadable error
 }
 
-// storedMessage is a message by its raw id. One that cannot be read keeps no other from being shown.
-func storedMessage(shard int, topic, raw, stored string) *StoredMessage {
-	one := &StoredMessage{Topic: topic, ID: idText(raw), Shard: shard}
+// storedMessage is a message by its name in keys and calls. One that cannot be read keeps no other from being shown.
+func storedMessage(shard int, topic, name, stored string) *StoredMessage {
+	one := &StoredMessage{Topic: topic, Shard: shard}
+	one.ID, one.Group = idAndGroup(name)
 	one.Unreadable = one.read(stored)
 	return one
 }

@@ -124,7 +124,7 @@ func (t Topic) ReplayAll(ctx context.Context, delay time.Duration, span Range) (
 		return t.pages(ctx, shard, Dead, span, func(page []*StoredMessage) error {
 			items := make([]*item, len(page))
 			for i, one := range page {
-				items[i] = named(t.name, one.ID, "")
+				items[i] = named(t.name, one.ID, one.Group)
 				items[i].name, items[i].places = "", []int{shard}
 			}
 			outcomes, err := t.replay(ctx, delay, items)

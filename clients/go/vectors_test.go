@@ -140,7 +140,8 @@ func TestNamesAndIDsAreTheSameEverywhere(t *testing.T) {
 			Text, Hex string
 			Shard     *int
 		}
-		Refused map[string][]string
+		StoredIDs []struct{ ID, Group, Hex string } `json:"stored_ids"`
+		Refused   map[string][]string
 	}
 	vectors(t, "names.json", &file)
 	for _, c := range file.CRC32 {
@@ -157,6 +158,13 @@ func TestNamesAndIDsAreTheSameEverywhere(t *testing.T) {
 		}
 		if c.Shard != nil && placesOf(raw, nil)[0] != *c.Shard {
 			t.Errorf("%s is in shard %d", c.Text, placesOf(raw, nil))
+		}
+	}
+	for _, c := range file.StoredIDs {
+		stored := must(storedID(c.ID, c.Group))
+		id, group := idAndGroup(stored)
+		if hex.EncodeToString([]byte(stored)) != c.Hex || id != c.ID || group != c.Group && !generated(stored) {
+			t.Errorf("%s in group %q is %x, %s in %q", c.ID, c.Group, stored, id, group)
 		}
 	}
 	for what, names := range file.Refused {

@@ -4,7 +4,8 @@
 -- MOVES    nothing -> DELAYED, or -> READY where already due and the shard is not held
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 4 a message (1 to 500): id, due, options, envelope
---            id        16 raw bytes of a UUIDv7, or text of 1 to 128 bytes
+--            id        16 raw bytes of a UUIDv7; or text of 1 to 128 bytes, of a message in a group with 0x1F and the
+--                      group behind it
 --            due       ms since the epoch, or "+" and a delay in ms, on this Redis's clock
 --            options   words parted by a space: replace, tried=<ms since the epoch, on this Redis's clock: when the
 --                      first try began, whose answer was lost>, earlier (the id belongs elsewhere since the
@@ -80,8 +81,6 @@ while plain and at <= last do
   end
   local format, _, high, low = byte(env, 1, 4)
   if ARGV[at + 2] ~= '' or #env < 32 or format ~= FORMAT then break end
-  -- A generated id, or plain text: what else an id may be is looked at below.
-  if (#id ~= 16 or byte(id) > 31) and (id == '' or #id > 128 or find(id, '[^\32-\126]')) then break end
   if met and met[key] or not free and call('EXISTS', key) == 1 then break end
   local flags, group, rest = high * 256 + low, nil, 33
   if flags % 2 == HASH then rest = 41 end
@@ -261,8 +260,19 @@ local function check_fields(env, flags)
   if backoff and not is_backoff(backoff) then error('back-off') end
 end
 
+-- Why a stored id breaks the rules, or nil: an own id ends in its group, or no call by id would find the message.
+local function misnamed(id, group)
+  if group and not is_printable(group, 128) then return 'refused group ' .. readable(group) end
+  if generated(id) then return nil end
+  local own = id
+  if group then
+    if sub(id, -1 - #group) ~= '\31' .. group then return 'refused id without its group' end
+    own = sub(id, 1, -2 - #group)
+  end
+  return not is_printable(own, 128) and 'refused id ' .. readable(own) or nil
+end
+
 local function put(id, text, options, env)
-  if (#id ~= 16 or byte(id) > 31) and not is_printable(id, 128) then return 'refused id ' .. readable(id) end
   if options ~= options_text then read_options(options) end
   local key = key_of .. id
   local found = call('EXISTS', key) == 1
@@ -292,9 +302,10 @@ local function put(id, text, options, env)
       if expires > LAST_MS then return 'refused expiry' end
       must_be('zset', 'expiries')
     end
-    if group and not is_printable(group, 128) then return 'refused group ' .. readable(group) end
     if group then must_be('zset', 'g:' .. group) end
   end
+  local wrong = misnamed(id, group)
+  if wrong then return wrong end
   local direct = due <= now and not held
   if direct then must_be('list', 'r:' .. no) else bucket_check(no, due) end
 

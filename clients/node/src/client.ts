@@ -13,7 +13,7 @@ import { ROUNDS, type Waits } from "./durability.js";
 import { Gatherer } from "./gather.js";
 import { Group } from "./group.js";
 import { dueOf, envelopeOf, MAX_PAYLOAD_BYTES, putOptions, type Message } from "./message.js";
-import { generateId, idBytes, InvalidMessage, isGenerated, name, placesOf } from "./names.js";
+import { generateId, idBytes, InvalidMessage, isGenerated, name, placesOf, storedId } from "./names.js";
 import { Ordering, orderOf } from "./ordering.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
@@ -111,7 +111,7 @@ export class Client {
     return this.inOrder(messages, async () => this.calls.each("put", await Promise.all(messages.map((one) => this.item(one, turn)))));
   }
 
-  /** Cancels a message. An own id that was put with a group is found by both. */
+  /** Cancels a message. An own id is another message in each group: it is found by both. */
   async cancel(topic: string, id: string, group?: string): Promise<Outcome<Words["cancel"]>> {
     const item = named(topic, id, group);
     return this.inOrder([{ topic, id }], () => this.single("cancel", item));
@@ -270,7 +270,7 @@ function unless<T>(signal: AbortSignal, result: Promise<T>): Promise<T> {
 
 /** What is said of a message by name. A generated id has its shard, an own one goes by group, or itself. */
 function named(topic: string, id: string, group: string | undefined, ...args: Arg[]): Item {
-  const raw = idBytes(id);
-  const place = group === undefined || isGenerated(raw) ? raw : Buffer.from(name("group", group));
-  return { place, topic: [name("topic", topic)], args: [raw, ...args], id };
+  const stored = storedId(id, group);
+  const place = group === undefined || isGenerated(stored) ? stored : Buffer.from(group);
+  return { place, topic: [name("topic", topic)], args: [stored, ...args], id };
 }

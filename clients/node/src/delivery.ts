@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Arg, Item } from "./calls.js";
 import { flagOf, leaseOf, optionsOf, reasonOf, shown, spanMs } from "./arguments.js";
-import { idText, InvalidMessage } from "./names.js";
+import { idAndGroup, InvalidMessage } from "./names.js";
 import { ClosedError, ScriptError, type Outcome, type Words } from "./outcome.js";
 import type { Envelope } from "./stored.js";
 
@@ -151,7 +151,7 @@ export function settleItem(receipt: Receipt, ...args: Arg[]): Item {
 }
 
 function idOf(receipt: Buffer): string {
-  return idText(receipt.subarray(receipt.indexOf(":") + 1, -4));
+  return idAndGroup(receipt.subarray(receipt.indexOf(":") + 1, -4)).id;
 }
 
 /** What a reserve answered behind its numbers: what is said of each lease, and the envelope. */

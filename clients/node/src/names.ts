@@ -37,7 +37,22 @@ export function generateId(shard: number): string {
   return idText(raw);
 }
 
-/** An id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is doubled as text. */
+/** The name of a message in keys and calls: its id, of an own one in a group with 0x1F and the group behind it. */
+export function storedId(id: string, group: string | undefined): Buffer {
+  const raw = idBytes(id);
+  if (group === undefined) return raw;
+  const suffix = Buffer.from(`\x1f${name("group", group)}`);
+  return isGenerated(raw) ? raw : Buffer.concat([raw, suffix]);
+}
+
+/** What such a name says. That of a generated id names no group. */
+export function idAndGroup(stored: Buffer): { id: string; group?: string } {
+  const end = isGenerated(stored) ? -1 : stored.indexOf(0x1f);
+  if (end < 0) return { id: idText(stored) };
+  return { id: idText(stored.subarray(0, end)), group: stored.subarray(end + 1).toString() };
+}
+
+/** The bytes of an id: 16 of a generated one, or those of an own one, whose first ~ is doubled as text. */
 export function idBytes(text: string): Buffer {
   if (typeof text !== "string") return Buffer.from(name("id", text));
   if (!/^~(?!~)/.test(text)) return Buffer.from(name("id", text.replace(/^~/, "")));

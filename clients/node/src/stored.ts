@@ -2,7 +2,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { decodeBackoff, type Backoff } from "./message.js";
-import { idText, InvalidMessage, name } from "./names.js";
+import { idAndGroup, InvalidMessage, name } from "./names.js";
 import { STATES, type State } from "./outcome.js";
 
 const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON] = [1, 2, 4, 8, 16, 32, 64, 128] as const;
@@ -91,11 +91,12 @@ function readHead(head: Buffer): Head {
   };
 }
 
-/** A stored message by its raw id. One that cannot be read keeps no other from being shown. */
-export function storedOf(shard: number, topic: string, raw: Buffer, envelope: Buffer): Stored {
-  const named = { topic, id: idText(raw), shard };
+/** A stored message by its name in keys and calls. One that cannot be read keeps no other from being shown. */
+export function storedOf(shard: number, topic: string, stored: Buffer, envelope: Buffer): Stored {
+  const named = { topic, ...idAndGroup(stored), shard };
   try {
-    return { ...named, ...readEnvelope(envelope) };
+    const read = readEnvelope(envelope);
+    return { ...named, ...read, group: read.group ?? named.group };
   } catch (fault) {
     const head = envelope.length < 32 || STATES[envelope[1]! - 1] === undefined ? NO_HEAD : envelope;
     const nothing = { headers: [], payload: Buffer.alloc(0), compressed: false };

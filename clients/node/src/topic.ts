@@ -2,7 +2,7 @@
 
 import { listOf, optionsOf, rangeOf, spanMs, wordOf, type Time } from "./arguments.js";
 import type { Calls } from "./calls.js";
-import { idBytes, isGenerated, name } from "./names.js";
+import { isGenerated, name, storedId } from "./names.js";
 import type { Outcome, Words } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { policyOf, settingsOf, type Policy, type PolicyPatch } from "./policy.js";
@@ -65,8 +65,8 @@ export class Topic {
     const { delayMs = 0, group } = optionsOf("a replay", options, "delayMs group");
     const place = group === undefined ? undefined : Buffer.from(name("group", group));
     const items = listOf("ids", ids).map((id) => {
-      const raw = idBytes(id);
-      return { place: isGenerated(raw) ? raw : (place ?? raw), id, args: [raw] };
+      const stored = storedId(id, group);
+      return { place: isGenerated(stored) ? stored : (place ?? stored), id, args: [stored] };
     });
     return this.replayItems(items, delayMs);
   }
@@ -78,7 +78,7 @@ export class Topic {
     const total = { replayed: 0, kept: 0 };
     for (let shard = 0; shard < (await this.calls.shards()); shard++) {
       for await (const page of this.pages(shard, "dead", range)) {
-        const items = page.map(({ id }) => ({ place: shard, id, args: [idBytes(id)] }));
+        const items = page.map(({ id, group }) => ({ place: shard, id, args: [storedId(id, group)] }));
         const outcomes = await this.replayItems(items, delayMs);
         const replayed = outcomes.filter(({ word }) => word === "ready" || word === "delayed").length;
         total.replayed += replayed;

@@ -10,7 +10,7 @@ import { readAddress } from "../src/address.js";
 import { connect, InvalidMessage } from "../src/index.js";
 import { readEnvelope } from "../src/stored.js";
 import { contentHash, envelopeOf } from "../src/message.js";
-import { generateId, idBytes, idText, isGenerated, name, placesOf } from "../src/names.js";
+import { generateId, idAndGroup, idBytes, idText, isGenerated, name, placesOf, storedId } from "../src/names.js";
 import { script } from "../src/scripts.js";
 import { vectors } from "./server.js";
 
@@ -75,6 +75,15 @@ test("ids have the same forms everywhere", () => {
     const raw = idBytes(text);
     assert.deepEqual([raw.toString("hex"), idText(raw), isGenerated(raw)], [hex, text, shard !== null]);
     if (shard !== null) assert.deepEqual(placesOf(raw, []), [shard]);
+  }
+});
+
+test("a stored id names id and group everywhere", () => {
+  for (const { id, group, hex } of vectors("names.json").stored_ids) {
+    const stored = storedId(id, group ?? undefined);
+    assert.equal(stored.toString("hex"), hex);
+    const found = idAndGroup(stored);
+    assert.deepEqual([found.id, found.group ?? null], [id, isGenerated(stored) ? null : group]);
   }
 });
 

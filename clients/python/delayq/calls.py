@@ -16,7 +16,7 @@ from .errors import InvalidArgument, ScriptError
 from .gathering import Gathering
 from .items import Answer, Arg, Call, Item
 from .link import Command, Link
-from .names import generated, id_bytes, name
+from .names import generated, name, stored_id
 from .outcome import Incomplete, Outcome, Word
 from .runtime import Runtime
 from .scripts import script
@@ -264,11 +264,9 @@ def _topic_of(item: Item) -> str:
 
 def item_of(verb: str, head: tuple[Arg, ...], id: str, group: str | None, *args: Arg) -> Item:
     """What is asked of a message by name. A generated id has its shard, others go by group, or themselves."""
-    raw = id_bytes(id)
-    if group is not None:
-        name("group", group)
-    place = raw if group is None or generated(raw) else group.encode()
-    return Item(verb, place, head, (raw, *args), id)
+    stored = stored_id(id, group)
+    place = stored if group is None or generated(stored) else group.encode()
+    return Item(verb, place, head, (stored, *args), id)
 
 
 def listed(what: str, items: Sequence[T], kind: type[T]) -> list[T]:

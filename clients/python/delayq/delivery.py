@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .envelope import Stored
 from .items import Arg, Item
-from .names import id_text
+from .names import id_and_group
 from .outcome import Outcome, State
 from .runtime import blocking
 from .times import as_datetime, maybe_span_ms
@@ -22,7 +22,7 @@ class Receipt(NamedTuple):
     @property
     def id(self) -> str:
         """The message's id."""
-        return id_text(self.raw[self.raw.index(b":") + 1 : -4])
+        return id_and_group(self.raw[self.raw.index(b":") + 1 : -4])[0]
 
     def item(self, verb: str, *args: Arg) -> Item:
         """What a verb that settles asks."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from .message import Backoff
-from .names import name
+from .names import id_and_group, name
 from .outcome import State
 from .times import as_datetime
 
@@ -63,7 +63,8 @@ class Stored:
         fields.take(8 if flags & HASH else 0)
         self.expires_ms = fields.number(8) if flags & EXPIRES else None
         self.backoff = Backoff.decode(fields.sized(1)) if flags & BACKOFF else None
-        self.group = name("group", fields.text(1)) if flags & GROUP else None
+        if flags & GROUP:
+            self.group = name("group", fields.text(1))
         end = fields.number(2) + fields.at if flags & HEADERS else 0
         while fields.at < end:
             self.headers += ((fields.text(1), fields.text(2)),)
@@ -72,6 +73,12 @@ class Stored:
         self.doomed, self.payload = bool(flags & DOOMED), fields.rest()
         self.state = _STATES[state - 1]
         return bool(flags & ZSTD)
+
+
+def named(topic: str, stored_id: bytes, shard: int) -> Stored:
+    """A message of which only the name is known."""
+    id, group = id_and_group(stored_id)
+    return Stored(topic, id, shard, group=group)
 
 
 class _Fields:

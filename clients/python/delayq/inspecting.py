@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from .calls import item_of
 from .compression import Restoring
-from .envelope import Stored
+from .envelope import Stored, named
 from .items import Arg
-from .names import id_text, name
+from .names import name, stored_id
 from .outcome import State
 
 PAGE = 32
@@ -17,12 +17,12 @@ PAGE = 32
 
 class Inspecting(Restoring):
     async def get(self, topic: str, id: str, group: str | None = None) -> Stored | None:
-        """One message, or what is remembered of it; None where nothing is known. One with an id of your own that was put
-        with a group is found by both."""
+        """One message, or what is remembered of it; None where nothing is known. An id of your own is another message
+        in each group: it is found by both."""
         (answer,) = await self._answers([item_of("peek", (name("topic", topic),), id, group)])
         if isinstance(answer, Exception):
             raise answer
-        return await self._shown(Stored(topic, id, answer.shard), answer.raw) if answer.raw else None
+        return await self._shown(named(topic, stored_id(id, group), answer.shard), answer.raw) if answer.raw else None
 
     async def _list(self, topic: str, state: str, from_ms: int, to_ms: int) -> AsyncIterator[Stored]:
         """The messages of a topic in one state, by time over all shards."""
@@ -45,7 +45,7 @@ class Inspecting(Restoring):
         while True:
             _, at, entry, *items = reply
             for raw, stored in zip(items[::2], items[1::2], strict=True):
-                yield await self._shown(Stored(page.topic, id_text(raw), shard), stored)
+                yield await self._shown(named(page.topic, raw, shard), stored)
             if at == b"":
                 return
             reply = await self._call("list", shard, page.args(at, entry))

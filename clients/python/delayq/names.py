@@ -32,8 +32,25 @@ def generate_id(shard: int) -> str:
     return f"~{uuid.UUID(int=time_ms << 80 | 7 << 76 | shard << 64 | 2 << 62 | secrets.randbits(62))}"
 
 
+def stored_id(id: str, group: str | None) -> bytes:
+    """The name of a message in keys and calls: its id, of an own one in a group with 0x1F and the group behind it."""
+    raw = id_bytes(id)
+    if group is None:
+        return raw
+    suffix = b"\x1f" + name("group", group).encode()
+    return raw if generated(raw) else raw + suffix
+
+
+def id_and_group(stored: bytes) -> tuple[str, str | None]:
+    """What such a name says. That of a generated id names no group."""
+    if generated(stored):
+        return id_text(stored), None
+    raw, mark, group = stored.partition(b"\x1f")
+    return id_text(raw), group.decode() if mark else None
+
+
 def id_bytes(text: str) -> bytes:
-    """An id as keys and scripts carry it: 16 bytes, or those of an own one, whose first ~ is doubled as text."""
+    """The bytes of an id: 16 of a generated one, or those of an own one, whose first ~ is doubled as text."""
     if _text("id", text).startswith("~") and not text.startswith("~~"):
         return uuid.UUID(name("generated id", text)[1:]).bytes
     return name("id", text.removeprefix("~")).encode()

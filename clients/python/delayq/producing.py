@@ -32,7 +32,7 @@ class Producing(Calls):
         return await self._outcomes([self._item(message, shard, ahead_ms) for message in messages])
 
     async def cancel(self, topic: str, id: str, group: str | None = None) -> Outcome:
-        """Cancels a message. One with an id of your own that was put with a group is found by both."""
+        """Cancels a message. An id of your own is another message in each group: it is found by both."""
         return (await self._outcomes([item_of("cancel", (name("topic", topic),), id, group)]))[0]
 
     async def reschedule(

@@ -99,8 +99,8 @@ class AsyncTopic:
     async def replay(
         self, ids: Sequence[str], group: str | None = None, *, delay: timedelta = timedelta(0)
     ) -> list[Outcome]:
-        """Gives dead letters another life, with their attempts counted from the start. Those with an id of your own that
-        were put with a group are found by both."""
+        """Gives dead letters another life, with their attempts counted from the start. An id of your own is another
+        message in each group: it is found by both."""
         head = self.name, span_ms("delay", delay)
         items = [item_of("replay", head, id, group) for id in listed("ids", ids, str)]
         return await self._client._outcomes(items)
@@ -116,7 +116,7 @@ class AsyncTopic:
             if replayed == max_messages:
                 break
             if reason in (dead.reason or ""):
-                item = item_of("replay", head, dead.id, None)._replace(place=dead.shard)
+                item = item_of("replay", head, dead.id, dead.group)._replace(place=dead.shard)
                 (outcome,) = await self._client._outcomes([item])
                 replayed += outcome.word in (Word.READY, Word.DELAYED)
         return replayed

@@ -8,7 +8,7 @@ from conftest import vectors
 from delayq import Backoff, Delivery, InvalidArgument, Message, connect, connect_async
 from delayq.addresses import Address, read_address
 from delayq.calls import places_of
-from delayq.names import generate_id, generated, id_bytes, id_text, name
+from delayq.names import generate_id, generated, id_and_group, id_bytes, id_text, name, stored_id
 from delayq.scripts import script
 
 
@@ -71,6 +71,13 @@ def test_ids_have_the_same_forms_everywhere():
         assert generated(raw) == (case["shard"] is not None)
         if case["shard"] is not None:
             assert shard_of(raw, 4096) == case["shard"]
+
+
+def test_a_stored_id_names_id_and_group_everywhere():
+    for case in vectors("names.json")["stored_ids"]:
+        stored = stored_id(case["id"], case["group"])
+        assert stored.hex() == case["hex"]
+        assert id_and_group(stored) == (case["id"], None if generated(stored) else case["group"])
 
 
 def test_a_generated_id_carries_its_shard():

@@ -1,12 +1,13 @@
 //! Which deployment a command is about: the configuration file, the environment, and the options over both.
 
 use crate::failure::{FILE, UNREACHABLE, of_core, unknown};
+use crate::listing::{elsewhere, named};
 use crate::output::Output;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, ValueEnum};
 use delayq::spool::Spool;
-use delayq::{Admin, Client, MessageId, Namespace, Producer, ProducerOptions, ShardCount, Topic, UnixMillis};
+use delayq::{Admin, Client, Namespace, Producer, ProducerOptions, ShardCount, Target, Topic, UnixMillis};
 use delayq_cluster::EtcdConfig;
 use delayq_compensator::OutboxConfig;
 use delayq_service::config::{
@@ -199,10 +200,13 @@ impl Context {
     }
 
     /// The fault for a message that is not there: or is its topic misspelt?
-    pub async fn unknown_message(&self, topic: &Topic, id: &MessageId) -> Fault {
+    pub async fn unknown_message(&self, topic: &Topic, target: &Target) -> Fault {
         match self.known_topic(topic).await {
             Ok(()) => {
-                unknown(format!("there is no message {id} in {topic}: never put, or finished and forgotten"))
+                let (name, elsewhere) = (named(&target.id, target.group.as_ref()), elsewhere(target));
+                unknown(format!(
+                    "there is no message {name} in {topic}{elsewhere}: never put, or finished and forgotten"
+                ))
             }
             Err(fault) => fault,
         }

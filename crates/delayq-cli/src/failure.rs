@@ -145,7 +145,7 @@ pub const UNKNOWN: Code = Code {
             is misspelt.",
     tries: [
         "List what exists: delayq topics, delayq list TOPIC.",
-        "A message with its own id and a group is found only by both: add --group.",
+        "An own id is another message in each group: give its --group.",
         "Is it the right deployment? delayq config show.",
     ],
     exit: Exit::NotFound,

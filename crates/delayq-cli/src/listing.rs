@@ -8,7 +8,7 @@ use base64::Engine as _;
 use clap::Args;
 use delayq::admin::{ListCursor, Listed, ListedPage, Listing};
 use delayq::protocol::Envelope;
-use delayq::{State, UnixMillis};
+use delayq::{Group, MessageId, State, Target, UnixMillis};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
@@ -92,9 +92,24 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
     rows.text()
 }
 
+/// A message's id, and its group if it has one, for a sentence.
+pub fn named(id: &MessageId, group: Option<&Group>) -> String {
+    group.map_or_else(|| id.to_string(), |group| format!("{id} in group {group}"))
+}
+
+/// Where else an unknown message may be, as the end of a sentence: an own id is another message in each group.
+pub const fn elsewhere(target: &Target) -> &'static str {
+    match target {
+        Target { id: MessageId::Generated(_), .. } => "",
+        Target { group: None, .. } => " without a group (if it has one, add --group)",
+        Target { group: Some(_), .. } => " (an own id is another message in each group)",
+    }
+}
+
 /// A message as JSON; the payload only if it is asked for.
 pub fn json_of(listed: &Listed, payload: bool) -> Value {
-    let mut value = json!({ "id": listed.id, "topic": listed.topic, "shard": listed.shard });
+    let group = listed.group.as_ref().map(Group::as_str);
+    let mut value = json!({ "id": listed.id, "topic": listed.topic, "group": group, "shard": listed.shard });
     let envelope = match &listed.envelope {
         Ok(envelope) => envelope,
         Err(error) => {
@@ -112,7 +127,6 @@ pub fn json_of(listed: &Listed, payload: bool) -> Value {
         return value;
     }
     value["max_attempts"] = envelope.max_attempts.into();
-    value["group"] = envelope.group.as_ref().map(|group| group.as_str().to_owned()).into();
     add_time(&mut value, "expires", envelope.expires);
     value["cancelled_while_leased"] = envelope.doomed.into();
     value["reason"] = envelope.reason.clone().into();

@@ -252,7 +252,8 @@ mod tests {
             envelope.due = due;
             let id = message.id.clone().unwrap();
             let shard = delayq::protocol::ShardId::new(0);
-            let listed = Listed { shard, topic: topic(), id, envelope: Ok(envelope.clone()) };
+            let group = message.group.clone();
+            let listed = Listed { shard, topic: topic(), id, group, envelope: Ok(envelope.clone()) };
             let line = line_of(&listed, &envelope);
             assert!(!line.contains('\n'), "{line}");
             assert_eq!(parse(line.as_bytes(), None, false), Ok(message.clone()), "{line}");

@@ -5,13 +5,13 @@
 //! group rests with the writes of its messages, and they with it.
 
 use delayq::spool::SpoolRecord;
-use delayq::{Group, MessageId, Topic};
+use delayq::{Group, Topic};
 use std::collections::HashSet;
 
 /// The writes that rest.
 #[derive(Debug, Default)]
 pub(crate) struct Resting {
-    messages: HashSet<(Topic, MessageId)>,
+    messages: HashSet<(Topic, Vec<u8>)>,
     /// The groups of these messages.
     groups: HashSet<Group>,
     /// Whether the group of one of them is unknown.
@@ -83,16 +83,16 @@ impl Resting {
     }
 }
 
-/// The message that a write is of.
-pub(crate) fn message_of(write: &SpoolRecord) -> (Topic, MessageId) {
-    (write.topic.clone(), write.target.id.clone())
+/// The message that a write is of: its topic and its stored id.
+pub(crate) fn message_of(write: &SpoolRecord) -> (Topic, Vec<u8>) {
+    (write.topic.clone(), write.target.stored().into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use delayq::protocol::ShardId;
-    use delayq::{Target, UnixMillis};
+    use delayq::{MessageId, Target, UnixMillis};
 
     fn group(name: &str) -> Group {
         Group::new(name).unwrap()
@@ -113,6 +113,7 @@ mod tests {
         assert!(!resting.holds_group(&group("g")));
         resting.add(&own("a", Some("g")), "why".to_owned());
         assert!(!resting.holds(&own("b", Some("g"))) && !resting.holds_group(&group("other")));
+        assert!(!resting.holds(&own("a", None)), "that is another message");
         assert!(resting.holds_group(&group("g")));
         assert!(resting.holds(&own("b", Some("g"))), "now a change of its group rests");
         assert!(!resting.holds(&own("c", None)) && !resting.holds(&own("d", Some("other"))));

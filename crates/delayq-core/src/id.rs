@@ -8,7 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// The id of a message within its topic.
+/// The id of a message within its topic and, if it is the producer's own, its group: an own id may be used once in each
+/// group, and once without one.
 ///
 /// As text (in the CLI, in logs) a generated id is `~` and a UUID; an own id is itself, after one more `~` if it begins
 /// with one. So an own id that looks like a UUID stays an own id. An odd id is `~x` and its bytes, most of them as `%41`.
@@ -248,7 +249,7 @@ impl MessageId {
         }
     }
 
-    /// The id as keys and scripts carry it: 16 raw bytes, or the text.
+    /// The 16 raw bytes, or the text. Keys and scripts also name the group: [`crate::target::stored_id`].
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Generated(uuid) => uuid.as_bytes(),
@@ -257,7 +258,7 @@ impl MessageId {
         }
     }
 
-    /// Reads an id as keys and scripts carry it; `None` if it has neither form.
+    /// Reads an id without a group; `None` if it has neither form.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() == 16 && bytes[0] < 0x20 {
             return Uuid::from_slice(bytes).ok().map(Self::Generated);

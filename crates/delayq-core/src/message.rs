@@ -149,7 +149,7 @@ impl Message {
         self
     }
 
-    /// With an own id, by which a repeated put is recognised and the message is found.
+    /// With an own id, by which, together with the group, a repeated put is recognised and the message is found.
     ///
     /// # Errors
     /// The id is empty, longer than 128 bytes, or contains control characters.
@@ -163,7 +163,8 @@ impl Message {
         self
     }
 
-    /// In a group, by which pending messages are listed, moved and cancelled together. It also determines the shard.
+    /// In a group, by which pending messages are listed, moved and cancelled together. It determines the shard, and is part
+    /// of the name of a message with an own id: the same id is another message in each group.
     ///
     /// # Errors
     /// The id is empty, longer than 128 bytes, or contains control characters.
@@ -201,7 +202,7 @@ impl Message {
         self
     }
 
-    /// Replaces a message with the same id that is pending, dead or finished. Otherwise such a put answers *exists* or
+    /// Replaces a message with the same id and group that is pending, dead or finished. Otherwise such a put answers *exists* or
     /// *conflict*. A leased message is never replaced.
     pub fn replace(mut self) -> Self {
         self.replace = true;

@@ -184,7 +184,7 @@ impl SpoolRecord {
     }
 
     /// Whether it may be of any group, because it names none and its id says nothing of it: a put names its group, and an
-    /// own id in a group is found only by both.
+    /// own id in a group is found by both alone.
     pub fn is_of_any_group(&self) -> bool {
         let Target { id, group } = &self.target;
         let is_put = matches!(self.action, SpoolAction::Put(_));

@@ -6,12 +6,13 @@
 
 use delayq_core::backoff::Backoff;
 use delayq_core::envelope::Envelope;
-use delayq_core::id::{MessageId, Namespace, Topic};
+use delayq_core::id::{Namespace, Topic};
 use delayq_core::keys::Keys;
 use delayq_core::message::Message;
 use delayq_core::reply::Value;
 use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
+use delayq_core::target::Target;
 use delayq_core::verbs;
 use delayq_core::verbs::reserve::{Receipt, ReserveRequest};
 use delayq_tests::mutation;
@@ -148,7 +149,7 @@ fn names_answer(cases: u64) {
         let _ = keys.parse_channel(&String::from_utf8_lossy(&channel));
         let receipt = mutation::bytes(&mut rng, b"1:order-17\0\0\0\x05");
         let _ = format!("{:?}", Receipt::new(ShardId::new(1), receipt.clone()));
-        let _ = MessageId::from_bytes(&receipt);
+        let _ = Target::from_stored(&receipt);
         let _ = Topic::new(String::from_utf8_lossy(&receipt));
     }
 }

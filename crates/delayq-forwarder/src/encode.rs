@@ -11,6 +11,7 @@ use delayq::UnixMillis;
 use delayq::protocol::Reservation;
 use delayq_service::headers::{self, STRUCTURED_EVENT};
 use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 /// Maximum bytes of a destination's name.
@@ -72,7 +73,7 @@ fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
     let mut attributes = vec![
         ("specversion", "1.0".to_owned()),
         ("id", about.id.clone()),
-        ("source", format!("/delayq/{}", about.topic)),
+        ("source", source(about)),
         ("type", parcel.header("ce-type").map_or_else(|| about.topic.clone(), str::to_owned)),
     ];
     if let Some(time) = rfc3339(about.due) {
@@ -87,6 +88,15 @@ fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
         }
     }
     attributes
+}
+
+/// Where an event comes from: no two messages have one source and one id.
+fn source(about: &About) -> String {
+    let topic = &about.topic;
+    match about.naming_group() {
+        None => format!("/delayq/{topic}"),
+        Some(group) => format!("/delayq/{topic}#{}", utf8_percent_encode(group, NON_ALPHANUMERIC)),
+    }
 }
 
 fn binary(mut parcel: Parcel, prefix: &str) -> Parcel {

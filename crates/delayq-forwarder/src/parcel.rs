@@ -39,8 +39,8 @@ pub struct About {
     pub attempt: u16,
     /// The number of this delivery, from 1.
     pub delivery: u32,
-    /// What a destination recognises a repeated delivery by: topic and id, and a hash of the content for an id of the
-    /// producer's own, which may be used again.
+    /// What a destination recognises a repeated delivery by: topic and id, and for an id of the producer's own, which may be
+    /// used again and in several groups, a hash of the group and the content.
     pub identity: String,
 }
 
@@ -49,7 +49,7 @@ pub struct About {
 impl Parcel {
     /// All headers: delayq's own, then the message's and the route's.
     pub fn all_headers(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
-        let own = self.about.headers().into_iter();
+        let own = self.about.headers().map(|(name, value)| -> (&str, _) { (name, value) });
         own.chain(self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str().into())))
     }
 
@@ -85,20 +85,27 @@ impl About {
         self.ready.since(self.due).as_micros() as f64 / 1000.0
     }
 
-    /// delayq's own headers.
+    /// The group, if it is part of the message's name: an id of the producer's own is another message in each group.
     #[must_use]
-    pub fn headers(&self) -> [(&'static str, Cow<'_, str>); 7] {
+    pub fn naming_group(&self) -> Option<&str> {
+        let is_generated = self.id.starts_with('~') && !self.id.starts_with("~~");
+        self.group.as_deref().filter(|_| !is_generated)
+    }
+
+    /// delayq's own headers.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
         let late_us = self.ready.since(self.due).as_micros();
         let number = |number: u64| Cow::Owned(number.to_string());
-        [
-            ("delayq-id", Cow::Borrowed(&self.id)),
-            ("delayq-topic", Cow::Borrowed(&self.topic)),
+        let named = [("delayq-id", self.id.as_str().into()), ("delayq-topic", self.topic.as_str().into())];
+        let group = self.naming_group().map(|group| ("delayq-group", group.into()));
+        let delivery = [
             ("delayq-attempt", number(self.attempt.into())),
             ("delayq-delivery", number(self.delivery.into())),
             ("delayq-due", number(self.due.get())),
             ("delayq-ready", number(self.ready.millis().get())),
             ("delayq-late-ms", Cow::Owned(format!("{}.{:03}", late_us / 1000, late_us % 1000))),
-        ]
+        ];
+        named.into_iter().chain(group).chain(delivery)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::error::SpoolError;
 use crate::{encoding, keys};
-use delayq_core::id::{Group, MessageId, Topic};
+use delayq_core::id::{Group, Topic};
 use delayq_core::spool::{AnyRecord, GroupRecord, SpoolAction, SpoolRecord};
+use delayq_core::target::Target;
 use rusqlite::{Connection, Transaction};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -235,7 +236,7 @@ impl Keys {
             None if record.is_of_any_group() => Of::MessageInAny,
             None => Of::Message,
         };
-        Self { key: key_of(&record.topic, &record.target.id), of }
+        Self { key: key_of(&record.topic, &record.target), of }
     }
 
     fn of_group(record: &GroupRecord) -> Self {
@@ -269,10 +270,10 @@ pub(crate) fn note_group(
     Keys::of(record).note(transaction, seq.cast_signed())
 }
 
-/// Finds the records of a message: the first 8 bytes of the SHA-256 of topic, a zero byte, and id. A collision costs a
-/// needless lookup, nothing else.
-fn key_of(topic: &Topic, id: &MessageId) -> i64 {
-    first_8_bytes(Sha256::new().chain_update(topic.as_str()).chain_update([0]).chain_update(id.as_bytes()))
+/// Finds the records of a message: the first 8 bytes of the SHA-256 of topic, a zero byte, and stored id. A collision costs
+/// a needless lookup, nothing else.
+fn key_of(topic: &Topic, target: &Target) -> i64 {
+    first_8_bytes(Sha256::new().chain_update(topic.as_str()).chain_update([0]).chain_update(target.stored()))
 }
 
 /// Finds the records of a group, as [`key_of`] those of a message. A collision costs a needless wait, nothing else.

@@ -65,7 +65,7 @@ pub struct Put {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {error}; {}", self.what(), self.advice())]
 pub struct PutError {
-    /// The id under which it was tried, and its shard.
+    /// The id and the group under which it was tried, and its shard.
     pub reference: Option<Reference>,
     /// Why there is no answer, and whether it was carried out.
     #[source]
@@ -212,5 +212,6 @@ impl fmt::Debug for Producer {
 }
 
 fn reference(shard: ShardId, message: &Message) -> Reference {
-    Reference { shard, id: message.id.clone().expect("a message has its id once it is placed") }
+    let id = message.id.clone().expect("a message has its id once it is placed");
+    Reference { shard, id, group: message.group.clone() }
 }

@@ -4,7 +4,7 @@
 
 use delayq::protocol::{Envelope, EnvelopeError, HEAD_BYTES, Keys, Scripts, Verb};
 use delayq::{
-    Backoff, Group, LinkSettings, Message, MessageId, Namespace, ShardCount, State, Topic, UnixMillis,
+    Backoff, Group, LinkSettings, Message, MessageId, Namespace, ShardCount, State, Target, Topic, UnixMillis,
 };
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::redis_server::RedisServer;
@@ -118,6 +118,14 @@ fn names_and_ids_are_what_the_vectors_say() {
         assert_eq!(id.shard().map(|shard| u64::from(shard.get())), case["shard"].as_u64(), "{case}");
         assert_eq!(MessageId::from_bytes(&bytes(&case["hex"])), Some(id), "{case}");
     }
+    for case in list(&vectors["stored_ids"]) {
+        let id: MessageId = text(&case["id"]).parse().unwrap();
+        let group = case["group"].as_str().map(|group| Group::new(group).unwrap());
+        let target = Target { id, group };
+        assert_eq!(*target.stored(), bytes(&case["hex"]), "{case}");
+        let found = Target::from_stored(&bytes(&case["hex"]));
+        assert_eq!((&found.id, found.stored()), (&target.id, target.stored()), "{case}");
+    }
     let refused = |what: &str| list(&vectors["refused"][what]).iter().map(text).collect::<Vec<_>>();
     refused("id").iter().for_each(|name| drop(name.parse::<MessageId>().expect_err(name)));
     refused("group").iter().for_each(|name| drop(Group::new(*name).expect_err(name)));
@@ -185,7 +193,7 @@ async fn a_put_stores_the_hash_and_the_fields_that_the_vectors_say() {
             .query_async(&mut connection)
             .await
             .unwrap();
-        let key = [format!("{base}m:{no}:").as_bytes(), put.reference.id.as_bytes()].concat();
+        let key = [format!("{base}m:{no}:").as_bytes(), &Target::from(put.reference).stored()].concat();
         let stored: Vec<u8> = redis::cmd("GET").arg(key).query_async(&mut connection).await.unwrap();
         let sent = bytes(&case["envelope"]);
         assert_eq!(stored[2..4], sent[2..4], "the flags: {}", case["name"]);

@@ -146,18 +146,19 @@ pub(super) fn report(context: &Context, audit: &Audited) -> String {
     if audit.is_clean() {
         text = format!("{looked_at} messages and {entries} entries, all in their places\n");
     }
-    let mut rows = context.output.rows(&["shard", "topic", "found", "id", "index", "delayq repair"]);
+    let mut rows = context.output.rows(&["shard", "topic", "found", "id", "group", "index", "delayq repair"]);
     for found in findings {
         let remedy = found.kind.remedy().to_owned();
         let kind = found.kind.to_string();
-        let cells = [found.shard.to_string(), found.topic.clone(), kind, found.id.clone()];
-        rows.row(cells.into_iter().chain([found.index.clone(), remedy]));
+        let message = [found.topic.clone(), kind, found.id.clone(), found.group.clone()];
+        let cells = std::iter::once(found.shard.to_string()).chain(message);
+        rows.row(cells.chain([found.index.clone(), remedy]));
     }
     for drift in drifts {
         let (says, is) = (drift.says, drift.is);
         let kind = format!("{} is {says}, not {is}", drift.counter);
-        let cells = [drift.shard.to_string(), drift.topic.clone(), kind, String::new(), "stats".to_owned()];
-        rows.row(cells.into_iter().chain(["set the counter right".to_owned()]));
+        let counter = [drift.shard.to_string(), drift.topic.clone(), kind, String::new(), String::new()];
+        rows.row(counter.into_iter().chain(["stats".to_owned(), "set the counter right".to_owned()]));
     }
     if !audit.is_clean() {
         text.push_str(&rows.text());

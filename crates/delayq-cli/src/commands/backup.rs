@@ -4,6 +4,7 @@ use crate::backup_line::{Begin, Checkpoint, Dictionary, FORMAT, LeftOut, Record,
 use crate::commands::backup::target::{Interrupted, Target};
 use crate::deployment::{Context, check_topic};
 use crate::failure::{BACKUP_INCOMPLETE, INTERRUPTED, of_core};
+use crate::listing::named;
 use crate::output::{complain, counted};
 use crate::policy_text::settings_of;
 use crate::put_line::line_of;
@@ -11,7 +12,7 @@ use base64::Engine as _;
 use clap::Args;
 use delayq::admin::{Codec, Listed, Walk, WalkCursor};
 use delayq::protocol::{NodeName, ShardRanges};
-use delayq::{Admin, MessageId, State, Topic};
+use delayq::{Admin, Group, State, Topic};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -261,15 +262,19 @@ impl Run<'_> {
     }
 
     fn unreadable(&mut self, listed: &Listed, why: &str) {
-        self.missing(&listed.topic, Some(&listed.id), why);
+        self.missing(&listed.topic, Some(listed), why);
     }
 
     /// Names what is not in the backup: a message, or of a topic something else.
-    fn missing(&mut self, topic: &Topic, id: Option<&MessageId>, why: &str) {
+    fn missing(&mut self, topic: &Topic, message: Option<&Listed>, why: &str) {
         self.tally.missing += 1;
-        let complaint = match (self.context.output.json, id) {
-            (true, _) => json!({ "topic": topic, "id": id, "message": why }).to_string(),
-            (false, Some(id)) => format!("{topic} {id}: {why}"),
+        let complaint = match (self.context.output.json, message) {
+            (true, message) => {
+                let group = message.and_then(|listed| listed.group.as_ref()).map(Group::as_str);
+                let id = message.map(|listed| &listed.id);
+                json!({ "topic": topic, "id": id, "group": group, "message": why }).to_string()
+            }
+            (false, Some(listed)) => format!("{topic} {}: {why}", named(&listed.id, listed.group.as_ref())),
             (false, None) => format!("{topic}: {why}"),
         };
         self.bar.suspend(|| complain(&complaint));

@@ -2,6 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
+use crate::listing::elsewhere;
 use crate::output::{add_time, time};
 use clap::Args;
 use delayq::{CancelOutcome, Group, MessageId, Target, Topic};
@@ -17,7 +18,7 @@ pub struct Cancel {
     /// Their ids
     #[arg(required_unless_present = "all")]
     ids: Vec<MessageId>,
-    /// Their group: a message with its own id and a group is found only by both
+    /// Their group: an own id is another message in each group
     #[arg(long, short = 'g')]
     group: Option<Group>,
     /// Every pending message of the group, whatever its topic
@@ -58,7 +59,7 @@ impl Cancel {
         context.output.print(&values, || {
             let mut rows = context.output.rows(&["id", "outcome"]);
             for (target, outcome) in targets.iter().zip(&outcomes) {
-                rows.judged(is_taken(outcome), [target.id.to_string(), sentence(outcome)]);
+                rows.judged(is_taken(outcome), [target.id.to_string(), sentence(target, outcome)]);
             }
             rows.text()
         })?;
@@ -66,7 +67,7 @@ impl Cancel {
         let unknown = outcomes.iter().filter(|outcome| **outcome == CancelOutcome::Unknown).count();
         match (not, targets.as_slice()) {
             (0, _) => Ok(()),
-            (1, [only]) if unknown == 1 => Err(context.unknown_message(&topic, &only.id).await),
+            (1, [only]) if unknown == 1 => Err(context.unknown_message(&topic, only).await),
             _ if not == unknown => Err(failure::unknown(format!("{not} of {} do not exist", outcomes.len()))),
             _ => Err(refused(format!("{not} of {} could not be cancelled", outcomes.len()))),
         }
@@ -103,7 +104,7 @@ const fn word(outcome: &CancelOutcome) -> &'static str {
     }
 }
 
-fn sentence(outcome: &CancelOutcome) -> String {
+fn sentence(target: &Target, outcome: &CancelOutcome) -> String {
     match outcome {
         CancelOutcome::Cancelled => "cancelled".to_owned(),
         CancelOutcome::Leased => {
@@ -111,7 +112,7 @@ fn sentence(outcome: &CancelOutcome) -> String {
         }
         CancelOutcome::Dead => "it is among the dead letters".to_owned(),
         CancelOutcome::Finished(state, at) => format!("finished: {state} {}", time(*at)),
-        CancelOutcome::Unknown => "no such message; if it has a group, add --group".to_owned(),
+        CancelOutcome::Unknown => format!("no such message{}", elsewhere(target)),
         CancelOutcome::Spooled => "spooled: the compensator does it when Redis can be reached".to_owned(),
         CancelOutcome::Failed(why) => format!("failed: {why}"),
     }

@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::listing::json_of;
+use crate::listing::{json_of, named};
 use crate::output::{payload, time_from};
 use crate::printable::printable;
 use clap::Args;
@@ -17,7 +17,7 @@ pub struct Get {
     topic: Topic,
     /// Its id
     id: MessageId,
-    /// Its group: a message with its own id and a group is found only by both
+    /// Its group: an own id is another message in each group
     #[arg(long, short = 'g')]
     group: Option<Group>,
     /// Print only the stored payload, byte for byte; on a terminal, with control characters escaped
@@ -35,7 +35,7 @@ impl Get {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let target = Target { id: self.id, group: self.group };
         let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
-        let Some(listed) = found else { return Err(context.unknown_message(&self.topic, &target.id).await) };
+        let Some(listed) = found else { return Err(context.unknown_message(&self.topic, &target).await) };
         if self.payload {
             let envelope = listed.envelope.as_ref().map_err(usage)?;
             return payload(&envelope.payload);
@@ -45,7 +45,10 @@ impl Get {
             let mut rows = context.output.rows(&["field", "value"]);
             let envelope = match &listed.envelope {
                 Ok(envelope) => envelope,
-                Err(error) => return format!("{} cannot be read: {error}", listed.id),
+                Err(error) => {
+                    let name = named(&listed.id, listed.group.as_ref());
+                    return format!("{name} cannot be read: {error}");
+                }
             };
             let mut row = |name: &str, value: String| rows.row([name.to_owned(), value]);
             row("id", listed.id.to_string());
@@ -56,7 +59,7 @@ impl Get {
             let since = if envelope.state == State::Leased { "lease ends" } else { "since" };
             row(since, time_from(envelope.at, now));
             row("attempt", format!("{}, delivery {}", envelope.attempt, envelope.delivery));
-            if let Some(group) = &envelope.group {
+            if let Some(group) = &listed.group {
                 row("group", group.to_string());
             }
             if let Some(expires) = envelope.expires {

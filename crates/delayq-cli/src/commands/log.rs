@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::of_core;
-use crate::listing::{json_of, story};
+use crate::listing::{json_of, named, story};
 use crate::output::{add_time, counted, duration, time, time_from};
 use crate::printable::printable;
 use clap::Args;
@@ -21,7 +21,7 @@ pub struct Log {
     topic: Topic,
     /// Its id
     id: MessageId,
-    /// Its group: a message with its own id and a group is found only by both
+    /// Its group: an own id is another message in each group
     #[arg(long, short = 'g')]
     group: Option<Group>,
 }
@@ -38,25 +38,29 @@ impl Log {
         let history = context.admin().history(&self.topic, &target).await.map_err(of_core)?;
         let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
         if found.is_none() && history.events.is_empty() {
-            return Err(context.unknown_message(&self.topic, &target.id).await);
+            return Err(context.unknown_message(&self.topic, &target).await);
         }
-        let now = context.now().await?;
+        let (now, name) = (context.now().await?, named(&target.id, target.group.as_ref()));
         let mut value = found
             .as_ref()
-            .map_or_else(|| json!({ "id": target.id, "topic": self.topic }), |listed| json_of(listed, false));
+            .map_or_else(|| json_of_name(&self.topic, &target), |listed| json_of(listed, false));
         value["history_kept"] = history.kept.into();
         value["history_cut"] = history.is_cut().into();
         value["events"] = events_json(&history);
         context.output.print(&value, || {
             let head = found.as_ref().map_or_else(
-                || format!("{} of {}: nothing is stored of it any more", target.id, self.topic),
-                |listed| format!("{} of {} (shard {})", listed.id, listed.topic, listed.shard),
+                || format!("{name} of {}: nothing is stored of it any more", self.topic),
+                |listed| format!("{name} of {} (shard {})", listed.topic, listed.shard),
             );
             let mut text = [vec![head], lines(&history, now)].concat().join("\n  ");
             text.extend(found.iter().map(|listed| format!("\nNow\n  {}", story(listed, now).join("\n  "))));
             format!("{text}{}", remark(&self.topic, &history))
         })
     }
+}
+
+fn json_of_name(topic: &Topic, target: &Target) -> Value {
+    json!({ "id": target.id, "topic": topic, "group": target.group.as_ref().map(Group::as_str) })
 }
 
 /// What is missing from the history, and how to get it.

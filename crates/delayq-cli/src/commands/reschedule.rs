@@ -2,6 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{of_core, refused, usage};
+use crate::listing::{elsewhere, named};
 use crate::output::time;
 use crate::when::{Span, When};
 use clap::Args;
@@ -22,7 +23,7 @@ pub struct Reschedule {
     /// Its id
     #[arg(required_unless_present = "all")]
     id: Option<MessageId>,
-    /// Its group: a message with its own id and a group is found only by both
+    /// Its group: an own id is another message in each group
     #[arg(long, short = 'g')]
     group: Option<Group>,
     /// To this time
@@ -60,10 +61,10 @@ impl Reschedule {
         let target = Target { id: id.clone(), group: self.group.clone() };
         let change = self.change(context, topic, &target).await?;
         let outcome = context.producer()?.reschedule(topic, &target, change).await.map_err(of_core)?;
-        context.output.print(&json_of(id, &outcome), || sentence(id, &outcome))?;
+        context.output.print(&json_of(id, &outcome), || sentence(&target, &outcome))?;
         match outcome {
             RescheduleOutcome::Moved { .. } | RescheduleOutcome::Spooled => Ok(()),
-            RescheduleOutcome::Unknown => Err(context.unknown_message(topic, id).await),
+            RescheduleOutcome::Unknown => Err(context.unknown_message(topic, &target).await),
             _ => Err(refused(format!("{id} was not moved"))),
         }
     }
@@ -120,7 +121,7 @@ fn past_is_now(due: Due) -> Due {
 
 async fn due_of(context: &Context, topic: &Topic, target: &Target) -> Result<UnixMillis, Fault> {
     let listed = context.admin().get(topic, target).await.map_err(of_core)?;
-    let Some(listed) = listed else { return Err(context.unknown_message(topic, &target.id).await) };
+    let Some(listed) = listed else { return Err(context.unknown_message(topic, target).await) };
     Ok(listed.envelope.map_err(usage)?.due)
 }
 
@@ -154,7 +155,8 @@ fn json_of(id: &MessageId, outcome: &RescheduleOutcome) -> Value {
     }
 }
 
-fn sentence(id: &MessageId, outcome: &RescheduleOutcome) -> String {
+fn sentence(target: &Target, outcome: &RescheduleOutcome) -> String {
+    let id = named(&target.id, target.group.as_ref());
     match outcome {
         RescheduleOutcome::Moved { old, due, ready } => {
             let ready = if *ready { ": it is ready" } else { "" };
@@ -166,7 +168,7 @@ fn sentence(id: &MessageId, outcome: &RescheduleOutcome) -> String {
         RescheduleOutcome::Leased => format!("{id} is leased now"),
         RescheduleOutcome::Dead => format!("{id} is among the dead letters; see delayq dead replay"),
         RescheduleOutcome::Finished(state, at) => format!("{id} is finished: {state} {}", time(*at)),
-        RescheduleOutcome::Unknown => format!("no message {id}; if it has a group, add --group"),
+        RescheduleOutcome::Unknown => format!("no message {id}{}", elsewhere(target)),
         RescheduleOutcome::Spooled => {
             format!("{id} is moved by the compensator when Redis can be reached: it is spooled")
         }

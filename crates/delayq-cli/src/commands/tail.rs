@@ -15,9 +15,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Follow deliveries in a forwarder's file, until Ctrl-C
 ///
-/// Prints every delivery that a file sink appends: when it was due and how late it became ready, its topic, id and attempt,
-/// and the payload. With -o json, prints each line as the sink wrote it. Without such a file, `delayq count TOPIC --follow`
-/// shows how many messages became ready, were delivered and so on.
+/// Prints every delivery that a file sink appends: when it was due and how late it became ready, its topic, id, group and
+/// attempt, and the payload. With -o json, prints each line as the sink wrote it. Without such a file, `delayq count TOPIC
+/// --follow` shows how many messages became ready, were delivered and so on.
 #[derive(Debug, Args)]
 pub struct Tail {
     /// The file that a forwarder appends deliveries to, such as delivered.ndjson of delayq up --forward
@@ -33,6 +33,7 @@ pub struct Tail {
 struct Delivered {
     id: String,
     topic: String,
+    group: Option<String>,
     due: UnixMillis,
     late_ms: f64,
     attempt: u16,
@@ -83,9 +84,10 @@ impl Tail {
 
 impl Delivered {
     fn text(&self) -> String {
-        let Self { id, topic, due, late_ms, attempt, payload } = self;
+        let Self { id, topic, group, due, late_ms, attempt, payload } = self;
+        let group = group.as_ref().map(|group| format!(" in group {group}")).unwrap_or_default();
         let attempt = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
         let payload = payload.as_deref().unwrap_or("(not text; -o json shows it)");
-        format!("{} +{late_ms:.1}ms  {topic} {id}{attempt}  {payload}", time(*due))
+        format!("{} +{late_ms:.1}ms  {topic} {id}{group}{attempt}  {payload}", time(*due))
     }
 }

@@ -3,6 +3,7 @@
 use crate::commands::work::handler::{Handler, Judgement};
 use crate::deployment::Context;
 use crate::failure::{BUG, file, of_core};
+use crate::listing::named;
 use crate::output::complain;
 use crate::when::Span;
 use clap::Args;
@@ -106,7 +107,7 @@ fn stop() -> Result<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>, Fault> {
 
 /// Works on one message and settles it.
 async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
-    let name = format!("{} {}", delivery.topic, delivery.id);
+    let name = format!("{} {}", delivery.topic, named(&delivery.id, delivery.group()));
     let settled = match handler.handle(&delivery).await {
         Judgement::Done => delivery.ack().await,
         Judgement::Failed(why) => {

@@ -19,6 +19,7 @@ mod down;
 mod drain;
 mod flow;
 mod generated;
+mod groups;
 mod growth;
 mod moving;
 mod ndjson;

@@ -7,7 +7,7 @@ use super::keeper::OutboxKeeper;
 use super::row::Row;
 use crate::codes::OUTBOX;
 use delayq::spool::SpoolAction;
-use delayq::{Admin, Due, Message, Producer, PutOutcome, Target, UnixMillis};
+use delayq::{Admin, Due, Message, MessageId, Producer, PutOutcome, Target, UnixMillis};
 use delayq_service::Fault;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,8 +49,9 @@ pub struct Reconciled {
     pub refused: u64,
 }
 
-/// The topic and the id of a message, as they are written in a row.
-type Name = (String, String);
+/// The topic, the id and the group of a message, as they are written in a row. The group is missing where it is not part of
+/// the name.
+type Name = (String, String, Option<String>);
 
 /// What the rows of a message say of it so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +75,7 @@ struct Ledger(HashMap<Name, Net>);
 impl Ledger {
     /// Adds the next row.
     fn add(&mut self, key: RowKey, row: &Row, now: UnixMillis) {
-        let name = (row.topic.clone(), row.id.clone());
+        let name = name_of(row);
         let due = due_of(row, now);
         let net = match (row.verb.as_str(), self.0.get(&name)) {
             // Its id may have been forgotten by then, and it be another message.
@@ -99,6 +100,13 @@ impl Ledger {
         };
         self.0.insert(name, net);
     }
+}
+
+/// The name of a row's message.
+fn name_of(row: &Row) -> Name {
+    let is_generated = matches!(row.id.parse(), Ok(MessageId::Generated(_)));
+    let group = row.group_id.clone().filter(|_| !is_generated);
+    (row.topic.clone(), row.id.clone(), group)
 }
 
 /// When a row's message is due, of a delay what is left of it; and for how long it has been due.
@@ -265,6 +273,29 @@ mod tests {
         ] {
             assert_eq!(net(rows), expected, "{rows}");
         }
+    }
+
+    #[test]
+    fn rows_of_one_id_in_two_groups_are_of_two_messages_unless_it_is_generated() {
+        let row = |verb: &str, id: &str, group: Option<&str>| Row {
+            verb: verb.to_owned(),
+            id: id.to_owned(),
+            group_id: group.map(str::to_owned),
+            delay_ms: (verb == "put").then_some(1000),
+            ..Row::default()
+        };
+        let left = |rows: &[Row]| {
+            let mut ledger = Ledger::default();
+            (1..).zip(rows).for_each(|(seq, row)| ledger.add((1, seq), row, NOW));
+            ledger.0.into_values().filter(|net| matches!(net, Net::Pending { .. })).count()
+        };
+        assert_eq!(left(&[row("put", "k1", Some("a")), row("cancel", "k1", Some("b"))]), 1);
+        assert_eq!(
+            left(&[row("put", "k1", Some("a")), row("put", "k1", None), row("cancel", "k1", None)]),
+            1
+        );
+        let generated = "~0190a000-0000-7003-8000-000000000001";
+        assert_eq!(left(&[row("put", generated, Some("a")), row("cancel", generated, None)]), 0);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use crate::call::Call;
 use crate::envelope::State;
-use crate::id::{MessageId, Topic};
+use crate::id::Topic;
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
+use crate::target::Target;
 use crate::time::UnixMillis;
 
 /// The outcome of a cancel.
@@ -19,7 +20,7 @@ pub enum CancelOutcome {
     Dead,
     /// It had already finished, with this outcome and at this time.
     Finished(State, UnixMillis),
-    /// It is unknown: never put, or forgotten.
+    /// It is unknown: never put, put in another group, or forgotten.
     Unknown,
     /// Redis could not be reached, or the put itself waits in the spool: the cancel is in the spool behind it.
     Spooled,
@@ -38,9 +39,9 @@ impl CancelOutcome {
 }
 
 /// Cancels messages of one topic in one shard: at most 500.
-pub fn request<'i>(shard: ShardId, topic: &Topic, ids: impl IntoIterator<Item = &'i MessageId>) -> Call {
+pub fn request<'t>(shard: ShardId, topic: &Topic, targets: impl IntoIterator<Item = &'t Target>) -> Call {
     let mut call = Call::new(Verb::Cancel, shard).arg(topic.as_bytes());
-    ids.into_iter().for_each(|id| call.push(id.as_bytes()));
+    targets.into_iter().for_each(|target| call.push(target.stored()));
     call
 }
 

@@ -1,10 +1,11 @@
 //! `history`: what happened to a message, if its topic keeps a history.
 
 use crate::call::Call;
-use crate::id::{MessageId, Topic};
+use crate::id::Topic;
 use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
+use crate::target::Target;
 use crate::time::UnixMillis;
 use std::time::Duration;
 
@@ -188,8 +189,8 @@ fn time(text: &str) -> Option<UnixMillis> {
 }
 
 /// Asks for a page of what happened to a message; `from`: where the page before it ended.
-pub fn request(shard: ShardId, topic: &Topic, id: &MessageId, from: Option<&str>) -> Call {
-    Call::new(Verb::History, shard).arg(topic.as_bytes()).arg(id.as_bytes()).arg(from.unwrap_or_default())
+pub fn request(shard: ShardId, topic: &Topic, target: &Target, from: Option<&str>) -> Call {
+    Call::new(Verb::History, shard).arg(topic.as_bytes()).arg(target.stored()).arg(from.unwrap_or_default())
 }
 
 /// The page.

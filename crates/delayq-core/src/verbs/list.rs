@@ -7,6 +7,7 @@ use crate::id::{Group, MessageId, Topic};
 use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
+use crate::target::Target;
 use crate::time::UnixMillis;
 
 /// Which messages a listing shows.
@@ -45,6 +46,8 @@ pub struct Listed {
     pub topic: Topic,
     /// Its id.
     pub id: MessageId,
+    /// Its group: also that of a message which cannot be read or has finished, if its id is the producer's own.
+    pub group: Option<Group>,
     /// Its envelope, or why that cannot be read.
     pub envelope: Result<Envelope, EnvelopeError>,
 }
@@ -72,14 +75,32 @@ impl ListState {
     }
 }
 
+// === impl Listed ===
+
+impl Listed {
+    fn new(shard: ShardId, topic: Topic, target: Target, envelope: Result<Envelope, EnvelopeError>) -> Self {
+        let Target { id, group } = target;
+        let group = match &id {
+            MessageId::Own(_) | MessageId::Odd(_) => group,
+            MessageId::Generated(_) => envelope.as_ref().ok().and_then(|envelope| envelope.group.clone()),
+        };
+        Self { shard, topic, id, group, envelope }
+    }
+
+    /// What finds it again.
+    pub fn target(&self) -> Target {
+        Target { id: self.id.clone(), group: self.group.clone() }
+    }
+}
+
 /// Reads messages of one topic in one shard: at most 500.
-pub fn peek(shard: ShardId, topic: &Topic, ids: &[&MessageId]) -> Call {
+pub fn peek(shard: ShardId, topic: &Topic, targets: &[&Target]) -> Call {
     let mut call = Call::new(Verb::Peek, shard).arg(topic.as_bytes());
-    ids.iter().for_each(|id| call.push(id.as_bytes()));
+    targets.iter().for_each(|target| call.push(target.stored()));
     call
 }
 
-/// The message of each id; `None`: unknown.
+/// The message of each target; `None`: unknown.
 ///
 /// # Errors
 /// The script does not give such an answer.
@@ -87,17 +108,16 @@ pub fn read_peek(
     reply: Value,
     shard: ShardId,
     topic: &Topic,
-    ids: &[&MessageId],
+    targets: &[&Target],
 ) -> Result<Vec<Option<Listed>>, ReplyError> {
     let mut reply = Reply::new(Verb::Peek, reply)?;
     reply.number()?;
-    let listed = |id: &&MessageId| {
+    let listed = |target: &&Target| {
         let bytes = reply.bytes()?;
-        let envelope = || Envelope::decode(&bytes);
-        let listed = || Listed { shard, topic: topic.clone(), id: (*id).clone(), envelope: envelope() };
+        let listed = || Listed::new(shard, topic.clone(), (*target).clone(), Envelope::decode(&bytes));
         Ok((!bytes.is_empty()).then(listed))
     };
-    ids.iter().map(listed).collect()
+    targets.iter().map(listed).collect()
 }
 
 /// One page of the messages of a topic in one shard.
@@ -147,5 +167,5 @@ pub fn read_group(reply: Value, shard: ShardId) -> Result<(ListPage, u64), Reply
 
 fn listed(shard: ShardId, topic: Topic, reply: &mut Reply) -> Result<Listed, ReplyError> {
     let id = reply.bytes()?;
-    Ok(Listed { shard, topic, id: MessageId::from_stored(&id), envelope: Envelope::decode(&reply.bytes()?) })
+    Ok(Listed::new(shard, topic, Target::from_stored(&id), Envelope::decode(&reply.bytes()?)))
 }

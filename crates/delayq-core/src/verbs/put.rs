@@ -7,6 +7,7 @@ use crate::message::{Due, Message};
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
+use crate::target::stored_id;
 use crate::time::{UnixMicros, UnixMillis};
 
 /// The outcome of a put.
@@ -74,7 +75,7 @@ pub fn request(
     for item in items {
         let message = item.message;
         let id = message.id.as_ref().expect("a message has its id before it is put");
-        call.push(id.as_bytes());
+        call.push(stored_id(id, message.group.as_ref()));
         call.push(message.due.argument());
         call.push(options(item));
         call.push(stored(message).encode());

@@ -1,10 +1,11 @@
 //! `replay`: making dead letters ready again.
 
 use crate::call::Call;
-use crate::id::{MessageId, Topic};
+use crate::id::Topic;
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
+use crate::target::Target;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -35,14 +36,14 @@ impl Replayed {
 }
 
 /// Replays dead letters of one topic in one shard, to be ready after `delay`: at most 500.
-pub fn request<'i>(
+pub fn request<'t>(
     shard: ShardId,
     topic: &Topic,
     delay: Duration,
-    ids: impl IntoIterator<Item = &'i MessageId>,
+    targets: impl IntoIterator<Item = &'t Target>,
 ) -> Call {
     let mut call = Call::new(Verb::Replay, shard).arg(topic.as_bytes()).number(delay.as_millis() as u64);
-    ids.into_iter().for_each(|id| call.push(id.as_bytes()));
+    targets.into_iter().for_each(|target| call.push(target.stored()));
     call
 }
 

@@ -3,11 +3,12 @@
 use super::cancel::finished;
 use crate::call::Call;
 use crate::envelope::State;
-use crate::id::{MessageId, Topic};
+use crate::id::Topic;
 use crate::message::Due;
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
+use crate::target::Target;
 use crate::time::{OddTime, Shift, UnixMillis};
 
 /// A change of a due time.
@@ -42,7 +43,7 @@ pub enum RescheduleOutcome {
     Dead,
     /// It had already finished, with this outcome and at this time.
     Finished(State, UnixMillis),
-    /// It is unknown: never put, or forgotten.
+    /// It is unknown: never put, put in another group, or forgotten.
     Unknown,
     /// Redis could not be reached, or the put itself waits in the spool: the change is in the spool behind it.
     Spooled,
@@ -86,15 +87,15 @@ impl RescheduleOutcome {
 }
 
 /// Reschedules messages of one topic in one shard: at most 500.
-pub fn request<'i>(
+pub fn request<'t>(
     shard: ShardId,
     topic: &Topic,
-    changes: impl IntoIterator<Item = (&'i MessageId, Reschedule)>,
+    changes: impl IntoIterator<Item = (&'t Target, Reschedule)>,
 ) -> Call {
     let mut call = Call::new(Verb::Reschedule, shard).arg(topic.as_bytes());
-    for (id, change) in changes {
+    for (target, change) in changes {
         let (due, expected) = change.arguments();
-        call.push(id.as_bytes());
+        call.push(target.stored());
         call.push(due);
         call.push(expected);
     }

@@ -7,6 +7,7 @@ use crate::id::{MessageId, Topic};
 use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
+use crate::target::Target;
 use crate::time::{UnixMicros, UnixMillis};
 use std::fmt;
 use std::time::Duration;
@@ -90,17 +91,17 @@ impl Receipt {
         Self { shard, bytes }
     }
 
-    /// Topic number, `:`, id, gen.
-    fn id(&self) -> Option<MessageId> {
+    /// Topic number, `:`, stored id, gen.
+    fn target(&self) -> Option<Target> {
         let colon = self.bytes.iter().position(|&byte| byte == b':')?;
         let id = self.bytes.get(colon + 1..self.bytes.len().checked_sub(4)?)?;
-        MessageId::from_bytes(id)
+        Some(Target::from_stored(id))
     }
 }
 
 impl fmt::Debug for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Receipt({}, {:?})", self.shard, self.id())
+        write!(f, "Receipt({}, {:?})", self.shard, self.target())
     }
 }
 
@@ -163,7 +164,9 @@ fn reservation(
     let ready = UnixMicros(reply.number()?);
     let receipt = Receipt { shard, bytes: reply.bytes()? };
     let bytes = reply.bytes()?;
-    let Some(id) = receipt.id() else { return Ok(Err((receipt, "an invalid id".to_owned()))) };
+    let Some(Target { id, .. }) = receipt.target() else {
+        return Ok(Err((receipt, "an invalid id".to_owned())));
+    };
     let mut envelope = match Envelope::decode(&bytes) {
         Ok(envelope) => envelope,
         Err(error) => return Ok(Err((receipt, error.to_string()))),

@@ -51,7 +51,13 @@ fn a_structured_event_holds_its_data_by_kind() {
         assert_eq!(event[key], value);
         assert_eq!(
             (&event["specversion"], &event["id"], &event["source"], &event["type"], &event["subject"]),
-            (&json!("1.0"), &json!("17"), &json!("/delayq/orders"), &json!("orders"), &json!("user-5"))
+            (
+                &json!("1.0"),
+                &json!("17"),
+                &json!("/delayq/orders#user%2D5"),
+                &json!("orders"),
+                &json!("user-5")
+            )
         );
         assert_eq!(parcel.header("content-type"), Some(STRUCTURED_EVENT));
     }

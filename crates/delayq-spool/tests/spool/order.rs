@@ -89,8 +89,19 @@ async fn what_goes_behind_another_record_is_not_overtaken_by_the_next_one_of_its
     let spool = open(folder.path()).unwrap();
     assert_eq!(spool.append_group(&cancel_group("g"), false).await, Ok(true));
     // Only by the first one of the same message the second one has something to wait for.
-    let records = [cancel("a", Some("g")), cancel("a", None), cancel("b", None)];
+    let first = cancel("~1", Some("g"));
+    let target = Target { group: Some(Group::new("other").unwrap()), ..first.target.clone() };
+    let records = [first.clone(), SpoolRecord { target, ..first }, cancel("b", None)];
     assert_eq!(spool.append_behind(&records).await, [Ok(true), Ok(true), Ok(false)]);
+}
+
+#[tokio::test]
+async fn a_write_of_the_same_id_in_another_group_waits_for_nothing() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    spool.append(vec![cancel("a", Some("g"))]).await.unwrap();
+    let records = [cancel("a", None), cancel("a", Some("other")), cancel("a", Some("g"))];
+    assert_eq!(spool.append_behind(&records).await, [Ok(false), Ok(false), Ok(true)]);
 }
 
 #[tokio::test]

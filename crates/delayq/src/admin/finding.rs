@@ -23,10 +23,9 @@ impl Admin {
             let places = self.client.calls.shared_layout().shards_of(target);
             let Some(shard) = places.into_iter().find(|place| !asked.contains(place)) else { break };
             asked.push(shard);
-            let ids = [&target.id];
-            let read = |reply| list::read_peek(reply, shard, topic, &ids);
-            let answers = self.client.calls.ask(list::peek(shard, topic, &ids), read).await?;
-            found = answers.into_iter().next().expect("one answer for one id");
+            let read = |reply| list::read_peek(reply, shard, topic, &[target]);
+            let answers = self.client.calls.ask(list::peek(shard, topic, &[target]), read).await?;
+            found = answers.into_iter().next().expect("one answer for one target");
         }
         let envelope = found.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
         self.client.payloads.restore_all(envelope).await;

@@ -49,7 +49,7 @@ impl Admin {
             asked.push(shard);
             let mut from: Option<String> = None;
             for _ in 0..MAX_PAGES {
-                let call = history::request(shard, topic, &target.id, from.as_deref());
+                let call = history::request(shard, topic, target, from.as_deref());
                 let page = self.client.calls.ask(call, history::read).await?;
                 found.events.extend(page.events);
                 found.kept = found.kept.max(page.kept);

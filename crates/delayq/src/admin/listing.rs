@@ -44,7 +44,7 @@ pub struct ListCursor {
     at: UnixMillis,
     shard: ShardId,
     topic: Topic,
-    /// Of a ready message its entry in the queue; of another its id, followed by its gen unless a group is listed.
+    /// Of a ready message its entry in the queue; of another its stored id, followed by its gen unless a group is listed.
     entry: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ impl Listing<'_> {
     }
 
     fn cursor_behind(&self, Timed { at, listed }: &Timed) -> ListCursor {
-        let mut entry = listed.id.as_bytes().to_vec();
+        let mut entry = listed.target().stored().into_owned();
         if matches!(self, Self::Topic { .. }) {
             // What cannot be read has no gen: behind all of that id.
             let gen_of = |envelope: &Envelope| envelope.generation;

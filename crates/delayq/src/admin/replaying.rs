@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::scatter::{Batch, batches, scatter_batches};
 use crate::setters::setters;
 use delayq_core::envelope::State;
-use delayq_core::id::{MessageId, OwnId, Topic};
+use delayq_core::id::Topic;
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::shard::ShardId;
 use delayq_core::target::Target;
@@ -82,10 +82,10 @@ impl Admin {
         let calls = &self.client.calls;
         let places = targets.iter().enumerate().flat_map(|(i, target)| {
             let shards = calls.shared_layout().shards_of(target);
-            shards.into_iter().map(move |shard| (i, shard, OwnId::MAX_BYTES))
+            shards.into_iter().map(move |shard| (i, shard, target.stored().len()))
         });
         let request = |batch: &Batch<ShardId>| {
-            replay::request(batch.key, topic, delay, batch.items.iter().map(|&i| &targets[i].id))
+            replay::request(batch.key, topic, delay, batch.items.iter().map(|&i| &targets[i]))
         };
         let read = |_: &Batch<ShardId>, reply| replay::read(reply);
         let mut replayed = Replayed::default();
@@ -122,16 +122,16 @@ impl Admin {
         while let Some(cursor) = next.filter(|_| replayed.replayed < max) {
             let page = self.list_page(shard, query, &cursor, MAX_IDS_A_CALL as u16).await?;
             let fitting = page.messages.into_iter().filter(|listed| options.fits(listed));
-            let ids: Vec<MessageId> = fitting.map(|listed| listed.id).collect();
-            let mut ids = ids.as_slice();
-            while !ids.is_empty() && replayed.replayed < max {
+            let targets: Vec<Target> = fitting.map(|listed| listed.target()).collect();
+            let mut targets = targets.as_slice();
+            while !targets.is_empty() && replayed.replayed < max {
                 let left = usize::try_from(max - replayed.replayed).unwrap_or(usize::MAX);
-                let (some, rest) = ids.split_at(options.step().min(left).min(ids.len()));
+                let (some, rest) = targets.split_at(options.step().min(left).min(targets.len()));
                 let delay = options.delay_after(replayed.replayed);
                 replayed.add(
                     self.client.calls.ask(replay::request(shard, topic, delay, some), replay::read).await?,
                 );
-                ids = rest;
+                targets = rest;
             }
             next = page.next;
         }

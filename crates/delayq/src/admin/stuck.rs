@@ -1,7 +1,7 @@
 //! What an audit finds.
 
-use delayq_core::id::MessageId;
 use delayq_core::shard::ShardId;
+use delayq_core::target::Target;
 use serde::Serialize;
 use std::fmt;
 
@@ -47,12 +47,21 @@ pub struct Finding {
     pub topic: String,
     /// The message's id; empty where it is an index.
     pub id: String,
+    /// The message's group, if it is part of its name; otherwise empty.
+    pub group: String,
     /// The index as `repair` takes it.
     #[serde(skip)]
     pub(crate) raw_index: Vec<u8>,
     /// The message's or the entry's name as `repair` takes it.
     #[serde(skip)]
     pub(crate) raw_name: Vec<u8>,
+}
+
+/// The names of a message as text: its topic's number behind a `#`, its id and its group, each empty where it has none.
+struct Named {
+    topic: String,
+    id: String,
+    group: String,
 }
 
 /// A counter that is not what there is.
@@ -149,8 +158,9 @@ impl fmt::Display for FindingKind {
 impl Finding {
     /// A message's: `name` is `<topic number>:<id>`.
     pub(crate) fn of_message(kind: FindingKind, shard: ShardId, name: Vec<u8>) -> Self {
-        let (topic, id) = described(&name);
-        Self { kind, shard, index: "m".to_owned(), topic, id, raw_index: b"m".to_vec(), raw_name: name }
+        let Named { topic, id, group } = Named::of(&name);
+        let (index, raw_index) = ("m".to_owned(), b"m".to_vec());
+        Self { kind, shard, index, topic, id, group, raw_index, raw_name: name }
     }
 
     /// A message's that is in no place: `receipt` is `<topic number>:<id>` and its gen.
@@ -162,24 +172,25 @@ impl Finding {
     /// An index's, or that of an entry of it.
     pub(crate) fn of_index(kind: FindingKind, shard: ShardId, index: Vec<u8>, entry: Vec<u8>) -> Self {
         let text = String::from_utf8_lossy(&index).into_owned();
-        let (topic, id) = entry_described(&text, &entry);
-        Self { kind, shard, index: text, topic, id, raw_index: index, raw_name: entry }
+        let Named { topic, id, group } = Named::of_entry(&text, &entry);
+        Self { kind, shard, index: text, topic, id, group, raw_index: index, raw_name: entry }
     }
 
     /// The number of its topic, where it has one.
     pub(super) fn number(&self) -> Option<String> {
-        let (topic, _) = match &self.raw_index[..] {
-            b"m" => described(&self.raw_name),
-            _ => entry_described(&self.index, &self.raw_name),
+        let named = match &self.raw_index[..] {
+            b"m" => Named::of(&self.raw_name),
+            _ => Named::of_entry(&self.index, &self.raw_name),
         };
-        topic.strip_prefix('#').map(str::to_owned)
+        named.topic.strip_prefix('#').map(str::to_owned)
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, shard, index, topic, id, .. } = self;
-        write!(f, "{kind} {shard} {index} {topic} {id}")
+        let Self { kind, shard, index, topic, id, group, .. } = self;
+        write!(f, "{kind} {shard} {index} {topic} {id}")?;
+        if group.is_empty() { Ok(()) } else { write!(f, " in group {group}") }
     }
 }
 
@@ -197,28 +208,34 @@ impl fmt::Display for Drift {
     }
 }
 
-/// The topic's number behind a `#`, and the id as text, of `<topic number>:<id>`.
-fn described(name: &[u8]) -> (String, String) {
-    let colon = name.iter().position(|&byte| byte == b':');
-    let (number, id) = colon.map_or((&b""[..], name), |at| (&name[..at], &name[at + 1..]));
-    let number = String::from_utf8_lossy(number);
-    let number = if number.is_empty() { String::new() } else { format!("#{number}") };
-    (number, id_text(id))
-}
+// === impl Named ===
 
-fn entry_described(index: &str, entry: &[u8]) -> (String, String) {
-    let without_gen = &entry[..entry.len().saturating_sub(4)];
-    match index.split(':').next().unwrap_or_default() {
-        "b" | "d" => {
-            let number = index.split(':').nth(1).unwrap_or_default();
-            (format!("#{number}"), id_text(without_gen))
-        }
-        "leases" => described(without_gen),
-        "ends" => (String::new(), String::from_utf8_lossy(entry).into_owned()),
-        _ => described(entry),
+impl Named {
+    /// What `<topic number>:<stored id>` names.
+    fn of(name: &[u8]) -> Self {
+        let colon = name.iter().position(|&byte| byte == b':');
+        let (number, id) = colon.map_or((&b""[..], name), |at| (&name[..at], &name[at + 1..]));
+        let number = String::from_utf8_lossy(number);
+        Self::new(if number.is_empty() { String::new() } else { format!("#{number}") }, id)
     }
-}
 
-fn id_text(id: &[u8]) -> String {
-    MessageId::from_stored(id).to_string()
+    /// What an entry of an index names.
+    fn of_entry(index: &str, entry: &[u8]) -> Self {
+        let without_gen = &entry[..entry.len().saturating_sub(4)];
+        match index.split(':').next().unwrap_or_default() {
+            "b" | "d" => {
+                let number = index.split(':').nth(1).unwrap_or_default();
+                Self::new(format!("#{number}"), without_gen)
+            }
+            "leases" => Self::of(without_gen),
+            "ends" => Self::new(String::new(), entry),
+            _ => Self::of(entry),
+        }
+    }
+
+    fn new(topic: String, stored_id: &[u8]) -> Self {
+        let Target { id, group } = Target::from_stored(stored_id);
+        let group = group.map(|group| group.to_string()).unwrap_or_default();
+        Self { topic, id: id.to_string(), group }
+    }
 }

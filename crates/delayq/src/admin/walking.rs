@@ -30,6 +30,7 @@ use delayq_core::codec::{self, Unrestored};
 use delayq_core::envelope::{self, Envelope, EnvelopeError};
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::shard::ShardId;
+use delayq_core::target::Target;
 use delayq_core::verbs::list::{self, Listed};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -106,15 +107,15 @@ impl Walk {
         }
         let Some((link, visit)) = self.visit.clone() else { return Ok(None) };
         let (next, keys) = self.scan(&link, visit.cursor).await?;
-        let mut wanted: BTreeMap<(ShardId, Topic), BTreeSet<MessageId>> = BTreeMap::new();
+        let mut wanted: BTreeMap<(ShardId, Topic), BTreeSet<Target>> = BTreeMap::new();
         let mut nameless = Vec::new();
         for key in keys {
-            let Some((shard, topic, id)) = self.named(&key, &visit.shards).await? else { continue };
+            let Some((shard, topic, target)) = self.named(&key, &visit.shards).await? else { continue };
             match topic {
                 Ok(topic) if self.only.is_empty() || self.only.contains(&topic) => {
-                    wanted.entry((shard, topic)).or_default().insert(id);
+                    wanted.entry((shard, topic)).or_default().insert(target);
                 }
-                Err(number) if self.only.is_empty() => nameless.push((shard, number, id)),
+                Err(number) if self.only.is_empty() => nameless.push((shard, number, target)),
                 _ => {}
             }
         }
@@ -143,7 +144,7 @@ impl Walk {
         &mut self,
         key: &[u8],
         shards: &BTreeSet<ShardId>,
-    ) -> Result<Option<(ShardId, Result<Topic, Vec<u8>>, MessageId)>, Error> {
+    ) -> Result<Option<(ShardId, Result<Topic, Vec<u8>>, Target)>, Error> {
         let keys = self.admin.client.calls.keys();
         let parts = keys.parse(key).and_then(|(shard, name)| Some((shard, name.strip_prefix(b"m:")?)));
         let Some((shard, name)) = parts.filter(|(shard, _)| shards.contains(shard)) else { return Ok(None) };
@@ -155,41 +156,38 @@ impl Walk {
             let topic = redis.topic_name(shard, &number).await?;
             self.topics.insert(known.clone(), topic);
         }
-        let (topic, id) = (self.topics[&known].clone(), MessageId::from_stored(&name[colon + 1..]));
-        Ok(Some((shard, topic.ok_or(known.1), id)))
+        let (topic, target) = (self.topics[&known].clone(), Target::from_stored(&name[colon + 1..]));
+        Ok(Some((shard, topic.ok_or(known.1), target)))
     }
 
     /// The messages of topics that have no name, or none that can be read: no script finds them. What is over of a topic that
     /// was deleted is left out.
-    async fn nameless(&self, named: Vec<(ShardId, Vec<u8>, MessageId)>) -> Result<Vec<Listed>, Error> {
+    async fn nameless(&self, named: Vec<(ShardId, Vec<u8>, Target)>) -> Result<Vec<Listed>, Error> {
         let (mut redis, mut messages) = (Paced::new(self.admin.client.clone(), 1.0), Vec::new());
-        for (shard, number, id) in named {
-            let key = [b"m:", &number[..], b":", id.as_bytes()].concat();
+        for (shard, number, target) in named {
+            let key = [b"m:", &number[..], b":", &target.stored()].concat();
             let heads = redis.heads(shard, &[key]).await?;
             if heads.first().is_some_and(|head| envelope::is_over(head)) {
                 continue;
             }
             let topic = Topic::from_stored(&[b"#", &number[..]].concat());
             let envelope = Err(EnvelopeError::Malformed("its topic has no name"));
-            messages.push(Listed { shard, topic, id, envelope });
+            messages.push(Listed { shard, topic, id: target.id, group: target.group, envelope });
         }
         Ok(messages)
     }
 
-    async fn read(
-        &self,
-        wanted: BTreeMap<(ShardId, Topic), BTreeSet<MessageId>>,
-    ) -> Result<Vec<Listed>, Error> {
+    async fn read(&self, wanted: BTreeMap<(ShardId, Topic), BTreeSet<Target>>) -> Result<Vec<Listed>, Error> {
         let client = &self.admin.client;
         let mut calls = Vec::new();
-        for ((shard, topic), ids) in wanted {
-            let ids: Vec<MessageId> = ids.into_iter().collect();
-            calls.extend(ids.chunks(BODIES_A_CALL).map(|some| {
-                let (topic, ids) = (topic.clone(), some.to_vec());
+        for ((shard, topic), targets) in wanted {
+            let targets: Vec<Target> = targets.into_iter().collect();
+            calls.extend(targets.chunks(BODIES_A_CALL).map(|some| {
+                let (topic, targets) = (topic.clone(), some.to_vec());
                 async move {
-                    let ids: Vec<&MessageId> = ids.iter().collect();
-                    let read = |reply| list::read_peek(reply, shard, &topic, &ids);
-                    client.calls.ask(list::peek(shard, &topic, &ids), read).await
+                    let targets: Vec<&Target> = targets.iter().collect();
+                    let read = |reply| list::read_peek(reply, shard, &topic, &targets);
+                    client.calls.ask(list::peek(shard, &topic, &targets), read).await
                 }
             }));
         }

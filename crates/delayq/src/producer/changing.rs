@@ -17,8 +17,8 @@ use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::group::{self as group_steps, ShiftStep};
 use delayq_core::verbs::reschedule::{self, Reschedule, RescheduleOutcome};
 
-/// About how many bytes one target takes in a call: an id of at most 128, and two times.
-const TARGET_BYTES: usize = 256;
+/// About how many bytes one target takes in a call: an id and a group of at most 128 each, and two times.
+const TARGET_BYTES: usize = 384;
 
 // === impl Producer ===
 
@@ -40,7 +40,7 @@ impl Producer {
         let write = async |open: Vec<usize>| {
             let targets: Vec<&Target> = open.iter().map(|&i| &targets[i]).collect();
             let request =
-                |shard, some: &[usize]| cancel::request(shard, topic, some.iter().map(|&i| &targets[i].id));
+                |shard, some: &[usize]| cancel::request(shard, topic, some.iter().map(|&i| targets[i]));
             let unknown = |found: &CancelOutcome| *found == CancelOutcome::Unknown;
             self.where_known(&targets, request, cancel::read, unknown).await
         };
@@ -116,7 +116,7 @@ impl Producer {
         let write = async |open: Vec<usize>| {
             let targets: Vec<&Target> = open.iter().map(|&i| &changes[i].0).collect();
             let request = |shard, some: &[usize]| {
-                reschedule::request(shard, topic, some.iter().map(|&i| (&targets[i].id, changes[open[i]].1)))
+                reschedule::request(shard, topic, some.iter().map(|&i| (targets[i], changes[open[i]].1)))
             };
             let unknown = |found: &RescheduleOutcome| *found == RescheduleOutcome::Unknown;
             self.where_known(&targets, request, reschedule::read, unknown).await

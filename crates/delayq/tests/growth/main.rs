@@ -5,6 +5,7 @@
 mod after;
 mod begun;
 mod followed;
+mod groups;
 mod grown;
 mod scripts;
 mod spread;

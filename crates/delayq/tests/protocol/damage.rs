@@ -3,21 +3,23 @@
 
 use crate::action::{Action, Item, List, Purge};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
-use crate::lab::Lab;
+use crate::lab::{Lab, in_g};
 use crate::snapshot::lossy;
 use delayq::Backoff;
 use delayq::protocol::Verb;
 use std::time::Duration;
 
 const IDS: [&str; 3] = ["before", "cut", "behind"];
+/// The one in the middle, as keys and calls carry it.
+const CUT: &[u8] = b"cut\x1fg";
 const DUE: u64 = NOW + 1000;
 
 /// A message with every optional field.
 fn full(id: &str) -> Item {
     let mut item = Item::new(id.as_bytes(), DUE);
-    (item.group, item.expires, item.content) = (Some("g".into()), Some(NOW + 100_000), 2);
+    (item.expires, item.content) = (Some(NOW + 100_000), 2);
     item.backoff = Some(Backoff::Fixed(Duration::from_millis(10)));
-    item
+    item.in_group("g")
 }
 
 /// Three messages of one group, in one of the states, the middle one truncated to this many bytes.
@@ -30,13 +32,13 @@ async fn damaged(lab: &mut Lab, state: &str, bytes: usize) {
     if state == "leased" {
         assert_eq!(lab.reserve("a").await.len(), 3);
     }
-    let body = lab.shard.snapshot().await.bodies[&(1, b"cut".to_vec())].clone();
-    lab.shard.command(&[b"SET", b"~m:1:cut", &body[..bytes]]).await;
+    let body = lab.shard.snapshot().await.bodies[&(1, CUT.to_vec())].clone();
+    lab.shard.command(&[b"SET", b"~m:1:cut\x1fg", &body[..bytes]]).await;
 }
 
 /// Every call for the middle one, and for its group, that does not end it.
 async fn meet(lab: &mut Lab) {
-    let (topic, ids) = (|| "a".to_owned(), || vec![b"cut".to_vec()]);
+    let (topic, ids) = (|| "a".to_owned(), || vec![CUT.to_vec()]);
     let list = |state| List {
         topic: topic(),
         state,
@@ -52,8 +54,8 @@ async fn meet(lab: &mut Lab) {
         Action::List(list("ready")),
         Action::List(list("leased")),
         Action::ListGroup { group: "g".into(), behind: (0, Vec::new()), limit: 9 },
-        Action::Audit { bodies: vec![b"m:1:cut".to_vec()] },
-        Action::Reschedule { topic: topic(), changes: vec![(b"cut".to_vec(), (DUE + 1).to_string(), None)] },
+        Action::Audit { bodies: vec![b"m:1:cut\x1fg".to_vec()] },
+        Action::Reschedule { topic: topic(), changes: vec![(CUT.to_vec(), (DUE + 1).to_string(), None)] },
         Action::ShiftGroup { group: "g".into(), token: "t".into(), by: 1, limit: 500 },
         Action::Replay { topic: topic(), delay: 0, ids: ids() },
         Action::Purge(Purge {
@@ -107,7 +109,7 @@ async fn an_envelope_that_is_cut_off_at_any_byte_stops_nothing_and_has_a_way_out
             let delivered = drain(&mut lab).await;
             let what = format!("{state}, cut to {bytes} bytes");
             for id in ["before", "behind"] {
-                assert!(delivered.contains(&id.to_owned()), "{what}: {delivered:?}");
+                assert!(delivered.contains(&in_g(id)), "{what}: {delivered:?}");
             }
             let after = lab.shard.snapshot().await;
             assert!(after.ready.is_empty() && after.buckets.is_empty(), "{what}: {after:?}");

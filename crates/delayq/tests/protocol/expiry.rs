@@ -2,6 +2,7 @@
 
 use crate::action::{Action, Item};
 use crate::bare_shard::{BareShard, scripts_with};
+use crate::lab::in_g;
 use crate::snapshot::{Name, lossy};
 use delayq::UnixMillis;
 use delayq::protocol::Verb;
@@ -15,26 +16,24 @@ async fn shard(server: &SharedRedis) -> BareShard {
     let mut shard = BareShard::create(server, "x", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
     shard.call(Verb::Configure, &["t", "expire_after_ms", &AFTER.to_string()]).await.unwrap();
-    let mut follows = Item::new(b"follows", NOW + 100);
-    follows.group = Some("g".into());
-    let mut stays = Item { expires: Some(NOW + 5000), ..Item::new(b"stays", NOW + 100) };
-    stays.group = Some("g".into());
+    let item = |id: &[u8]| Item::new(id, NOW + 100).in_group("g");
+    let (follows, stays) = (item(b"follows"), Item { expires: Some(NOW + 5000), ..item(b"stays") });
     let put = Action::Put { topic: "t".into(), items: vec![follows, stays] };
     shard.call(Verb::Put, &put.args()).await.unwrap();
     shard
 }
 
 async fn expiry(shard: &mut BareShard, id: &str) -> Option<UnixMillis> {
-    let name: Name = (1, id.into());
+    let name: Name = (1, in_g(id).into());
     let snapshot = shard.snapshot().await;
     let stored = snapshot.envelope(&name).unwrap().expires;
-    let listed = snapshot.index("expiries").get(format!("1:{id}").as_bytes()).copied();
+    let listed = snapshot.index("expiries").get(format!("1:{}", in_g(id)).as_bytes()).copied();
     assert_eq!(stored.filter(|at| *at < UnixMillis::MAX).map(UnixMillis::get), listed, "{id}");
     stored
 }
 
 async fn reschedule(shard: &mut BareShard, id: &str, due: u64) -> String {
-    let change = ["t", id, &due.to_string(), ""];
+    let change = ["t", &in_g(id), &due.to_string(), ""];
     lossy(&shard.call(Verb::Reschedule, &change).await.unwrap()[0])
 }
 
@@ -93,7 +92,7 @@ async fn bury_both(shard: &mut BareShard) {
 }
 
 async fn replay(shard: &mut BareShard, id: &str, delay: &str) -> String {
-    lossy(&shard.call(Verb::Replay, &["t", delay, id]).await.unwrap()[0])
+    lossy(&shard.call(Verb::Replay, &["t", delay, &in_g(id)]).await.unwrap()[0])
 }
 
 #[tokio::test]

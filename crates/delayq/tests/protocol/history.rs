@@ -2,7 +2,7 @@
 
 use crate::action::{Action, GiveBack, Item, Purge, Reserve};
 use crate::bare_shard::NOW;
-use crate::lab::{Lab, item};
+use crate::lab::{Lab, in_g, item};
 use crate::snapshot::lossy;
 use delayq::protocol::Verb;
 
@@ -139,7 +139,7 @@ async fn groups_and_whole_batches_have_a_history_like_single_messages() {
     let mut lab = Lab::with_history("1000").await;
     let items: Vec<Item> = (0..100).map(|n| item(&format!("m{n}"), NOW + 1000)).collect();
     lab.put("t", &items).await;
-    let grouped = |id| Item { group: Some("g".into()), ..item(id, NOW + 2000) };
+    let grouped = |id| item(id, NOW + 2000).in_group("g");
     lab.put("t", &[grouped("g1"), grouped("g2")]).await;
     lab.words(Action::ShiftGroup { group: "g".into(), token: "1".into(), by: 500, limit: 100 }).await;
     lab.words(Action::CancelGroup { group: "g".into(), behind: (0, Vec::new()), limit: 100 }).await;
@@ -150,7 +150,7 @@ async fn groups_and_whole_batches_have_a_history_like_single_messages() {
     for id in ["m0", "m57", "m99"] {
         assert_eq!(lab.told_words(id).await, ["put", "ready", "leased", "delivered"], "{id}");
     }
-    assert_eq!(lab.told_words("g2").await, ["put", "rescheduled", "cancelled"]);
+    assert_eq!(lab.told_words(&in_g("g2")).await, ["put", "rescheduled", "cancelled"]);
 }
 
 #[tokio::test]

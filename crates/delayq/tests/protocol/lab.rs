@@ -54,9 +54,12 @@ pub(crate) fn item(id: &str, due: impl std::fmt::Display) -> Item {
     Item::new(id.as_bytes(), due)
 }
 
-/// In a group, and expiring.
+/// In the group `g`, and expiring.
 pub(crate) fn grouped(id: &str, due: u64) -> Item {
-    let mut item = Item::new(id.as_bytes(), due);
-    (item.group, item.expires) = (Some("g".into()), Some(NOW + 100_000));
-    item
+    Item { expires: Some(NOW + 100_000), ..item(id, due).in_group("g") }
+}
+
+/// The id of a message in the group `g`, as calls and keys carry it.
+pub(crate) fn in_g(id: &str) -> String {
+    format!("{id}\u{1f}g")
 }

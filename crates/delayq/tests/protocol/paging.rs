@@ -2,6 +2,7 @@
 
 use crate::action::{Action, Item};
 use crate::bare_shard::{BareShard, scripts_with};
+use crate::lab::in_g;
 use crate::snapshot::lossy;
 use delayq::protocol::Verb;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
@@ -14,11 +15,7 @@ const ALL: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 async fn shard(server: &SharedRedis, due: impl Fn(u64) -> u64) -> BareShard {
     let mut shard = BareShard::create(server, "p", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
-    let item = |(n, id): (u64, &&str)| {
-        let mut item = Item::new(id.as_bytes(), due(n));
-        item.group = Some("g".into());
-        item
-    };
+    let item = |(n, id): (u64, &&str)| Item::new(id.as_bytes(), due(n)).in_group("g");
     let items = (0..).zip(&ALL).map(item).collect();
     shard.call(Verb::Put, &Action::Put { topic: "t".into(), items }.args()).await.unwrap();
     shard
@@ -32,6 +29,11 @@ async fn words(shard: &mut BareShard, verb: Verb, args: &[impl AsRef<[u8]>]) -> 
 async fn lease(shard: &mut BareShard, most: &str) -> Vec<Vec<u8>> {
     let answer = words(shard, Verb::Reserve, &["100", "0", most, "t"]).await;
     answer[9..].chunks(3).map(|message| message[1].clone()).collect()
+}
+
+/// The id without its group.
+fn own_id(stored: &[u8]) -> String {
+    lossy(stored.strip_suffix(b"\x1fg").unwrap())
 }
 
 fn is(answer: &[Vec<u8>], wanted: &[&str]) -> bool {
@@ -64,7 +66,7 @@ async fn a_member_that_is_acked_between_two_steps_keeps_no_other_from_being_shif
         // All at one time, so that a count of skipped entries would be a rank.
         let mut shard = shard(&server, |_| NOW + 1000).await;
         for id in ["a", "f"] {
-            words(&mut shard, Verb::Reschedule, &["t", id, &NOW.to_string(), ""]).await;
+            words(&mut shard, Verb::Reschedule, &["t", &in_g(id), &NOW.to_string(), ""]).await;
         }
         let held = lease(&mut shard, "60000").await;
         let mut moved = 0;
@@ -95,7 +97,7 @@ async fn listed(shard: &mut BareShard, state: &str, gone: &[&str]) -> BTreeSet<S
             b"2".as_slice(),
         ];
         let answer = words(shard, Verb::List, &args).await;
-        shown.extend(answer[3..].chunks(2).map(|message| lossy(&message[0])));
+        shown.extend(answer[3..].chunks(2).map(|message| own_id(&message[0])));
         if answer[1].is_empty() {
             break;
         }
@@ -104,7 +106,9 @@ async fn listed(shard: &mut BareShard, state: &str, gone: &[&str]) -> BTreeSet<S
             // What is ready leaves at the head.
             words(shard, Verb::Reserve, &["3", "0", "60000", "t"]).await;
         } else if page == 0 {
-            words(shard, Verb::Cancel, &[&["t"], gone].concat()).await;
+            let gone = gone.iter().map(|id| in_g(id));
+            let args: Vec<String> = std::iter::once("t".to_owned()).chain(gone).collect();
+            words(shard, Verb::Cancel, &args).await;
         }
     }
     shown
@@ -131,9 +135,9 @@ async fn a_page_of_a_group_passes_nothing_over_where_what_stood_before_it_has_go
     let server = RedisServer::start().await;
     let mut shard = shard(&server, |_| NOW + 1000).await;
     let first = words(&mut shard, Verb::ListGroup, &["g", "0", "", "2"]).await;
-    words(&mut shard, Verb::Cancel, &["t", "a", "b"]).await;
+    words(&mut shard, Verb::Cancel, &["t", &in_g("a"), &in_g("b")]).await;
     let next = words(&mut shard, Verb::ListGroup, &[b"g".as_slice(), &first[2], &first[3], b"100"]).await;
-    let ids: Vec<String> = next[4..].chunks(3).map(|message| lossy(&message[1])).collect();
+    let ids: Vec<String> = next[4..].chunks(3).map(|message| own_id(&message[1])).collect();
     assert_eq!((lossy(&next[1]), ids.concat()), ("4".into(), "cdef".into()));
 }
 
@@ -144,7 +148,7 @@ async fn a_message_that_a_purge_has_to_keep_keeps_no_other() {
         let mut shard = shard(&server, |_| due).await;
         for id in ["b", "c", "d"] {
             // A later format.
-            shard.command(&[b"SETRANGE", format!("~m:1:{id}").as_bytes(), b"0", b"\x02"]).await;
+            shard.command(&[b"SETRANGE", format!("~m:1:{}", in_g(id)).as_bytes(), b"0", b"\x02"]).await;
         }
         let (mut tally, mut from, mut last) = ((0, 0), b"0".to_vec(), Vec::new());
         for _ in 0..20 {

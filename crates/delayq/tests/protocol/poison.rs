@@ -1,8 +1,8 @@
 //! Keys of the wrong type, invalid entries, unreadable bodies: what they stop, and what not.
 
-use crate::action::{Action, GiveBack, Purge};
+use crate::action::{Action, GiveBack, Item, Purge};
 use crate::bare_shard::{Answer, NOW};
-use crate::lab::{Lab, grouped, item};
+use crate::lab::{Lab, grouped, in_g, item};
 use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Verb;
 
@@ -63,21 +63,24 @@ async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
         let actions = [
             Action::Put { topic: topic(), items: vec![grouped("new", NOW + 800)] },
             Action::Put { topic: topic(), items: vec![grouped("new", NOW)] },
-            Action::Cancel { topic: topic(), ids: vec![b"soon".to_vec()] },
-            Action::Cancel { topic: topic(), ids: vec![b"ready".to_vec()] },
+            Action::Cancel { topic: topic(), ids: vec![in_g("soon").into()] },
+            Action::Cancel { topic: topic(), ids: vec![in_g("ready").into()] },
             Action::Reschedule {
                 topic: topic(),
-                changes: vec![(b"soon".to_vec(), (NOW + 900).to_string(), None)],
+                changes: vec![(in_g("soon").into(), (NOW + 900).to_string(), None)],
             },
-            Action::Reschedule { topic: topic(), changes: vec![(b"late".to_vec(), NOW.to_string(), None)] },
+            Action::Reschedule {
+                topic: topic(),
+                changes: vec![(in_g("late").into(), NOW.to_string(), None)],
+            },
             Action::Release { all: vec![GiveBack { receipt: receipt.clone(), delay: Some(0), keep: false }] },
             Action::Release {
                 all: vec![GiveBack { receipt: receipt.clone(), delay: Some(100), keep: false }],
             },
             Action::Bury { receipts: vec![receipt.clone()] },
             Action::Ack { receipts: vec![receipt.clone()] },
-            Action::Replay { topic: topic(), delay: 0, ids: vec![b"dead".to_vec()] },
-            Action::Replay { topic: topic(), delay: 300, ids: vec![b"dead".to_vec()] },
+            Action::Replay { topic: topic(), delay: 0, ids: vec![in_g("dead").into()] },
+            Action::Replay { topic: topic(), delay: 300, ids: vec![in_g("dead").into()] },
         ];
         for action in actions {
             let (_, was) = lab.shard.step(Verb::Probe, &[] as &[&[u8]]).await;
@@ -179,12 +182,12 @@ async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() 
     lab.put("a", &[grouped("held", NOW)]).await;
     let held = lab.reserve("a").await;
     lab.put("a", &[grouped("new", NOW), grouped("old", NOW)]).await;
-    set_format(&mut lab, "new", 2).await;
-    set_format(&mut lab, "held", 2).await;
+    set_format(&mut lab, &in_g("new"), 2).await;
+    set_format(&mut lab, &in_g("held"), 2).await;
     let old = lab.reserve("a").await;
     assert_eq!(old.len(), 1);
     for id in ["new", "held"] {
-        let ids = vec![id.as_bytes().to_vec()];
+        let ids = vec![in_g(id).into()];
         assert_eq!(lab.words(Action::Cancel { topic: "a".into(), ids }).await, ["failed newer"]);
     }
     let refused = ["failed newer envelope"];
@@ -201,8 +204,8 @@ async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() 
     for _ in 0..3 {
         lab.pump().await;
     }
-    set_format(&mut lab, "new", 1).await;
-    set_format(&mut lab, "held", 1).await;
+    set_format(&mut lab, &in_g("new"), 1).await;
+    set_format(&mut lab, &in_g("held"), 1).await;
     lab.at(300_000);
     lab.pump().await;
     lab.pump().await;
@@ -256,6 +259,23 @@ async fn a_malformed_envelope_is_dead_with_its_reason_and_what_it_held() {
     }
     let numbers = lab.words(Action::Count { topic: "a".into() }).await;
     assert_eq!(&numbers[3..7], ["0", "0", "3", "3"], "{numbers:?}");
+}
+
+#[tokio::test]
+async fn a_put_whose_id_does_not_name_its_group_is_refused_and_stores_nothing() {
+    let mut lab = Lab::new().await;
+    let grouped = item("a", NOW + 1000).in_group("g");
+    let ids = ["a", "g", "\u{1f}g", "ag", "a\u{1f}", "a\u{1f}gg", "a\u{1f}h", "fifteen-bytes--g"];
+    for id in ids {
+        let misnamed = Item { id: id.into(), ..grouped.clone() };
+        for misnamed in [Item { replace: true, ..misnamed.clone() }, misnamed] {
+            assert_eq!(lab.put("t", &[misnamed]).await, ["refused id without its group"], "{id:?}");
+        }
+    }
+    let shard = lab.shard.snapshot().await;
+    assert!(shard.leftovers().is_empty() && shard.number("stats", "accepted:1") == 0, "{shard:?}");
+    let generated = Item::new(&[1; 16], NOW + 1000).in_group("g");
+    assert_eq!(lab.put("t", &[grouped, generated]).await, ["stored", "stored"]);
 }
 
 #[tokio::test]

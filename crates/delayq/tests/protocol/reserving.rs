@@ -2,7 +2,7 @@
 
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
-use crate::lab::{Lab, grouped, item};
+use crate::lab::{Lab, grouped, in_g, item};
 use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Verb;
 use delayq_tests::redis_server::RedisServer;
@@ -46,7 +46,7 @@ async fn an_expired_message_with_a_truncated_group_is_dead_and_not_tried_for_eve
             &[grouped("cut", if is_ready { NOW } else { NOW + 200_000 - 101_000 }), item("whole", NOW)],
         )
         .await;
-        truncate(&mut lab, "cut", 49).await;
+        truncate(&mut lab, &in_g("cut"), 49).await;
         lab.at(100_000);
         if is_ready {
             assert_eq!(lab.reserve("a").await.len(), 1);
@@ -63,7 +63,7 @@ async fn an_expired_message_with_a_truncated_group_is_dead_and_not_tried_for_eve
 async fn a_truncated_envelope_stops_no_shift_of_its_group() {
     let mut lab = Lab::new().await;
     lab.put("a", &[grouped("one", NOW + 10), grouped("cut", NOW + 20), grouped("two", NOW + 30)]).await;
-    truncate(&mut lab, "cut", 42).await;
+    truncate(&mut lab, &in_g("cut"), 42).await;
     let shift = Action::ShiftGroup { group: "g".into(), token: "t".into(), by: 1000, limit: 500 };
     assert_eq!(lab.words(shift).await, ["done", "2", "1"]);
 }

@@ -6,6 +6,7 @@
 
 use crate::action::{Action, GiveBack, Item, Purge, Reserve};
 use crate::bare_shard::{BareShard, NOW};
+use crate::lab::in_g;
 use crate::snapshot::{Name, Snapshot, lossy};
 use delayq::protocol::{Scripts, Verb};
 use delayq_tests::redis_server::RedisServer;
@@ -107,7 +108,7 @@ impl Lab {
     }
 
     fn receipt(&self, id: &str) -> Vec<u8> {
-        self.receipts.iter().find(|(own, _)| own == id).unwrap().1.clone()
+        self.receipts.iter().find(|(own, _)| *own == in_g(id)).unwrap().1.clone()
     }
 
     /// Two messages in every state, in a group and with an expiry; finished ones are remembered during the whole test.
@@ -222,14 +223,13 @@ fn indexes(shard: &Snapshot) -> BTreeSet<String> {
 
 fn two(id: &str, due: u64) -> [Item; 2] {
     ["1", "2"].map(|n| Item {
-        group: Some("g".into()),
         expires: Some(NOW + FAR_MS),
-        ..Item::new(format!("{id}{n}").as_bytes(), due)
+        ..Item::new(format!("{id}{n}").as_bytes(), due).in_group("g")
     })
 }
 
 fn ids(id: &str) -> Vec<Vec<u8>> {
-    ["1", "2"].map(|n| format!("{id}{n}").into_bytes()).to_vec()
+    ["1", "2"].map(|n| in_g(&format!("{id}{n}")).into_bytes()).to_vec()
 }
 
 /// A call that is cut: at which time, and with which receipts.

@@ -1,7 +1,7 @@
 //! The confirms of one call, each put at its index as it arrives.
 //!
 //! The client attaches a returned message to the next confirm of the channel, not to its own. So each call has a channel to
-//! itself, and finds by topic and id which of its parcels were returned. An ack alone proves nothing: the return of its
+//! itself, and finds by topic, group and id which of its parcels were returned. An ack alone proves nothing: the return of its
 //! message may be attached to an earlier confirm that is read later. So acks are held back until every confirm that was
 //! issued by then has been read.
 
@@ -19,6 +19,9 @@ use tokio::time::{Instant, interval, sleep_until};
 /// The minimum time that an ack is held back; at most it is twice as long.
 const HOLD: Duration = Duration::from_millis(50);
 
+/// Topic, group and id of a message; the group is empty unless it is part of the name.
+type Name = (String, String, String);
+
 /// A parcel that was published: its confirm, or why it was not sent.
 pub(super) type Published = Result<PublisherConfirm, Outcome>;
 
@@ -33,8 +36,7 @@ pub(super) struct Confirms<'a> {
     /// Acks that are held back, and those that have been since the last check.
     held: Vec<usize>,
     sure: Vec<usize>,
-    /// Returned messages, by topic and id.
-    returned: HashMap<(String, String), Outcome>,
+    returned: HashMap<Name, Outcome>,
     failed: Vec<(usize, Outcome)>,
     /// Whether the channel can be used again.
     whole: bool,
@@ -117,7 +119,8 @@ impl<'a> Confirms<'a> {
     fn put_sure(&mut self) {
         for index in std::mem::replace(&mut self.sure, std::mem::take(&mut self.held)) {
             let about = &self.parcels[index].about;
-            match self.returned.remove(&(about.topic.clone(), about.id.clone())) {
+            let group = about.naming_group().unwrap_or_default().to_owned();
+            match self.returned.remove(&(about.topic.clone(), group, about.id.clone())) {
                 None => self.outcomes.put(index, Outcome::Delivered),
                 Some(unroutable) => self.outcomes.put(index, unroutable),
             }
@@ -141,11 +144,12 @@ impl<'a> Confirms<'a> {
     }
 }
 
-/// Topic and id of a returned message.
-fn named(message: &BasicReturnMessage) -> (String, String) {
+fn named(message: &BasicReturnMessage) -> Name {
     let text = |name: &str| match message.delivery.properties.headers().as_ref()?.inner().get(name)? {
         AMQPValue::LongString(text) => Some(text.to_string()),
         _ => None,
     };
-    (text("delayq-topic").unwrap_or_default(), text("delayq-id").unwrap_or_default())
+    let [topic, group, id] =
+        ["delayq-topic", "delayq-group", "delayq-id"].map(|name| text(name).unwrap_or_default());
+    (topic, group, id)
 }

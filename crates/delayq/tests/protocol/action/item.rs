@@ -46,6 +46,16 @@ impl Item {
         }
     }
 
+    /// The same message in a group, which an own id then names.
+    pub(crate) fn in_group(mut self, group: &str) -> Self {
+        if !is_generated(&self.id) {
+            self.id.push(b'\x1f');
+            self.id.extend(group.as_bytes());
+        }
+        self.group = Some(group.to_owned());
+        self
+    }
+
     /// The envelope as a client would send it.
     pub(crate) fn envelope(&self) -> Envelope {
         Envelope {

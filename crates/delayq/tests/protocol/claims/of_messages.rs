@@ -146,7 +146,7 @@ async fn a_relative_move_needs_the_expected_due_time_and_its_repeat_moves_nothin
 async fn a_group_is_shifted_once_under_a_token_however_often_a_step_is_repeated() {
     let server = RedisServer::start().await;
     let mut shard = bare(&server).await;
-    let item = |n: u8| Item { group: Some("g".into()), ..Item::new(&[b'a' + n], NOW + 1000 + u64::from(n)) };
+    let item = |n: u8| Item::new(&[b'a' + n], NOW + 1000 + u64::from(n)).in_group("g");
     run(&mut shard, &put((0..5).map(item).collect())).await;
     let shift =
         |token: &str| Action::ShiftGroup { group: "g".into(), token: token.into(), by: 10_000, limit: 2 };

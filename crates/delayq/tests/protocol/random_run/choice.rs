@@ -1,7 +1,7 @@
 //! What a run does next: random, and near what already exists.
 
 use super::{HOUR_MS, Run, Weather, receipt_of};
-use crate::action::{Action, GiveBack, Item, Mark, Purge, Reserve};
+use crate::action::{Action, GiveBack, Item, Mark, Purge, Reserve, is_generated};
 use crate::model::{Msg, Place};
 use delayq::Backoff;
 use fastrand::Rng;
@@ -153,17 +153,25 @@ impl Run {
         }
     }
 
-    fn id(&mut self) -> Vec<u8> {
-        match self.rng.u8(..8) {
+    /// A message of a name that others have too: mostly, an own id is in its usual group, or in none.
+    fn named(&mut self) -> Item {
+        let id = match self.rng.u8(..8) {
             0 => b"1:2".to_vec(),
             1 => "ü{}".as_bytes().to_vec(),
             n @ 2..5 => vec![b'a' + n],
             n => [&[1, 2, 3][..], &[n; 13][..]].concat(),
+        };
+        let any = is_generated(&id) || self.rng.u8(..4) == 0;
+        let group = if any { self.rng.usize(..4) } else { usize::from(id[0]) % 4 };
+        let item = Item::new(&id, 0);
+        match GROUPS.get(group) {
+            Some(group) => item.in_group(group),
+            None => item,
         }
     }
 
     pub(super) fn ids(&mut self) -> Vec<Vec<u8>> {
-        (0..self.rng.usize(1..4)).map(|_| self.id()).collect()
+        (0..self.rng.usize(1..4)).map(|_| self.named().id).collect()
     }
 
     pub(super) fn due(&mut self) -> u64 {
@@ -198,7 +206,7 @@ impl Run {
 
     fn item(&mut self) -> Item {
         let now = self.model.now();
-        let mut item = Item::new(&self.id(), self.due_text());
+        let mut item = Item { due: self.due_text(), ..self.named() };
         let rng = &mut self.rng;
         item.replace = rng.u8(..5) == 0;
         item.tried = (rng.u8(..6) == 0).then(|| now - rng.u64(..2 * HOUR_MS));
@@ -207,7 +215,6 @@ impl Run {
         item.backoff = (rng.u8(..3) == 0).then(|| backoff(rng));
         item.max = if rng.u8(..3) == 0 { rng.u16(1..3) } else { 0 };
         item.content = rng.u8(..3);
-        item.group = rng.bool().then(|| self.group());
         item
     }
 

@@ -84,8 +84,8 @@ impl Scene {
                     .unwrap();
             }
         }
-        for n in 1..4 {
-            self.delete(&format!("m:1:body-gone-{n}")).await;
+        for id in ["body-gone-1\u{1f}gone", "body-gone-2", "body-gone-3"] {
+            self.delete(&format!("m:1:{id}")).await;
         }
         self.bare.command(&[b"ZADD", b"~markers", b"9999999999999", b"1:nothing"]).await;
         self.bare.command(&[b"ZADD", b"~alarms", b"9999999999999", b"markers"]).await;
