@@ -5,7 +5,7 @@ from .connecting import connect, connect_async
 from .consumer import AsyncConsumer, Consumer
 from .delivery import AsyncDelivery, Delivery, Receipt
 from .envelope import Stored
-from .errors import Bury, InvalidArgument, ScriptError, Unconfirmed
+from .errors import Bury, ClientClosed, InvalidArgument, OtherLoop, ScriptError, Unconfirmed
 from .group import AsyncGroup, Group, GroupCancel, GroupShift
 from .message import Backoff, Message
 from .nodes import Node
@@ -15,7 +15,7 @@ from .topic import AsyncTopic, Numbers, Topic
 from .worker import AsyncWorker, Worker
 
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncGroup", "AsyncTopic", "AsyncWorker", "Backoff", "Bury"]
-__all__ += ["Client", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete", "InvalidArgument"]
-__all__ += ["Message", "Node", "Numbers", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Unconfirmed"]
+__all__ += ["Client", "ClientClosed", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete", "InvalidArgument"]
+__all__ += ["Message", "Node", "Numbers", "OtherLoop", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Unconfirmed"]
 __all__ += ["Word", "Worker"]
 __all__ += ["connect", "connect_async"]

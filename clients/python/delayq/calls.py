@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from redis.exceptions import ConnectionError as LostConnection
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
 from .durability import EVERY_TOPIC, Durabilities, Waits
 from .errors import InvalidArgument, ScriptError
@@ -49,6 +49,7 @@ class Calls:
 
     async def _learn(self) -> int:
         """How many shards there are. The first call does not know: it is refused, and the refusal says it."""
+        self._runtime.enter()
         if not self._counts:
             async with self._learning:  # one asks for all
                 if not self._counts:
@@ -67,7 +68,9 @@ class Calls:
         raise faults[0]
 
     async def _call(self, verb: str, shard: int, args: Sequence[Arg]) -> Any:
-        """The reply of one call."""
+        """The reply of one call. What changes a group comes behind all that was asked before."""
+        for gathering in list(self._gatherings.values()) if verb in GROUP_WRITES else ():
+            await gathering.join([])
         for _ in range(ROUNDS):
             waits = self._durabilities.waits(EVERY_TOPIC) if verb in GROUP_WRITES else ""
             reply = (await self._call_all([Call(verb, shard, args)], waits))[0]
@@ -152,23 +155,19 @@ class Calls:
     async def _send(self, calls: Sequence[Call], counts: list[int], waits: Waits = "") -> list[Any]:
         """The reply of each call, or the error in its place; None where the shard has other counts than these, which
         were followed: nothing was done by that call."""
-        replies = await self._link.send([self._command(call, "EVALSHA", counts, waits) for call in calls], waits)
-        if unknown := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
-            again = await self._link.send([self._command(calls[i], "EVAL", counts, waits) for i in unknown], waits)
-            for i, reply in zip(unknown, again, strict=True):
-                replies[i] = reply
+        replies = await self._link.send([self._command(call, counts, waits) for call in calls], waits)
         for i, reply in enumerate(replies):
             if isinstance(reply, ResponseError) and str(reply).startswith("DQ"):
                 replies[i] = await self._followed(calls[i].shard, str(reply))
         return replies
 
-    def _command(self, call: Call, how: str, counts: list[int], waits: Waits) -> Command:
+    def _command(self, call: Call, counts: list[int], waits: Waits) -> Command:
         source, sha = script(call.verb)
         meta, never = (f"{{{self.namespace}:{call.shard}}}:{key}" for key in ("meta", "never"))
         args = ("" if arg is None else arg for arg in call.args)
         node = self._link.place.node(call.shard)
         layout = f"{len(counts)}{node and f'@{node}'} {waits}".rstrip()
-        return Command(meta, (how, sha if how == "EVALSHA" else source, 2, meta, never, layout, *args))
+        return Command(meta, ("EVALSHA", sha, 2, meta, never, layout, *args), source)
 
     async def _followed(self, shard: int, refusal: str) -> Exception | None:
         """Takes over the layout of a shard that knows more, and raises one that knows less."""

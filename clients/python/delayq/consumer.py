@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from .client import AsyncClient, Client, core_of
 from .delivery import AsyncDelivery, Delivery, Leased, Receipt, release_item
-from .errors import is_outage
+from .errors import ClientClosed, is_outage
 from .items import Answer, Item
 from .outcome import Outcome, Word
 from .reserving import Reserving, Terms
@@ -73,10 +73,15 @@ class Consuming:
             return None if self.is_stopped else self._ready.popleft()
 
     async def settle(self, delivery: Leased, item: Item) -> Outcome:
-        """Settles a delivery; again where Redis cannot be used, for as long as the lease lasts."""
+        """Settles a delivery; again where Redis cannot be used, for as long as the lease lasts, and also where its caller
+        gives up."""
+        return await self._runtime.shielded(self._settle(delivery, item))
+
+    async def _settle(self, delivery: Leased, item: Item) -> Outcome:
+        """Tries until there is an answer, or nothing more to hope for."""
         is_lost = False
         while True:
-            (answer,) = await self._client._answers([item])
+            (answer,) = await self._asked([item])
             lease = self._held.get(delivery.receipt)
             lasts = lease is not None and lease.lasts
             if isinstance(answer, Answer):
@@ -96,7 +101,7 @@ class Consuming:
     async def prolong(self, delivery: Leased, item: Item) -> Outcome:
         """Extends the lease of one delivery, besides what is done by itself."""
         sent_s = time.monotonic()
-        (answer,) = await self._client._answers([item])
+        (answer,) = await self._asked([item])
         if isinstance(answer, Exception):
             raise answer
         self._note_extended(delivery.receipt, answer, sent_s)
@@ -118,26 +123,41 @@ class Consuming:
         self._client._watch.wake(self._terms.topics)
 
     async def stop(self) -> None:
-        """Reserves no more, and gives back what nobody has settled."""
+        """Reserves no more, and gives back what nobody has settled, with its attempt. Goes on where its caller gives up."""
         self.stop_taking()
-        unstarted = {delivery.receipt for delivery in self._ready}
-        self._ready.clear()
-        left = [
-            release_item(receipt, timedelta(0), receipt in unstarted, "" if receipt in unstarted else "stopped")
-            for receipt in list(self._held)
-        ]
-        for item, answer in zip(left, await self._client._answers(left) if left else [], strict=True):
-            if isinstance(answer, Exception):
-                log.warning("%s was not given back, and comes again when its lease runs out: %s", item.id, answer)
-        self._held.clear()
+        await self._runtime.shielded(self._stop())
+
+    async def _stop(self) -> None:
+        with self._mutex:
+            self._ready.clear()
+            left = list(self._held)
+        await self._give_back(left)
+        with self._mutex:
+            for receipt in left:
+                self._held.pop(receipt, None)
         self._renew.ring()
         if self._renewing is not None:
             await self._renewing.join(None)
+
+    async def _give_back(self, receipts: Sequence[Receipt]) -> None:
+        items = [release_item(receipt, timedelta(0), keep_attempt=True) for receipt in receipts]
+        for item, answer in zip(items, await self._asked(items), strict=True):
+            if isinstance(answer, Exception):
+                log.warning("%s was not given back, and comes again when its lease runs out: %s", item.id, answer)
+
+    async def _asked(self, items: Sequence[Item]) -> list[Answer | Exception]:
+        """What is answered of each item, or why nothing is."""
+        try:
+            return await self._client._answers(items) if items else []
+        except Exception as fault:
+            return [fault] * len(items)
 
     async def _fetch(self, free: int) -> None:
         terms = self._terms._replace(max_messages=free)
         try:
             found = await self._client._reserve_waiting(terms, threading.TIMEOUT_MAX, lambda: self.is_stopped)
+        except ClientClosed:
+            raise
         except Exception as fault:
             if not self._is_failing:
                 log.warning("nothing can be reserved; it is tried again until it succeeds: %s", fault)
@@ -145,21 +165,25 @@ class Consuming:
             await self._runtime.bell().wait(REST_S)
             return
         self._is_failing = False
-        for delivery in found:
-            delivery._holder = self
-            self._begin(delivery)
-        self._ready += found
+        if not self._keep(found):
+            await self._runtime.shielded(self._give_back([delivery.receipt for delivery in found]))
 
-    def _begin(self, delivery: Leased) -> None:
-        """Begins to keep a lease."""
-        if self._renewing is None:
+    def _keep(self, found: Sequence[Leased]) -> bool:
+        """Begins to keep leases; false where it was stopped meanwhile: nobody would end them."""
+        if found and self._renewing is None:
             self._renewing = self._runtime.spawn(self._keep_alive, "delayq-renew")
-        length_s = delivery.lease_ms / 1000
-        lease = _Lease(delivery, length_s, delivery.sent_s, delivery.sent_s + length_s / 3)
         with self._mutex:
-            self._held[delivery.receipt] = lease
-        if lease.due_s < self._planned_s:
+            if self.is_stopped:
+                return False
+            for delivery in found:
+                delivery._holder = self
+                length_s = delivery.lease_ms / 1000
+                self._held[delivery.receipt] = _Lease(delivery, length_s, delivery.sent_s, delivery.sent_s + length_s / 3)
+                self._ready.append(delivery)
+            is_sooner = any(self._held[one.receipt].due_s < self._planned_s for one in found)
+        if is_sooner:
             self._renew.ring()
+        return True
 
     def _end(self, receipt: Receipt) -> None:
         """Keeps a lease no longer."""
@@ -170,16 +194,23 @@ class Consuming:
     async def _keep_alive(self) -> None:
         """Extends each lease three times in its length, until there are none once it is stopped."""
         while self._held or not self.is_stopped:
-            now_s = time.monotonic()
-            with self._mutex:
-                self._planned_s = min((lease.due_s for lease in self._held.values()), default=math.inf)
-                soon = [one for one, lease in self._held.items() if lease.due_s <= now_s + lease.length_s / 6]
-            if self._planned_s > now_s:
-                await self._renew.wait(min(self._planned_s - now_s, threading.TIMEOUT_MAX))
-                continue
-            items = [receipt.item("extend", self._terms.lease_ms) for receipt in soon]
-            for receipt, answer in zip(soon, await self._client._answers(items), strict=True):
-                self._note_extended(receipt, answer, now_s)
+            try:
+                await self._extend_due()
+            except Exception:
+                log.exception("leases were not extended; it is tried again")
+                await self._runtime.bell().wait(REST_S)
+
+    async def _extend_due(self) -> None:
+        now_s = time.monotonic()
+        with self._mutex:
+            self._planned_s = min((lease.due_s for lease in self._held.values()), default=math.inf)
+            soon = [one for one, lease in self._held.items() if lease.due_s <= now_s + lease.length_s / 6]
+        if self._planned_s > now_s:
+            await self._renew.wait(min(self._planned_s - now_s, threading.TIMEOUT_MAX))
+            return
+        items = [receipt.item("extend", self._terms.lease_ms) for receipt in soon]
+        for receipt, answer in zip(soon, await self._asked(items), strict=True):
+            self._note_extended(receipt, answer, now_s)
 
     def _note_extended(self, receipt: Receipt, answer: Answer | Exception, sent_s: float) -> None:
         lease = self._held.get(receipt)
@@ -190,7 +221,7 @@ class Consuming:
             lease.sent_s, lease.due_s = sent_s, sent_s + lease.length_s / 3
             lease.delivery.lease_end_ms = outcome.time_ms
             lease.delivery.lost |= outcome.doomed
-        elif outcome is not None and outcome.word is Word.EXPIRED:
+        elif isinstance(answer, ClientClosed) or outcome is not None and outcome.word is Word.EXPIRED:
             lease.due_s, lease.delivery.lost = math.inf, True
         else:
             log.warning("the lease of %s was not extended; it is tried again: %s", receipt.id, answer)
@@ -206,7 +237,7 @@ class AsyncConsumer:
                 await delivery.ack()
 
     At most `concurrency` messages are handed out and not settled. Leases are extended until then. At the end of `async with`
-    it reserves no more, and gives back what is not settled.
+    it reserves no more, and gives back what is not settled, with its attempt.
     """
 
     def __init__(
@@ -224,7 +255,7 @@ class AsyncConsumer:
         return delivery
 
     async def stop(self) -> None:
-        """Ends the iteration, and gives back what is not settled. May be called from elsewhere."""
+        """Ends the iteration, and gives back what is not settled, with its attempt. May be called from elsewhere."""
         await self._consuming.stop()
 
     async def __aenter__(self) -> "AsyncConsumer":
@@ -243,7 +274,7 @@ class Consumer:
                 delivery.ack()
 
     At most `concurrency` messages are handed out and not settled. Leases are extended until then. At the end of `with` it
-    reserves no more, and gives back what is not settled.
+    reserves no more, and gives back what is not settled, with its attempt.
     """
 
     def __init__(
@@ -261,7 +292,7 @@ class Consumer:
         return cast(Delivery, delivery)
 
     def stop(self) -> None:
-        """Ends the iteration, and gives back what is not settled. May be called from elsewhere."""
+        """Ends the iteration, and gives back what is not settled, with its attempt. May be called from elsewhere."""
         drive(self._consuming.stop())
 
     def __enter__(self) -> "Consumer":

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
+from .checks import flag
 from .envelope import Stored
 from .items import Arg, Item
 from .names import id_and_group
 from .outcome import Outcome, State
+from .reasons import reason_text
 from .runtime import blocking
 from .times import as_datetime, maybe_span_ms
 
@@ -72,9 +74,12 @@ class Leased(Stored):
 
     async def _settle(self, item: Item) -> Outcome:
         assert self._holder is not None, "a delivery comes from a reserve"
-        outcome = await self._holder.settle(self, item)
-        self.is_settled = True
-        return outcome
+        self.is_settled = True  # also where its caller gives up: it is carried out
+        try:
+            return await self._holder.settle(self, item)
+        except Exception:
+            self.is_settled = False
+            raise
 
 
 class AsyncDelivery(Leased):
@@ -93,7 +98,7 @@ class AsyncDelivery(Leased):
 
     async def bury(self, reason: str) -> Outcome:
         """It can never be delivered, and goes to the dead letters."""
-        return await self._settle(self.receipt.item("bury", reason))
+        return await self._settle(bury_item(self.receipt, reason))
 
     async def extend(self, lease: timedelta | None = None) -> Outcome:
         """Gives its lease more time, from now."""
@@ -111,7 +116,12 @@ class Delivery(Leased):
 
 
 def release_item(receipt: Receipt, delay: timedelta | None, keep_attempt: bool = False, reason: str = "") -> Item:
-    return receipt.item("release", maybe_span_ms("delay", delay), "keep" * keep_attempt, reason)
+    keep = "keep" if flag("keep_attempt", keep_attempt) else ""
+    return receipt.item("release", maybe_span_ms("delay", delay), keep, reason_text(reason))
+
+
+def bury_item(receipt: Receipt, reason: str) -> Item:
+    return receipt.item("bury", reason_text(reason))
 
 
 def deliveries(

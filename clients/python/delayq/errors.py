@@ -22,6 +22,14 @@ class InvalidArgument(ValueError):
     """An argument that breaks a limit or is of the wrong type. Nothing was sent."""
 
 
+class ClientClosed(RuntimeError):
+    """The client was closed, and is used again. Nothing was sent."""
+
+
+class OtherLoop(RuntimeError):
+    """An AsyncClient is used in another event loop than before. Nothing was sent."""
+
+
 class ScriptError(Exception):
     """A script refused the whole call and did nothing. `code` is DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE or
     DQARG."""

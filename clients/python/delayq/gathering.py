@@ -1,7 +1,12 @@
-"""Gathering: while one pipeline is under way, what callers ask meanwhile goes together into the next."""
+"""Gathering: while one pipeline is under way, what callers ask meanwhile goes together into the next.
 
+What is asked of one message is never asked in the same pipeline: a cancel finds the put that was asked for before it.
+"""
+
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from .items import Answer, Item
 from .runtime import Runtime
@@ -9,6 +14,8 @@ from .runtime import Runtime
 #: What goes into one pipeline. A caller's own items stay together, however many there are.
 MAX_ITEMS = 1000
 MAX_BYTES = 1024 * 1024
+#: What is carried out also where nobody waits for it any more: a message that was settled stays settled.
+_SETTLES = frozenset({"ack", "release", "bury"})
 
 
 class _Job:
@@ -18,6 +25,13 @@ class _Job:
         self.items = items
         self.answers: list[Answer | Exception] | None = None
         self.bytes = sum(len(arg) for item in items for arg in item.args if isinstance(arg, bytes))
+        #: The messages that it names, and those of them that it changes.
+        self.names = {(item.head[0], item.args[0]) for item in items if item.head}
+        self.changes = {(item.head[0], item.args[0]) for item in items if item.head and item.verb != "peek"}
+
+    @property
+    def settles(self) -> bool:
+        return any(item.verb in _SETTLES for item in self.items)
 
 
 class Gathering:
@@ -27,16 +41,29 @@ class Gathering:
         self, carry_out: Callable[[Sequence[Item]], Awaitable[list[Answer | Exception]]], runtime: Runtime
     ) -> None:
         self._carry_out, self._runtime = carry_out, runtime
+        self._mutex = threading.Lock()
         self._waiting: deque[_Job] = deque()
         self._turn = runtime.lock()
 
     async def join(self, items: Sequence[Item]) -> list[Answer | Exception]:
-        """The answer to each item. A caller that is cancelled leaves its items to be carried out."""
+        """The answer to each item. Where the caller gives up, items that are not under way are not sent."""
         job = _Job(items)
-        self._waiting.append(job)
-        await self._runtime.shielded(self._lead(job))
+        with self._mutex:
+            self._waiting.append(job)
+        try:
+            await self._runtime.shielded(self._lead(job))
+        except BaseException:
+            self._leave(job)
+            raise
         assert job.answers is not None, "a job is answered before its caller's turn ends"
         return job.answers
+
+    def _leave(self, job: _Job) -> None:
+        """Nobody waits for this job."""
+        with self._mutex, suppress(ValueError):
+            if not job.settles:
+                self._waiting.remove(job)
+                job.answers = []
 
     async def _lead(self, job: _Job) -> None:
         async with self._turn:
@@ -44,13 +71,19 @@ class Gathering:
                 await self._flight(self._gathered())
 
     def _gathered(self) -> list[_Job]:
-        jobs, items, size = [self._waiting.popleft()], 0, 0
-        while self._waiting:
-            items, size = items + len(jobs[-1].items), size + jobs[-1].bytes
-            first = self._waiting[0]
-            if items + len(first.items) > MAX_ITEMS or size + first.bytes > MAX_BYTES:
-                break
-            jobs.append(self._waiting.popleft())
+        jobs: list[_Job] = []
+        items, size = 0, 0
+        names: set[object] = set()
+        changes: set[object] = set()
+        with self._mutex:
+            while self._waiting:
+                first = self._waiting[0]
+                items, size = items + len(first.items), size + first.bytes
+                is_apart = first.changes & names or first.names & changes
+                if jobs and (items > MAX_ITEMS or size > MAX_BYTES or is_apart):
+                    break
+                jobs.append(self._waiting.popleft())
+                names, changes = names | first.names, changes | first.changes
         return jobs
 
     async def _flight(self, jobs: list[_Job]) -> None:

@@ -12,11 +12,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from redis.exceptions import ClusterDownError, MovedError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import ClusterDownError, MovedError, NoScriptError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as DeadlinePassed
 
 from .durability import Confirming, Waits
+from .errors import ClientClosed
 from .nodes import Nodes
 from .places import place_of
 from .runtime import Runtime, settled
@@ -41,6 +42,8 @@ class Command(NamedTuple):
 
     key: str
     args: tuple[Any, ...]
+    #: Of an EVALSHA: the script, for a server that does not know it.
+    source: str = ""
 
 
 class Link:
@@ -51,18 +54,22 @@ class Link:
         self.place = Nodes(redis, runtime) if isinstance(redis, (list, tuple)) else place_of(redis, runtime)
         #: By server, and by what is waited for: Redis answers nothing else on a connection that waits.
         self._lines: dict[tuple[str, Waits], _Line] = {}
+        self._is_closed = False
         #: Called when a server turned out to be no master any more.
         self.moved: Callable[[], Awaitable[None]] | None = None
 
     async def send(self, commands: Sequence[Command], waits: Waits = "") -> list[Any]:
         """Sends commands, those for each server in one pipeline. Returns a reply each, in bytes, or the error in its
         place, once what is waited for has confirmed it."""
+        self._runtime.enter()
+        if self._is_closed:
+            raise ClientClosed("the client is closed: make another one")
         await self._leave_former()
         replies: list[Any] = [None] * len(commands)
         left: Sequence[int] = range(len(commands))
         for _ in range(TRIPS):
             for server, places in (await self._parted(commands, left, replies)).items():
-                answers = await self._exchange(server, [commands[i].args for i in places], waits)
+                answers = await self._exchange(server, [commands[i] for i in places], waits)
                 for i, answer in zip(places, answers, strict=True):
                     replies[i] = answer
             left = [i for i in left if isinstance(replies[i], MovedError)]
@@ -94,6 +101,7 @@ class Link:
                 await line.doubt(since_s)
 
     async def close(self) -> None:
+        self._is_closed = True
         await self.place.close()
         lines, self._lines = self._lines, {}
         for line in lines.values():
@@ -111,14 +119,34 @@ class Link:
                 replies[i] = fault
         return parts
 
-    async def _exchange(self, server: str, commands: Sequence[tuple[Any, ...]], waits: Waits) -> list[Any]:
+    async def _exchange(self, server: str, commands: Sequence[Command], waits: Waits) -> list[Any]:
+        """The replies of one server. One that does not know a script is sent it, and asked again."""
+        answers = await self._pipeline(server, commands, [], waits)
+        for _ in range(TRIPS):
+            unknown = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+            if not unknown:
+                break
+            sources = dict.fromkeys(commands[i].source for i in unknown)
+            again = await self._pipeline(server, [commands[i] for i in unknown], [*sources], waits)
+            for i, answer in zip(unknown, again, strict=True):
+                answers[i] = answer
+        return answers
+
+    async def _pipeline(
+        self, server: str, commands: Sequence[Command], sources: Sequence[str], waits: Waits
+    ) -> list[Any]:
+        """The replies to commands, which follow the scripts that the server has to learn."""
         confirming = Confirming(waits, self._confirm_within_ms(server)) if waits else None
         behind = confirming.commands() if confirming else []
-        answers = await self._line(server, waits).exchange([*commands, *behind])
+        loads = [("SCRIPT", "LOAD", source) for source in sources]
+        answers = await self._line(server, waits).exchange([*loads, *(command.args for command in commands), *behind])
         if isinstance(answers[-1], (*_LOST, ClusterDownError)):
             await self.place.doubt()
         if any(isinstance(answer, ReadOnlyError) for answer in answers) and self.moved:
             await self.moved()
+        loaded, answers = answers[: len(loads)], answers[len(loads) :]
+        if fault := next((answer for answer in loaded if isinstance(answer, Exception)), None):
+            answers = [fault if isinstance(answer, NoScriptError) else answer for answer in answers]
         return confirming.confirmed(answers) if confirming else answers
 
     def _confirm_within_ms(self, server: str) -> int:

@@ -1,5 +1,6 @@
 """What a worker does with messages: reserve and settle."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -8,8 +9,8 @@ from typing import Any, NamedTuple
 from .asking import Asking
 from .calls import MAX_BYTES, listed
 from .compression import Restoring
-from .delivery import AsyncDelivery, Leased, Receipt, deliveries, release_item
-from .errors import InvalidArgument, is_outage
+from .delivery import AsyncDelivery, Leased, Receipt, bury_item, deliveries, release_item
+from .errors import ClientClosed, InvalidArgument, is_outage
 from .items import Call, Item
 from .names import name
 from .outcome import Outcome, Word
@@ -21,6 +22,8 @@ from .watch import Watch
 MIN_BYTES = 64 * 1024
 #: How long one of several Redises that fails is left alone.
 AWAY_S = 0.5
+
+log = logging.getLogger("delayq")
 
 
 class Terms(NamedTuple):
@@ -92,7 +95,7 @@ class Reserving(Restoring):
 
     async def bury(self, receipts: Sequence[Receipt], reason: str) -> list[Outcome]:
         """Moves messages that can never be delivered to the dead letters."""
-        return await self._outcomes([one.item("bury", reason) for one in listed("receipts", receipts, Receipt)])
+        return await self._outcomes([bury_item(one, reason) for one in listed("receipts", receipts, Receipt)])
 
     async def settle(self, delivery: Leased, item: Item) -> Outcome:
         """Settles one delivery."""
@@ -109,6 +112,8 @@ class Reserving(Restoring):
         self, terms: Terms, until_s: float, is_stopped: Callable[[], bool]
     ) -> list[AsyncDelivery]:
         """Reserves as soon as there is something; nothing once the time is over, or it was stopped and woken."""
+        if self._watch.is_closed:
+            raise ClientClosed("the client is closed: make another one")
         bell = self._runtime.bell()
         asking = await self._watch.asking(terms.topics, await self._learn())
         asking.enter(bell)
@@ -174,13 +179,21 @@ class Reserving(Restoring):
                 delivery._holder, delivery.sent_s = self, sent_s
                 readable.append(delivery)
             except ValueError as fault:
-                await self.bury([delivery.receipt], str(fault))
-            except ImportError:  # others can restore them
-                await self.release([one.receipt for one, _ in found], timedelta(seconds=1), keep_attempt=True)
+                await self._bury_unreadable(delivery, str(fault))
+            except Exception:  # such as what it is compressed by: others may know it
+                await self._give_back([one for one, _ in found], timedelta(seconds=1))
                 raise
         return readable
 
-    async def _give_back(self, found: Sequence[Leased]) -> None:
+    async def _bury_unreadable(self, delivery: Leased, reason: str) -> None:
+        try:
+            await self.bury([delivery.receipt], reason)
+        except Exception as fault:
+            log.warning("%s cannot be read (%s), and was not buried: %s", delivery.id, reason, fault)
+
+    async def _give_back(self, found: Sequence[Leased], delay: timedelta = timedelta(0)) -> None:
         """Gives back what nobody has started."""
-        if found:
-            await self.release([one.receipt for one in found], timedelta(0), keep_attempt=True)
+        try:
+            await self.release([one.receipt for one in found], delay, keep_attempt=True)
+        except Exception as fault:
+            log.warning("%d messages were not given back, and come again when their leases run out: %s", len(found), fault)

@@ -10,13 +10,15 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import wraps
-from inspect import isawaitable
+from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, AsyncIterator, Concatenate, Iterator, ParamSpec, Protocol, TypeVar
 
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as LostConnection
 from redis.retry import Retry
+
+from .errors import OtherLoop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,6 +50,9 @@ class Runtime(Protocol):
     #: For questions that may be asked again: an idle connection that its server has closed may be noticed by its use.
     retry_lost: Any
 
+    def enter(self) -> None:
+        """Raises where the caller may not use the client."""
+
     def bell(self) -> Bell: ...
 
     def lock(self) -> Lock: ...
@@ -58,6 +63,9 @@ class Runtime(Protocol):
         self, work: Coroutine[Any, Any, R], undo: Callable[[R], Coroutine[Any, Any, None]] | None = None
     ) -> R:
         """Carries work out to its end, also if the caller is cancelled: its result is then undone."""
+
+    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> BaseException | None:
+        """Has a message handled. Returns what the handler raised, whatever that is."""
 
     async def is_stale(self, connection: Any) -> bool:
         """Whether an idle connection was closed by its peer."""
@@ -157,6 +165,9 @@ class Threads:
     no_retry = Retry(NoBackoff(), 0)
     retry_lost = Retry(NoBackoff(), 1, (LostConnection,))
 
+    def enter(self) -> None:
+        pass
+
     def bell(self) -> Bell:
         return _ThreadBell()
 
@@ -168,6 +179,15 @@ class Threads:
 
     async def shielded(self, work: Coroutine[Any, Any, R], undo: object = None) -> R:
         return await work
+
+    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> BaseException | None:
+        try:
+            answer = handler(delivery)
+            if isawaitable(answer) or isgenerator(answer) or isasyncgen(answer):
+                raise TypeError(f"a handler has to do its work, not to return {answer!r}: for asyncio, use AsyncWorker")
+        except BaseException as fault:
+            return fault
+        return None
 
     async def is_stale(self, connection: Any) -> bool:
         return bool(connection.can_read(0))
@@ -212,6 +232,17 @@ class Loop:
     no_retry = AsyncRetry(NoBackoff(), 0)
     retry_lost = AsyncRetry(NoBackoff(), 1, (LostConnection,))
 
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        #: What is carried out although nobody may wait for it: the event loop itself would forget it.
+        self._kept: set[asyncio.Task[Any]] = set()
+
+    def enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise OtherLoop("this AsyncClient was first used in another event loop: make one in each, such as in each asyncio.run")
+        self._loop = loop
+
     def bell(self) -> Bell:
         return _LoopBell()
 
@@ -224,13 +255,46 @@ class Loop:
     async def shielded(
         self, work: Coroutine[Any, Any, R], undo: Callable[[R], Coroutine[Any, Any, None]] | None = None
     ) -> R:
-        task = asyncio.ensure_future(work)
+        task = self._keep(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if undo is not None and not task.cancelled():
-                await undo(await task)
+                await asyncio.shield(self._keep(_undone(task, undo)))
             raise
+
+    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> BaseException | None:
+        is_given_up = False
+
+        async def handle() -> BaseException | None:
+            try:
+                answer = handler(delivery)
+                if isgenerator(answer) or isasyncgen(answer):
+                    raise TypeError(f"a handler has to do its work, not to return {answer!r}")
+                await settled(answer)
+            except KeyboardInterrupt:  # of the process, not of the message
+                raise
+            except BaseException as fault:
+                if is_given_up:
+                    raise
+                return fault
+            return None
+
+        # In a task of its own: one that was cancelled itself is told from one that was cancelled by its worker.
+        task = self._keep(handle())
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            is_given_up = True
+            task.cancel()
+            raise
+        return asyncio.CancelledError() if task.cancelled() else task.result()
+
+    def _keep(self, work: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
+        task = asyncio.create_task(work)
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+        return task
 
     async def is_stale(self, connection: Any) -> bool:
         # Since redis-py 8 it is called `can_read`.
@@ -242,3 +306,10 @@ class Loop:
 
     async def cut(self, connection: Any) -> None:
         await connection.disconnect(nowait=True)
+
+
+async def _undone(task: "asyncio.Task[R]", undo: Callable[[R], Coroutine[Any, Any, None]]) -> None:
+    """Undoes what a task has done whose caller is gone; where it failed, there is nothing to undo."""
+    await asyncio.wait({task})
+    if not task.cancelled() and task.exception() is None:
+        await undo(task.result())

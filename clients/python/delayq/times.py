@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
+from .checks import flag, shown
 from .errors import InvalidArgument
 
 #: A point in time: an aware datetime, or milliseconds since the epoch.
@@ -9,10 +10,13 @@ When = datetime | int
 
 #: The latest time that scripts take.
 MAX_MS = 2**53 - 1
+#: The longest span and the longest lease that scripts take.
+MAX_SPAN_MS, MAX_LEASE_MS = 2**52, 24 * 3_600_000
+MAX_WAIT_MS = 3650 * 24 * 3_600_000
 #: 2001-01-01. A smaller bare number is most likely seconds: taken for milliseconds, they lie in January 1970.
 _DOUBTFUL_BEFORE_MS = 978_307_200_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MS = timedelta(milliseconds=1)
+_MS, _US = timedelta(milliseconds=1), timedelta(microseconds=1)
 
 
 def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
@@ -21,8 +25,9 @@ def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
         if when.utcoffset() is None:
             raise InvalidArgument(f"{what} has no time zone: {when.isoformat()}; give datetime(…, tzinfo=timezone.utc)")
         return _in_range(what, (when - _EPOCH) // _MS)
+    flag("past_ok", past_ok)
     if isinstance(when, bool) or not isinstance(when, int):
-        raise InvalidArgument(f"{what} must be a datetime, or an int of ms since the epoch, not {when!r}")
+        raise InvalidArgument(f"{what} must be a datetime, or an int of ms since the epoch, not {shown(when)}")
     if 0 < when < _DOUBTFUL_BEFORE_MS and not past_ok:
         meant = f"if seconds were meant, give {when * 1000} ({as_datetime(when * 1000)}); " if when > 978_307_200 else ""
         raise InvalidArgument(f"{what} is {as_datetime(when)} as ms since the epoch: {meant}if not, give past_ok=True")
@@ -35,25 +40,38 @@ def range_ms(since: When | None, until: When | None, past_ok: bool = False) -> t
     return from_ms, MAX_MS if until is None else epoch_ms("until", until, past_ok)
 
 
-def span_ms(what: str, span: timedelta, min_ms: int = 0) -> int:
+def span_ms(what: str, span: timedelta, min_ms: int = 0, max_ms: int = MAX_SPAN_MS) -> int:
     """A span in ms, rounded up: nothing comes early."""
     if not isinstance(span, timedelta):
-        raise InvalidArgument(f"{what} must be a timedelta, such as timedelta(seconds=30), not {span!r}")
-    ms = -(-span // _MS)
+        raise InvalidArgument(f"{what} must be a timedelta, such as timedelta(seconds=30), not {shown(span)}")
+    ms = -(-(span // _US) // 1000)
     if ms < min_ms:
         raise InvalidArgument(f"{what} must be at least {min_ms} ms, not {span}")
+    if ms > max_ms:
+        raise InvalidArgument(f"{what} must be at most {max_ms} ms, not {span}")
     return ms
+
+
+def wait_ms(what: str, wait: timedelta) -> int:
+    """How long this process waits, in ms: at most ten years, which clocks of all systems can count."""
+    return span_ms(what, wait, max_ms=MAX_WAIT_MS)
 
 
 def difference_ms(what: str, by: timedelta) -> int:
     """A difference in ms, of either sign."""
-    is_back = isinstance(by, timedelta) and by < timedelta(0)
-    return -span_ms(what, -by) if is_back else span_ms(what, by)
+    if isinstance(by, timedelta) and by < timedelta(0):
+        return -span_ms(what, -max(by, timedelta(days=-999_999_999)))
+    return span_ms(what, by)
 
 
-def maybe_span_ms(what: str, span: timedelta | None, min_ms: int = 0) -> int | None:
+def maybe_span_ms(what: str, span: timedelta | None, min_ms: int = 0, max_ms: int = MAX_SPAN_MS) -> int | None:
     """The same; None stays None."""
-    return None if span is None else span_ms(what, span, min_ms)
+    return None if span is None else span_ms(what, span, min_ms, max_ms)
+
+
+def lease_ms(lease: timedelta | None) -> int | None:
+    """A lease; None is the topic's."""
+    return maybe_span_ms("lease", lease, 1, MAX_LEASE_MS)
 
 
 def as_datetime(ms: int) -> datetime:

@@ -7,27 +7,31 @@ moves it to the dead letters. A handler may also settle its delivery itself.
 import asyncio
 import inspect
 import logging
-import signal
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 from .client import AsyncClient, Client, core_of
 from .consumer import Consuming
-from .delivery import AsyncDelivery, Delivery, Leased, release_item
+from .delivery import AsyncDelivery, Delivery, Leased, bury_item, release_item
 from .errors import Bury, InvalidArgument
+from .outcome import Word
+from .reasons import reason_of
 from .reserving import Reserving
-from .runtime import Task, drive, settled
+from .runtime import Task, drive
+from .signals import Signals
+from .times import wait_ms
 
 #: How long a worker that is stopped waits for its handlers.
 GRACE = timedelta(seconds=30)
-_SIGNALS = signal.SIGTERM, signal.SIGINT
 
 log = logging.getLogger("delayq")
+#: Of which worker the caller is a handler.
+_handling: ContextVar["_Working | None"] = ContextVar("delayq_handling", default=None)
 
 
 class _Working:
@@ -35,63 +39,109 @@ class _Working:
 
     def __init__(
         self, client: Reserving, handlers: Mapping[str, Callable[[Any], Any]], concurrency: int,
-        lease: timedelta | None, ended: Callable[[BaseException], None],
+        lease: timedelta | None, grace: timedelta, ended: Callable[[], None],
     ) -> None:
-        if not isinstance(handlers, Mapping) or not all(callable(handler) for handler in handlers.values()):
+        if not isinstance(handlers, Mapping) or not handlers or not all(map(callable, handlers.values())):
             raise InvalidArgument(f"handlers must be a mapping of topics to functions, not {handlers!r}")
+        for topic, handler in handlers.items():
+            if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+                raise InvalidArgument(f"the handler of {topic} is a generator, whose work nobody would do: let it return")
         self._client, self._handlers, self._concurrency = client, dict(handlers), concurrency
         self._consuming = Consuming(client, list(handlers), concurrency, lease)
-        self._ended = ended
+        self._grace_s, self._ended = wait_ms("grace", grace) / 1000, ended
         self._runners: list[Task] = []
+        self._stopping = client._runtime.lock()
+        #: What ended it unasked.
+        self.fault: BaseException | None = None
 
     async def start(self) -> None:
         """Raises what is wrong with the deployment; a Redis that cannot be used now is waited for."""
+        if self._runners or self._consuming.is_stopped:
+            raise RuntimeError("a worker is started once: make another one")
         await self._consuming.check()
         spawn = self._client._runtime.spawn
         self._runners = [spawn(self._run, f"delayq-worker-{n}") for n in range(self._concurrency)]
 
-    async def stop(self, grace: timedelta) -> None:
-        """Takes no more messages, waits for the handlers that run, and gives back what they have not settled in time."""
+    async def stop(self) -> None:
+        """Takes no more messages, waits for the handlers that run, and gives back what they have not settled in time. Goes
+        on where its caller gives up; beside its caller where that is one of its handlers."""
         self._consuming.stop_taking()
-        until_s = time.monotonic() + grace.total_seconds()
-        left = 0
-        for runner in self._runners:
-            if not await runner.join(max(until_s - time.monotonic(), 0)):
-                left += 1
+        if _handling.get() is self:
+            self._client._runtime.spawn(self._stop, "delayq-stop")
+        else:
+            await self._client._runtime.shielded(self._stop())
+
+    async def _stop(self) -> None:
+        async with self._stopping:
+            until_s = time.monotonic() + self._grace_s
+            left = [one for one in self._runners if not await one.join(max(until_s - time.monotonic(), 0))]
+            for runner in left:
                 runner.cancel()
-        if left:
-            log.warning("%d handlers did not end in time; their messages are given back", left)
-        await self._consuming.stop()
+            if left:
+                log.warning("%d handlers did not end in time; their messages are given back, with their attempts", len(left))
+            await self._consuming.stop()
 
     async def _run(self) -> None:
         try:
             while (delivery := await self._consuming.next()) is not None:
                 await self._work(delivery)
         except BaseException as fault:
-            if self._consuming.is_stopped:
+            if not self._consuming.is_stopped:
+                self._end(fault)
+            if isinstance(fault, asyncio.CancelledError):
                 raise
-            self._ended(fault)
+
+    def _end(self, fault: BaseException) -> None:
+        """Ends the worker as a whole: with fewer runners than it was given it would do less than it says."""
+        is_cancelled = isinstance(fault, asyncio.CancelledError)
+        self.fault = RuntimeError("the worker was cancelled by another one than itself") if is_cancelled else fault
+        log.critical("the worker of %s ends, and gives its messages back", ", ".join(self._handlers), exc_info=fault)
+        self._consuming.stop_taking()
+        if not is_cancelled:
+            self._client._runtime.spawn(self._stop, "delayq-stop")
+        self._ended()
 
     async def _work(self, delivery: Leased) -> None:
         """Has one message handled, and settles it."""
+        before = _handling.set(self)
         try:
-            await settled(self._handlers[delivery.topic](delivery))
-            item = delivery.receipt.item("ack")
-        except Bury as why:
-            item = delivery.receipt.item("bury", str(why))
-        except Exception as fault:
-            log.warning("%s of %s was not delivered, and is tried again: %r", delivery.id, delivery.topic, fault)
-            item = release_item(delivery.receipt, None, reason=f"{type(fault).__name__}: {fault}")
+            fault = await self._client._runtime.handled(self._handlers[delivery.topic], delivery)
+        finally:
+            _handling.reset(before)
+        if fault is not None:
+            _log_failure(delivery, fault)
         if delivery.is_settled:
             return
+        receipt = delivery.receipt
+        if fault is None:
+            item = receipt.item("ack")
+        elif isinstance(fault, Bury):
+            item = bury_item(receipt, reason_of(fault))
+        else:
+            item = release_item(receipt, None, reason=reason_of(fault))
         try:
-            await delivery._settle(item)
-        except Exception as fault:
-            log.warning("%s was not settled, and comes again when its lease runs out: %s", delivery.id, fault)
+            outcome = await delivery._settle(item)
+        except Exception as why:
+            log.warning("%s was not settled, and comes again when its lease runs out: %s", delivery.id, why)
+        else:
+            if outcome.word in (Word.EXPIRED, Word.FAILED):
+                log.warning("%s was handled after its lease had ended, and may come again: %s", delivery.id, outcome)
+
+
+def _log_failure(delivery: Leased, fault: BaseException) -> None:
+    what, of = f"{delivery.id} of {delivery.topic}", f" of {delivery.max_attempts}" * bool(delivery.max_attempts)
+    if delivery.is_settled:
+        log.warning("%s failed after it was settled", what, exc_info=fault)
+    elif isinstance(fault, Bury):
+        log.warning("%s is buried by its handler: %s", what, fault, exc_info=fault if fault.__cause__ else None)
+    elif 0 < delivery.max_attempts <= delivery.attempt:
+        log.error("%s failed at its last attempt, %d%s, and is buried", what, delivery.attempt, of, exc_info=fault)
+    else:
+        log.warning("%s failed at attempt %d%s, and is tried again", what, delivery.attempt, of, exc_info=fault)
 
 
 class Worker:
-    """Has messages handled in threads, until it is stopped. Whatever ends one of them ends it as a whole.
+    """Has messages handled in threads, until it is stopped. Whatever a handler raises fails one attempt of its message.
 
         worker = Worker(client, {"orders": cancel_if_unpaid}, concurrency=10)
         worker.run()
@@ -105,37 +155,42 @@ class Worker:
         concurrency: int = 10, lease: timedelta | None = None, grace: timedelta = GRACE,
     ) -> None:
         for topic, handler in handlers.items() if isinstance(handlers, Mapping) else ():
-            if inspect.iscoroutinefunction(handler):
+            if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
                 raise InvalidArgument(f"the handler of {topic} is asynchronous: use AsyncWorker")
-        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
-        self._working = _Working(core_of(client, Client), handlers, concurrency, lease, self._ends.put)
-        self._grace, self._runs = grace, False
+        self._ends: SimpleQueue[None] = SimpleQueue()
+        ended = partial(self._ends.put, None)
+        self._working = _Working(core_of(client, Client), handlers, concurrency, lease, grace, ended)
+        self._runs = False
 
     def run(self) -> None:
-        """Works until SIGTERM, SIGINT or `stop`, and gives messages back that no handler has finished within `grace`.
-        A second signal ends the process at once. Raises what is wrong with the deployment."""
-        is_main = threading.current_thread() is threading.main_thread()
-        before = {one: signal.signal(one, lambda *_: self._ends.put(None)) for one in _SIGNALS if is_main}
+        """Works until SIGTERM, SIGINT or `stop`, and gives messages back that no handler has finished within `grace`, with
+        their attempts. A signal that comes a second after the first, or later, ends the process at once. Raises what is
+        wrong with the deployment."""
+        signals = Signals(partial(self._ends.put, None))
         self._runs = True
+        signals.catch()
         try:
             self.start()
-            end = self._ends.get()
+            self._ends.get()
+            drive(self._working.stop())
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
-        drive(self._working.stop(self._grace))
-        if end is not None:
-            raise end
+            signals.release()
+        self._raise_fault()
 
     def start(self) -> None:
         """Works from now on, in threads of its own. Raises what is wrong with the deployment."""
         drive(self._working.start())
 
     def stop(self) -> None:
-        """Has `run` end, or ends what `start` began."""
+        """Has `run` end, or ends what `start` began. Raises what has ended it before."""
         self._ends.put(None)
         if not self._runs:
-            drive(self._working.stop(self._grace))
+            drive(self._working.stop())
+            self._raise_fault()
+
+    def _raise_fault(self) -> None:
+        if self._working.fault is not None:
+            raise self._working.fault
 
 
 class AsyncWorker:
@@ -151,40 +206,37 @@ class AsyncWorker:
         self, client: AsyncClient, handlers: Mapping[str, Callable[[AsyncDelivery], Awaitable[object]]], *,
         concurrency: int = 100, lease: timedelta | None = None, grace: timedelta = GRACE,
     ) -> None:
-        self._fault: BaseException | None = None
         self._end = asyncio.Event()
-        self._working = _Working(core_of(client, AsyncClient), handlers, concurrency, lease, self._note_end)
-        self._grace, self._runs = grace, False
+        self._working = _Working(core_of(client, AsyncClient), handlers, concurrency, lease, grace, self._end.set)
+        self._runs = False
 
     async def run(self) -> None:
-        """Works until SIGTERM, SIGINT or `stop`, and gives messages back that no handler has finished within `grace`.
-        A second signal ends the process at once. Raises what is wrong with the deployment."""
-        self._runs, loop = True, asyncio.get_running_loop()
-        with suppress(NotImplementedError, RuntimeError):  # not on every system, nor outside the main thread
-            for one in _SIGNALS:
-                loop.add_signal_handler(one, self._end.set)
+        """Works until SIGTERM, SIGINT or `stop`, and gives messages back that no handler has finished within `grace`, with
+        their attempts. A signal that comes a second after the first, or later, ends the process at once. Raises what is
+        wrong with the deployment."""
+        self._runs, signals = True, Signals(self._end.set)
+        signals.catch_in_loop()
         try:
             await self.start()
             await self._end.wait()
         finally:
-            with suppress(NotImplementedError, RuntimeError):
-                for one in _SIGNALS:
-                    loop.remove_signal_handler(one)
-            await self._working.stop(self._grace)
-        if self._fault is not None:
-            raise self._fault
+            try:
+                await self._working.stop()
+            finally:
+                signals.release()
+        self._raise_fault()
 
     async def start(self) -> None:
         """Works from now on, in tasks of its own. Raises what is wrong with the deployment."""
         await self._working.start()
 
     async def stop(self) -> None:
-        """Has `run` end, or ends what `start` began."""
+        """Has `run` end, or ends what `start` began. Raises what has ended it before."""
         self._end.set()
         if not self._runs:
-            await self._working.stop(self._grace)
+            await self._working.stop()
+            self._raise_fault()
 
-    def _note_end(self, fault: BaseException) -> None:
-        is_cancelled = isinstance(fault, asyncio.CancelledError)
-        self._fault = RuntimeError("a handler was cancelled by another one than its worker") if is_cancelled else fault
-        self._end.set()
+    def _raise_fault(self) -> None:
+        if self._working.fault is not None:
+            raise self._working.fault

@@ -1,0 +1,56 @@
+"""The signals that end a worker: the first in order, a later one at once."""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+SIGNALS = signal.SIGTERM, signal.SIGINT
+#: Signals that come sooner after the first belong to it: supervisors signal a process, and its group as well.
+APART_S = 1.0
+
+log = logging.getLogger("delayq")
+
+
+class Signals:
+    """Calls `first` at the first signal; another one, later, does what it did before these were caught."""
+
+    def __init__(self, first: Callable[[], None]) -> None:
+        self._first, self._first_s = first, 0.0
+        self._before: dict[int, Any] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def catch(self) -> None:
+        """Outside the main thread nothing is caught."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = {one: signal.signal(one, lambda number, _: self._came(number)) for one in SIGNALS}
+
+    def catch_in_loop(self) -> None:
+        with suppress(NotImplementedError, RuntimeError):  # not on every system, nor outside the main thread
+            for one in SIGNALS:
+                asyncio.get_running_loop().add_signal_handler(one, self._came, one)
+            self._loop = asyncio.get_running_loop()
+
+    def release(self) -> None:
+        """Catches no more."""
+        before, self._before = self._before, {}
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_DFL if handler is None else handler)
+        loop, self._loop = self._loop, None
+        for one in SIGNALS if loop else ():
+            loop.remove_signal_handler(one)  # type: ignore[union-attr]
+
+    def _came(self, number: int) -> None:
+        now_s = time.monotonic()
+        if not self._first_s:
+            self._first_s = now_s
+            self._first()
+        elif now_s - self._first_s >= APART_S:
+            log.error("another signal: ending at once; messages come again when their leases run out")
+            self.release()
+            os.kill(os.getpid(), number)
