@@ -80,6 +80,13 @@ class Calls:
             raise reply
         return reply
 
+    async def _time(self) -> tuple[int, int]:
+        """Redis's clock: seconds, and microseconds."""
+        (reply,) = await self._link.send([Command(f"{{{self.namespace}:0}}:meta", ("TIME",))])
+        if isinstance(reply, Exception):
+            raise reply
+        return int(reply[0]), int(reply[1])
+
     async def _call_all(self, calls: Sequence[Call], waits: Waits = "") -> list[Any]:
         """The reply of each call, or the error in its place. A growth is followed, and the call repeated."""
         replies = await self._send(calls, self._counts, waits)
@@ -101,9 +108,9 @@ class Calls:
         """What became of each item."""
         answers = await self._answers(items)
         outcomes = [
-            Outcome(Word.UNANSWERED, id=item.id)
+            Outcome(Word.UNANSWERED, id=item.id, verb=item.verb)
             if isinstance(answer, Exception)
-            else Outcome.parse(_timed(answer, item), item.id, answer.shard)
+            else Outcome.parse(_timed(answer, item), item.id, answer.shard, item.verb)
             for item, answer in zip(items, answers, strict=True)
         ]
         if faults := [answer for answer in answers if isinstance(answer, Exception)]:

@@ -11,6 +11,7 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.sentinel import Sentinel
 
 from .addresses import Address, read_address
+from .clusters import AsyncModestCluster, ModestCluster
 from .errors import InvalidArgument
 from .link import DEADLINE_S
 from .runtime import Loop, Runtime, Threads
@@ -23,14 +24,14 @@ def connect(url: str, **options: Any) -> "Redis | RedisCluster":
     """What a URL names, for a `Client`: `redis://`, `rediss://`, `unix://`;
     `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; or `redis+cluster://[user[:password]@]host[:port],…`;
     `rediss+…` for TLS. `options` are redis-py's own, such as `socket_timeout`. A cluster is asked for its nodes at once."""
-    made: Redis | RedisCluster = _made(url, options, Threads, Redis, Sentinel, RedisCluster, ClusterNode)
+    made: Redis | RedisCluster = _made(url, options, Threads, Redis, Sentinel, ModestCluster, ClusterNode)
     return made
 
 
 def connect_async(url: str, **options: Any) -> "AsyncRedis | AsyncRedisCluster":
     """As `connect`, for an `AsyncClient`. A cluster is asked for its nodes by the first call."""
     made: AsyncRedis | AsyncRedisCluster
-    made = _made(url, options, Loop, AsyncRedis, AsyncSentinel, AsyncRedisCluster, AsyncClusterNode)
+    made = _made(url, options, Loop, AsyncRedis, AsyncSentinel, AsyncModestCluster, AsyncClusterNode)
     return made
 
 

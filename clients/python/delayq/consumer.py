@@ -85,7 +85,7 @@ class Consuming:
             lease = self._held.get(delivery.receipt)
             lasts = lease is not None and lease.lasts
             if isinstance(answer, Answer):
-                outcome = Outcome.parse(answer.raw.decode(), item.id, answer.shard)
+                outcome = Outcome.parse(answer.raw.decode(), item.id, answer.shard, item.verb)
                 break
             if not lasts or not is_outage(answer):
                 self._end(delivery.receipt)
@@ -105,7 +105,7 @@ class Consuming:
         if isinstance(answer, Exception):
             raise answer
         self._note_extended(delivery.receipt, answer, sent_s)
-        return Outcome.parse(answer.raw.decode(), item.id, answer.shard)
+        return Outcome.parse(answer.raw.decode(), item.id, answer.shard, item.verb)
 
     async def check(self) -> None:
         """Raises what is wrong with the deployment; a Redis that cannot be used now is waited for later."""

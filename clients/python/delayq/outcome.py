@@ -1,7 +1,7 @@
 """What scripts answer of a message."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -55,6 +55,12 @@ class State(str, Enum):
 
 
 _LOST = State.CANCELLED, State.EXPIRED, State.PURGED
+#: Of each verb, the words that say yes.
+_ACCEPTED = {
+    "put": (Word.STORED, Word.READY), "cancel": (Word.CANCELLED,), "reschedule": (Word.DELAYED, Word.READY),
+    "replay": (Word.DELAYED, Word.READY), "extend": (Word.EXTENDED,), "ack": (Word.DELIVERED,), "bury": (Word.BURIED,),
+    "release": (Word.DELAYED, Word.READY, Word.BURIED, Word.CANCELLED, Word.EXPIRED_MESSAGE),
+}
 
 
 @dataclass(frozen=True)
@@ -76,14 +82,17 @@ class Outcome:
     id: str = ""
     #: The shard that answered.
     shard: int = 0
+    #: What was asked for: put, cancel, reschedule …
+    verb: str = ""
 
     @property
     def accepted(self) -> bool:
-        """Of a put: whether delayq answers for the message, by this put or an earlier one. Not where an earlier one was
-        cancelled, has expired or was purged: nothing was stored then."""
+        """Whether what was asked for holds. Of a put: the message is or was delivered as it was asked, by this put or an
+        earlier one; not where that was cancelled, has expired or was purged, for nothing was stored then. Of a cancel: it
+        will not be delivered. Of a reschedule: it has the new due time. Of what settles: the lease was still there."""
         if self.word is Word.EXISTS:
             return self.state not in _LOST
-        return self.word in (Word.STORED, Word.READY)
+        return self.word in _ACCEPTED.get(self.verb, ())
 
     @property
     def time(self) -> datetime | None:
@@ -91,19 +100,24 @@ class Outcome:
         return None if self.time_ms is None else as_datetime(self.time_ms)
 
     @classmethod
-    def parse(cls, text: str, id: str = "", shard: int = 0) -> "Outcome":
+    def parse(cls, text: str, id: str = "", shard: int = 0, verb: str = "") -> "Outcome":
         """Reads a script's answer of one message."""
+        of = {"id": id, "shard": shard, "verb": verb}
+        return replace(cls._parsed(text), **of)  # type: ignore[arg-type]
+
+    @classmethod
+    def _parsed(cls, text: str) -> "Outcome":
         first, *words = text.replace("not dead", "not-dead", 1).split(" ")
         times = [int(one) for one in (first, *words) if one.isdigit()]
         if first.isdigit() or first == Word.CANCELLED and times:
-            return cls(Word.EXTENDED, times[0], doomed=bool(words), id=id, shard=shard)
+            return cls(Word.EXTENDED, times[0], doomed=bool(words))
         word = Word(first)
         if word in (Word.REFUSED, Word.FAILED):
-            return cls(word, why=" ".join(words), id=id, shard=shard)
+            return cls(word, why=" ".join(words))
         if len(times) == 2:
-            return cls(word, times[1], times[0], id=id, shard=shard)
+            return cls(word, times[1], times[0])
         state = State(words[0]) if words and not words[0].isdigit() else None
-        return cls(word, times[0] if times else None, state=state, id=id, shard=shard)
+        return cls(word, times[0] if times else None, state=state)
 
 
 class Incomplete(Exception):

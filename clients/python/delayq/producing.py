@@ -69,5 +69,5 @@ class Producing(Calls):
     async def _ahead_ms(self) -> int:
         """How far Redis's clock is ahead of this host's: a little too far, rather than not far enough."""
         asked_ms = time.time_ns() // 1_000_000
-        now_us = (await self._call("overview", 0, [0]))[0]
-        return int(now_us) // 1000 + 1 - asked_ms
+        seconds, micros = await self._time()
+        return seconds * 1000 + micros // 1000 + 1 - asked_ms

@@ -210,8 +210,14 @@ class _LoopBell:
         self._rung.set()
 
     async def wait(self, timeout_s: float | None) -> None:
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), timeout_s)
+        # Before Python 3.12, `asyncio.wait_for` swallows a cancellation that comes with the ring.
+        loop = asyncio.get_running_loop()
+        end = None if timeout_s is None else loop.call_later(timeout_s, self._rung.set)
+        try:
+            await self._rung.wait()
+        finally:
+            if end is not None:
+                end.cancel()
         self._rung.clear()
 
 

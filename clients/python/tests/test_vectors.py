@@ -5,7 +5,7 @@ import re
 import pytest
 from conftest import vectors
 
-from delayq import Backoff, Delivery, InvalidArgument, Message, connect, connect_async
+from delayq import Backoff, Delivery, InvalidArgument, Message, Outcome, connect, connect_async
 from delayq.addresses import Address, read_address
 from delayq.calls import places_of
 from delayq.names import generate_id, generated, id_and_group, id_bytes, id_text, name, stored_id
@@ -21,6 +21,8 @@ def read(stored):
     return delivery, delivery.read(stored)
 
 
+#: What an outcome has of its answer.
+READ = {"word", "time_ms", "old_ms", "state", "why", "doomed"}
 #: What no reserve hands out, and what a worker is not told, is not read.
 VALID = [case for case in vectors("envelope.json")["valid"]
          if case["envelope"]["state"] in ("delayed", "ready", "leased") and case["envelope"]["reason"] is None]
@@ -113,3 +115,11 @@ def test_a_url_that_is_wrong_is_refused_by_name_and_no_secret_is_repeated(case, 
     with pytest.raises(InvalidArgument) as refused:
         by(case["url"])
     assert case["named"] in str(refused.value) and "ter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("case", vectors("outcomes.json")["outcomes"], ids=lambda case: f"{case['verb']}: {case['answer']}")
+def test_an_outcome_is_accepted_where_what_was_asked_for_holds(case):
+    outcome = Outcome.parse(case["answer"], verb=case["verb"])
+    parts = {key: case.get(key, default) for key, default in vars(Outcome("ready")).items() if key in READ}
+    assert {key: getattr(outcome, key) for key in READ} == parts
+    assert outcome.accepted is case["accepted"]
