@@ -41,7 +41,7 @@ def read_address(url: str) -> Address | None:
     hosts, _, path = place.partition("/")
     if not hosts:
         raise InvalidArgument(f"url names no {what}: {shape}")
-    nodes = tuple(_nodes(hosts, what, port))
+    nodes = tuple(nodes_of(hosts, what, port))
     for n, (host, number) in enumerate(nodes):
         if (host, number) in nodes[:n]:
             raise InvalidArgument(f"url names the {what} {host}:{number} twice")
@@ -50,13 +50,13 @@ def read_address(url: str) -> Address | None:
         raise InvalidArgument("url names a database; a Redis Cluster has the database 0 alone")
     if kind == "cluster" and pairs:
         raise InvalidArgument("url has a parameter in its query; the URL of a cluster has none")
-    username, password = _login(login)
+    username, password = login_of(login)
     if kind == "cluster":
         return Address(kind, scheme[1] == "rediss", nodes, username, password)
     return Address(kind, scheme[1] == "rediss", nodes, username, password, _service(path), _database(pairs))
 
 
-def _nodes(hosts: str, what: str, port: int) -> Iterator[tuple[str, int]]:
+def nodes_of(hosts: str, what: str, port: int) -> Iterator[tuple[str, int]]:
     for text in hosts.split(","):
         node = re.fullmatch(r"(?:\[([\w.:-]+)\]|([\w.-]+))(?::(\d{1,5}))?", text, re.A)
         number = int(node[3] or port) if node else 0
@@ -77,6 +77,8 @@ def _service(service: str) -> str:
 
 def _database(pairs: list[str]) -> int:
     db = 0
+    if len(pairs) > 1 and all(pair.startswith("db=") for pair in pairs):
+        raise InvalidArgument("url has db twice")
     for pair in pairs:
         key, _, value = pair.partition("=")
         if key != "db":
@@ -87,9 +89,9 @@ def _database(pairs: list[str]) -> int:
     return db
 
 
-def _login(login: str) -> tuple[str | None, str | None]:
+def login_of(login: str) -> tuple[str | None, str | None]:
     try:
-        if re.search(r"[/#\[\]]", login):
+        if re.search(r"[/#\[\]]|%(?![0-9A-Fa-f]{2})", login):
             raise ValueError
         username, _, password = (unquote_to_bytes(part).decode() for part in login.partition(":"))
     except ValueError:

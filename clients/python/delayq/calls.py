@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import ne
 from random import getrandbits
 from typing import Any, NamedTuple, TypeVar
@@ -11,6 +11,7 @@ from zlib import crc32
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import ResponseError
 
+from .checks import shown
 from .durability import EVERY_TOPIC, Durabilities, Waits
 from .errors import InvalidArgument, ScriptError
 from .gathering import Gathering
@@ -277,9 +278,13 @@ def item_of(verb: str, head: tuple[Arg, ...], id: str, group: str | None, *args:
 
 def listed(what: str, items: Sequence[T], kind: type[T]) -> list[T]:
     """Checks that a list is given where one is meant."""
-    if isinstance(items, (str, bytes, kind)) or not all(isinstance(item, kind) for item in items):
-        raise InvalidArgument(f"{what} must be a list of {kind.__name__}, not {items!r}")
-    return list(items)
+    many: Any = items
+    if isinstance(many, (str, bytes, Mapping, kind)) or not isinstance(many, Iterable):
+        raise InvalidArgument(f"{what} must be a list of {kind.__name__}, not {shown(many)}")
+    found = list(many)
+    if not all(isinstance(item, kind) for item in found):
+        raise InvalidArgument(f"{what} must be a list of {kind.__name__}, not {shown(found)}")
+    return found
 
 
 def _timed(answer: Answer, item: Item) -> str:

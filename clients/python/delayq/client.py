@@ -11,15 +11,17 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
 
+from .checks import shown, whole
 from .delivery import Delivery
 from .errors import InvalidArgument
 from .group import AsyncGroup, Group
 from .inspecting import Inspecting
+from .message import MAX_PAYLOAD_BYTES
 from .nodes import Node
 from .producing import Producing
 from .reserving import Reserving
 from .runtime import Loop, Runtime, Threads, blocking, drive
-from .times import maybe_span_ms
+from .times import MAX_WAIT_MS, span_ms
 from .topic import AsyncTopic, Topic
 
 
@@ -29,11 +31,19 @@ class _Core(Producing, Inspecting, Reserving):
     def __init__(
         self, redis: Any, namespace: str, max_payload_bytes: int, confirm_timeout: timedelta | None, runtime: Runtime
     ) -> None:
-        super().__init__(redis, namespace, runtime, maybe_span_ms("confirm_timeout", confirm_timeout, 1))
-        self.redis, self.max_payload_bytes = redis, max_payload_bytes
+        confirm_ms = None if confirm_timeout is None else span_ms("confirm_timeout", confirm_timeout, 1, MAX_WAIT_MS)
+        super().__init__(redis, namespace, runtime, confirm_ms)
+        self.redis = redis
+        self.max_payload_bytes = whole("max_payload_bytes", max_payload_bytes, 0, MAX_PAYLOAD_BYTES)
+        self._is_closed = False
 
     async def close(self) -> None:
         """Ends those who wait, and closes the client's connections. The one that was given stays open."""
+        self._runtime.enter()
+        self._is_closed = True
+        await self._runtime.shielded(self._close())
+
+    async def _close(self) -> None:
         await self._watch.close()
         await self._link.close()
 
@@ -128,13 +138,13 @@ class Client:
 
 def _given(redis: Any) -> list[Any]:
     """The connections that a client was given."""
-    return [node.redis for node in redis] if isinstance(redis, (list, tuple)) else [redis]
+    return [getattr(node, "redis", node) for node in redis] if isinstance(redis, (list, tuple)) else [redis]
 
 
 def core_of(client: Client | AsyncClient, kind: type[Client] | type[AsyncClient]) -> _Core:
     """The verbs of a client, which has to be of this kind."""
     if not isinstance(client, kind):
-        raise InvalidArgument(f"client must be of {kind.__name__}, not {client!r}")
+        raise InvalidArgument(f"client must be of {kind.__name__}, not {shown(client)}")
     return client if isinstance(client, AsyncClient) else client._core
 
 
@@ -144,7 +154,8 @@ _clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 def _start_over() -> None:
     for client in list(_clients):
-        client._core = client._make()
+        if not client._core._is_closed:
+            client._core = client._make()
 
 
 if hasattr(os, "register_at_fork"):

@@ -11,17 +11,19 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.sentinel import Sentinel
 
 from .addresses import Address, read_address
+from .checks import shown
 from .clusters import AsyncModestCluster, ModestCluster
 from .errors import InvalidArgument
 from .link import DEADLINE_S
 from .runtime import Loop, Runtime, Threads
+from .single import read_single
 
 #: How long a connection may take to be made, unless it is said.
 CONNECT_S = 1.0
 
 
 def connect(url: str, **options: Any) -> "Redis | RedisCluster":
-    """What a URL names, for a `Client`: `redis://`, `rediss://`, `unix://`;
+    """What a URL names, for a `Client`: `redis://[user[:password]@]host[:port][/db]`, `rediss://…`, `unix:///path[?db=N]`;
     `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; or `redis+cluster://[user[:password]@]host[:port],…`;
     `rediss+…` for TLS. `options` are redis-py's own, such as `socket_timeout`. A cluster is asked for its nodes at once."""
     made: Redis | RedisCluster = _made(url, options, Threads, Redis, Sentinel, ModestCluster, ClusterNode)
@@ -40,10 +42,10 @@ def _made(
 ) -> Any:
     """By these classes of redis-py."""
     if not isinstance(url, str):
-        raise InvalidArgument(f"url must be a str, not {url!r}")
+        raise InvalidArgument(f"url must be a str, not {shown(url)}")
     address = read_address(url)
     if address is None:
-        return one.from_url(url, **_bounded(options))
+        return one(**_bounded(read_single(url) | options))
     settings = _settings(address, options)
     if address.kind == "cluster":
         return cluster(startup_nodes=[node(*place) for place in address.nodes], **settings)

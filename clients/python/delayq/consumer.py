@@ -26,6 +26,8 @@ from .runtime import drive
 REST_S = 0.5
 #: The shortest time between two tries to extend a lease.
 PAUSE_S = 0.02
+#: How many messages a consumer may hold, or a worker handle, at once.
+MAX_CONCURRENCY = 10_000
 
 log = logging.getLogger("delayq")
 
@@ -52,7 +54,7 @@ class Consuming:
         self, client: Reserving, topics: Sequence[str], concurrency: int = 1, lease: timedelta | None = None
     ) -> None:
         self._client, self._runtime = client, client._runtime
-        self._terms = Terms.of(topics, concurrency, lease)
+        self._terms = Terms.of(topics, concurrency, lease, "concurrency", MAX_CONCURRENCY)
         self._mutex = threading.Lock()
         self._held: dict[Receipt, _Lease] = {}
         self._ready: deque[Any] = deque()

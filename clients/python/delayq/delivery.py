@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
-from .checks import flag
+from .checks import flag, shown, whole
 from .envelope import Stored
+from .errors import InvalidArgument
 from .items import Arg, Item
 from .names import id_and_group
 from .outcome import Outcome, State
 from .reasons import reason_text
 from .runtime import blocking
-from .times import as_datetime, maybe_span_ms
+from .times import as_datetime, lease_ms, maybe_span_ms
 
 
 class Receipt(NamedTuple):
@@ -28,6 +29,9 @@ class Receipt(NamedTuple):
 
     def item(self, verb: str, *args: Arg) -> Item:
         """What a verb that settles asks."""
+        whole("the shard of a receipt", self.shard, 0, 4095)
+        if not isinstance(self.raw, bytes) or b":" not in self.raw[:-4]:
+            raise InvalidArgument(f"the bytes of a receipt are as a reserve gave them, not {shown(self.raw)}")
         return Item(verb, self.shard, (), (self.raw, *args), self.id)
 
 
@@ -103,7 +107,7 @@ class AsyncDelivery(Leased):
     async def extend(self, lease: timedelta | None = None) -> Outcome:
         """Gives its lease more time, from now."""
         assert self._holder is not None, "a delivery comes from a reserve"
-        return await self._holder.prolong(self, self.receipt.item("extend", maybe_span_ms("lease", lease, 1)))
+        return await self._holder.prolong(self, self.receipt.item("extend", lease_ms(lease)))
 
 
 class Delivery(Leased):

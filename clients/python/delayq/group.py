@@ -60,7 +60,7 @@ class AsyncGroup:
     async def shift(self, by: timedelta, token: str | None = None) -> GroupShift:
         """Moves all due times by the same difference, each message once. A shift that was interrupted is repeated under
         its token, which is then the caller's to choose."""
-        by_ms, token = difference_ms("by", by), token or secrets.token_hex(8)
+        by_ms, token = difference_ms("by", by), secrets.token_hex(8) if token is None else name("token", token)
         if by_ms == 0:
             raise InvalidArgument("by must not be zero")
         total = GroupShift()

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, cast
 
+from .checks import flag, one_of, shown, text, whole
 from .errors import InvalidArgument
 from .names import id_bytes, name
 from .times import When, epoch_ms, span_ms
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_HEADER_BYTES = 16 * 1024
+#: Of a back-off: 49 days.
+MAX_DELAY_MS = 2**32 - 1
 _DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, 33)}
 
 
@@ -39,11 +42,19 @@ class Backoff:
         """One delay for each try, 1 to 32; the last one repeats."""
         return cls("list", _delays(*delays))
 
+    def __post_init__(self) -> None:
+        one_of("the kind of the back-off", self.kind, _DELAYS)
+        if not isinstance(self.delays_ms, (list, tuple)):
+            raise InvalidArgument(f"delays_ms must be a tuple of ms, not {shown(self.delays_ms)}")
+        delays = tuple(whole("a delay of the back-off", delay, 1, MAX_DELAY_MS) for delay in self.delays_ms)
+        if len(delays) not in _DELAYS[self.kind]:
+            raise InvalidArgument(f"a back-off of kind {self.kind} cannot have {len(delays)} delays")
+        if self.kind == "exponential" and delays[0] > delays[1]:
+            raise InvalidArgument(f"the longest delay of the back-off, {delays[1]} ms, is less than the first, {delays[0]} ms")
+        object.__setattr__(self, "delays_ms", delays)
+
     def encode(self) -> bytes:
         count, delays = len(self.delays_ms), self.delays_ms
-        falls = self.kind == "exponential" and delays[:1] > delays[1:]
-        if count not in _DELAYS[self.kind] or min(delays) < 1 or falls:
-            raise InvalidArgument(f"{self} is no back-off: delays are 1 ms to 49 days")
         return _pack(f"B{count}I", list(_DELAYS).index(self.kind) + 1, *delays)
 
     @classmethod
@@ -52,12 +63,10 @@ class Backoff:
         kinds: list[Literal["fixed", "exponential", "list"]] = ["fixed", "exponential", "list"]
         if stored[:1] not in (b"\1", b"\2", b"\3") or len(stored) % 4 != 1:
             return None
-        backoff = cls(kinds[stored[0] - 1], struct.unpack(f">{len(stored) // 4}I", stored[1:]))
         try:
-            backoff.encode()
-        except (InvalidArgument, ValueError):
+            return cls(kinds[stored[0] - 1], struct.unpack(f">{len(stored) // 4}I", stored[1:]))
+        except InvalidArgument:
             return None
-        return backoff
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ class Message:
     replace: bool = False
     #: A repeat of a put whose fate is unknown: when it was first tried, on this host's clock.
     first_tried: When | None = None
-    #: Times that are given as ints may lie before 2001.
+    #: Times that are given as ints may lie before 2001, or behind the year 9999.
     past_ok: bool = False
 
     def __post_init__(self) -> None:
@@ -97,14 +106,18 @@ class Message:
             raise InvalidArgument(f"payload must be bytes, not {type(self.payload).__name__}: encode it")
         if self.at is not None and self.after is not None:
             raise InvalidArgument("give at, a time, or after, a delay: not both")
-        if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int):
-            raise InvalidArgument(f"max_attempts must be an int, not {self.max_attempts!r}")
+        whole("max_attempts", self.max_attempts, 0, 65535)
         if not isinstance(self.backoff, Backoff | None):
-            raise InvalidArgument(f"backoff must be a Backoff, not {self.backoff!r}")
+            raise InvalidArgument(f"backoff must be a Backoff, not {shown(self.backoff)}")
+        flag("past_ok", self.past_ok)
         self.due()
         self.expires_ms()
+        self.options(0)
         object.__setattr__(self, "headers", _pairs(self.headers))
         object.__setattr__(self, "payload", bytes(self.payload))
+        if len(self.payload) > MAX_PAYLOAD_BYTES:
+            raise InvalidArgument(f"payload has {len(self.payload)} bytes; at most {MAX_PAYLOAD_BYTES} are allowed")
+        self._header_block()
 
     @property
     def _headers(self) -> tuple[tuple[str, str], ...]:
@@ -121,7 +134,7 @@ class Message:
 
     def options(self, ahead_ms: int) -> str:
         """What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much."""
-        replace = "replace" * self.replace
+        replace = "replace" if flag("replace", self.replace) else ""
         if self.first_tried is None:
             return replace
         return f"{replace} tried={epoch_ms('first_tried', self.first_tried, self.past_ok) + ahead_ms}"
@@ -129,15 +142,19 @@ class Message:
     def content_hash(self) -> bytes:
         """Distinguishes the repeat of a put from another message with the same id. The due time is left out."""
         texts = [self.topic, self.group or "", *(text for pair in self._headers for text in pair)]
-        fields = [*(text.encode() for text in texts), self.payload]
+        fields = [*(one.encode() for one in texts), self.payload]
         return hashlib.sha256(b"".join(_sized("I", field) for field in fields)).digest()[:8]
+
+    def _header_block(self) -> bytes:
+        encoded = [(key.encode(), value.encode()) for key, value in self._headers]
+        size = sum(len(key) + len(value) + 3 for key, value in encoded)
+        if size > MAX_HEADER_BYTES:
+            raise InvalidArgument(f"headers have {size} bytes; at most {MAX_HEADER_BYTES} are allowed")
+        return b"".join(_sized("B", key) + _sized("H", value) for key, value in encoded)
 
     def envelope(self, own_id: bool, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
         """What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and counts."""
-        headers = ((key.encode(), value.encode()) for key, value in self._headers)
-        block = b"".join(_sized("B", key) + _sized("H", value) for key, value in headers)
-        if len(block) > MAX_HEADER_BYTES:
-            raise InvalidArgument(f"headers have {len(block)} bytes; at most {MAX_HEADER_BYTES} are allowed")
+        block = self._header_block()
         if len(self.payload) > max_payload_bytes:
             raise InvalidArgument(f"payload has {len(self.payload)} bytes; at most {max_payload_bytes} are allowed")
         expires_ms = self.expires_ms()
@@ -155,8 +172,8 @@ class Message:
 def _pairs(headers: object) -> tuple[tuple[str, str], ...]:
     pairs = tuple(headers.items()) if isinstance(headers, Mapping) else headers
     if not isinstance(pairs, (list, tuple)) or not all(_is_pair(pair) for pair in pairs):
-        raise InvalidArgument(f"headers must be a mapping of str to str, or pairs of them, not {headers!r}")
-    return tuple((name("header name", key), value) for key, value in pairs)
+        raise InvalidArgument(f"headers must be a mapping of str to str, or pairs of them, not {shown(headers)}")
+    return tuple((name("header name", key), text(f"header {key}", value)) for key, value in pairs)
 
 
 def _is_pair(pair: object) -> bool:
@@ -164,7 +181,7 @@ def _is_pair(pair: object) -> bool:
 
 
 def _delays(*delays: timedelta) -> tuple[int, ...]:
-    return tuple(span_ms("a delay of the back-off", delay, 1) for delay in delays)
+    return tuple(span_ms("a delay of the back-off", delay, 1, MAX_DELAY_MS) for delay in delays)
 
 
 def _pack(form: str, *numbers: int) -> bytes:

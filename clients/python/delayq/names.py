@@ -5,6 +5,7 @@ import secrets
 import time
 import uuid
 
+from .checks import shown
 from .errors import InvalidArgument
 
 #: Ids and groups may be any text but control characters and halves of characters.
@@ -69,5 +70,5 @@ def generated(raw: bytes) -> bool:
 
 def _text(what: str, text: str) -> str:
     if not isinstance(text, str):
-        raise InvalidArgument(f"{what} must be a str, not {text!r}")
+        raise InvalidArgument(f"{what} must be a str, not {shown(text)}")
     return text

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as LostConnection
 
+from .checks import shown
 from .errors import InvalidArgument
 from .names import name
 from .places import Place, Sentinels, place_of
@@ -31,6 +32,11 @@ class Nodes(Place):
     is_several = True
 
     def __init__(self, nodes: Sequence[Node], runtime: Runtime) -> None:
+        for node in nodes:
+            if not isinstance(node, Node):
+                raise InvalidArgument(f"redis must be a client of redis-py, or a list of Node, not of {shown(node)}")
+            if not isinstance(node.shards, str):
+                raise InvalidArgument(f"shards of node {shown(node.name)} must be a str, such as 0-7, not {shown(node.shards)}")
         self._homes, self._places = _homes(nodes), {node.name: place_of(node.redis, runtime) for node in nodes}
         for node in nodes:
             if type(self._places[node.name]) not in (Place, Sentinels):
@@ -91,6 +97,6 @@ def _shards(ranges: str) -> list[int]:
         ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", text)
         low, high = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if low > high or high >= MAX_SHARDS:
-            raise InvalidArgument(f"{ranges!r} are no shards: ranges of 0 to {MAX_SHARDS - 1} with both ends, such as 0-7,16-19")
+            raise InvalidArgument(f"{shown(ranges)} are no shards: ranges of 0 to {MAX_SHARDS - 1} with both ends, such as 0-7,16-19")
         shards += range(low, high + 1)
     return shards

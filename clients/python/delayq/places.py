@@ -8,6 +8,8 @@ from typing import Any
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import MovedError, RedisClusterException, RedisError
 
+from .checks import shown
+from .errors import InvalidArgument
 from .runtime import Runtime, Task, settled
 
 #: Between two questions to Sentinels, besides those of new connections: a former master that is cut off from them, and not
@@ -21,7 +23,9 @@ def place_of(redis: Any, runtime: Runtime) -> "Place":
     """Where a client of redis-py leads to."""
     if hasattr(redis, "nodes_manager"):
         return Cluster(redis)
-    pool = redis.connection_pool
+    pool = getattr(redis, "connection_pool", None)
+    if pool is None:
+        raise InvalidArgument(f"redis must be a client of redis-py, such as connect() gives, not {shown(redis)}")
     return Sentinels(redis, runtime) if hasattr(pool, "sentinel_manager") and pool.is_master else Place(redis)
 
 

@@ -1,14 +1,16 @@
 """The policy of a topic: what its messages fall back to, and how it is handed out."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
+from .checks import flag, shown, whole
 from .errors import InvalidArgument
 from .message import Backoff
-from .times import span_ms
+from .times import MAX_LEASE_MS, MAX_SPAN_MS, span_ms
 
 Setting = Literal[
     "max_attempts", "lease", "backoff", "expire_after", "remember_cancelled", "remember_own", "remember_generated",
@@ -54,11 +56,18 @@ class Policy:
     #: replicas). Default "memory".
     durability: str | None = None
 
+    def __post_init__(self) -> None:
+        for setting, form in _FORMS.items():
+            if (value := getattr(self, setting)) is not None:
+                form.encode(value)
+
     def changes(self, reset: Sequence[Setting], shards: int) -> list[bytes | str | int]:
         """Fields and values as `configure` takes them in each of so many shards: what is set here, and what goes back to
         its default."""
-        if isinstance(reset, str) or not _FORMS.keys() >= set(reset):
-            raise InvalidArgument(f"reset must be a list of settings, of {', '.join(_FORMS)}, not {reset!r}")
+        if not isinstance(reset, (list, tuple, set, frozenset)) or any(one not in [*_FORMS] for one in reset):
+            raise InvalidArgument(f"reset must be a list of settings, of {', '.join(_FORMS)}, not {shown(reset)}")
+        if both := [setting for setting in reset if getattr(self, setting) is not None]:
+            raise InvalidArgument(f"{both[0]} is both set and reset")
         args: list[bytes | str | int] = []
         for setting, form in _FORMS.items():
             value = getattr(self, setting)
@@ -78,44 +87,68 @@ class Policy:
 
 
 class _Form(NamedTuple):
-    """How a setting is stored: its field, the type of its value, and what makes it text and back."""
+    """How a setting is stored: its field, and what makes its value text and back. What cannot be its value is refused."""
 
     field: str
-    kind: type | tuple[type, ...]
     encode: Callable[[Any], bytes | str | int]
     decode: Callable[[bytes], Any]
 
     def encoded(self, setting: str, value: Any, shards: int) -> bytes | str | int:
         """A value as `configure` takes it. Every shard gets its part of a rate."""
-        fits = isinstance(value, self.kind) and isinstance(value, bool) == (self.kind is bool)
-        if not fits:
-            raise InvalidArgument(f"{setting} cannot be {value!r}")
         return self.encode(value / shards if setting == "rate" else value)
 
 
-def _span(setting: str, min_ms: int = 0) -> _Form:
+def _span(setting: str, min_ms: int = 0, max_ms: int = MAX_SPAN_MS) -> _Form:
     def decode(raw: bytes) -> timedelta:
         return timedelta(milliseconds=int(raw))
 
-    return _Form(f"{setting}_ms", object, partial(span_ms, setting, min_ms=min_ms), decode)
+    return _Form(f"{setting}_ms", partial(span_ms, setting, min_ms=min_ms, max_ms=max_ms), decode)
+
+
+def _count(setting: str, most: int) -> _Form:
+    return _Form(setting, partial(whole, setting, least=0, most=most), int)
+
+
+def _word(setting: str, form: str, told: str) -> _Form:
+    def encode(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(form, value, re.A):
+            raise InvalidArgument(f"{setting} must be {told}, not {shown(value)}")
+        return value
+
+    return _Form(setting, encode, bytes.decode)
+
+
+def _backoff(value: Any) -> bytes:
+    if not isinstance(value, Backoff):
+        raise InvalidArgument(f"backoff must be a Backoff, not {shown(value)}")
+    return value.encode()
+
+
+def _rate(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-9 <= value <= 1e9:
+        raise InvalidArgument(f"rate must be 1e-9 to 1e9 messages a second in each shard, not {shown(value)}")
+    return f"{value:.12f}"  # without an exponent, which scripts do not read
+
+
+def _paused(value: Any) -> str:
+    return "1" if flag("paused", value) else ""
 
 
 _FORMS: dict[str, _Form] = {
-    "max_attempts": _Form("max_attempts", int, int, int),
-    "lease": _span("lease", 1),
-    "backoff": _Form("backoff", Backoff, Backoff.encode, Backoff.decode),
+    "max_attempts": _count("max_attempts", 65535),
+    "lease": _span("lease", 1, MAX_LEASE_MS),
+    "backoff": _Form("backoff", _backoff, Backoff.decode),
     "expire_after": _span("expire_after"),
     "remember_cancelled": _span("remember_cancelled"),
     "remember_own": _span("remember_own"),
     "remember_generated": _span("remember_generated"),
-    "repeats": _Form("repeats", str, str, bytes.decode),
-    "codec": _Form("codec", str, str, bytes.decode),
-    "paused": _Form("paused", bool, lambda paused: "1" if paused else "", lambda raw: raw == b"1"),
-    # Without an exponent, which scripts do not read.
-    "rate": _Form("rate", (int, float), "{:.12f}".format, float),
-    "history": _Form("history", int, int, int),
+    "repeats": _word("repeats", "deliver|refuse", "deliver or refuse"),
+    "codec": _word("codec", r"none|zstd(:\d{1,10})?", "none, zstd or zstd:DICTIONARY"),
+    "paused": _Form("paused", _paused, lambda raw: raw == b"1"),
+    "rate": _Form("rate", _rate, float),
+    "history": _count("history", 100_000),
     "history_for": _span("history_for", 1000),
     "dead_for": _span("dead_for"),
-    "dead_max": _Form("dead_max", int, int, int),
-    "durability": _Form("durability", str, str, bytes.decode),
+    "dead_max": _count("dead_max", 2**32 - 1),
+    "durability": _word("durability", "memory|disk|replica:[1-9]", "memory, disk or replica:1 to replica:9"),
 }

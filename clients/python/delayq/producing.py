@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 from .calls import Calls, item_of, listed, places_of
+from .checks import flag
 from .errors import InvalidArgument
 from .items import Item
-from .message import MAX_PAYLOAD_BYTES, Message
+from .message import Message
 from .names import generate_id, generated, id_bytes, name
 from .outcome import Outcome
 from .times import When, difference_ms, epoch_ms, span_ms
@@ -42,6 +43,7 @@ class Producing(Calls):
     ) -> Outcome:
         """Changes when a pending message is due: `at` a time, `after` a delay from now, or `by` a difference. With
         `expected`, only if it is due then until now. A difference needs it: so a repeat moves nothing twice."""
+        flag("past_ok", past_ok)
         due: list[Any] = []
         if at is not None:
             due.append(epoch_ms("at", at, past_ok))
@@ -62,7 +64,7 @@ class Producing(Calls):
         raw = id_bytes(id)
         if message.group is not None and generated(raw) and places_of(raw, ())[0] not in places:
             raise InvalidArgument(f"{id} was generated for another shard than its group's")
-        envelope = message.envelope(not generated(raw), min(self.max_payload_bytes, MAX_PAYLOAD_BYTES))
+        envelope = message.envelope(not generated(raw), self.max_payload_bytes)
         args = message.due(), message.options(ahead_ms), envelope
         return item_of("put", (message.topic,), id, message.group, *args)
 

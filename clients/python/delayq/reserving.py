@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from .asking import Asking
-from .calls import MAX_BYTES, listed
+from .calls import MAX_BYTES, MAX_IDS, listed
+from .checks import whole
 from .compression import Restoring
 from .delivery import AsyncDelivery, Leased, Receipt, bury_item, deliveries, release_item
 from .errors import ClientClosed, InvalidArgument, is_outage
@@ -15,11 +16,13 @@ from .items import Call, Item
 from .names import name
 from .outcome import Outcome, Word
 from .process import process_name
-from .times import maybe_span_ms, span_ms
+from .times import lease_ms, wait_ms
 from .watch import Watch
 
 #: Each shard is asked for so many bytes at least, however many shards are asked at once.
 MIN_BYTES = 64 * 1024
+#: What all shards can give at once.
+MAX_MESSAGES = 4096 * MAX_IDS
 #: How long one of several Redises that fails is left alone.
 AWAY_S = 0.5
 
@@ -34,11 +37,14 @@ class Terms(NamedTuple):
     lease_ms: int | None
 
     @classmethod
-    def of(cls, topics: Sequence[str], max_messages: int, lease: timedelta | None) -> "Terms":
+    def of(
+        cls, topics: Sequence[str], max_messages: int, lease: timedelta | None,
+        what: str = "max_messages", most: int = MAX_MESSAGES,
+    ) -> "Terms":
         names = tuple(name("topic", topic) for topic in listed("topics", topics, str))
-        if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1 or not names:
-            raise InvalidArgument(f"reserve at least 1 message, of at least one topic: not {max_messages!r} of {names}")
-        return cls(names, max_messages, maybe_span_ms("lease", lease, 1))
+        if not names:
+            raise InvalidArgument("topics must name at least one topic")
+        return cls(names, whole(what, max_messages, 1, most), lease_ms(lease))
 
 
 class Reserving(Restoring):
@@ -55,9 +61,9 @@ class Reserving(Restoring):
         """Takes ready messages under a lease (None: the topic's), in each shard of the first topics first. Where there are
         none, waits for some at most so long (None: not at all). All that wait share one connection."""
         terms = Terms.of(topics, max_messages, lease)
-        wait_ms = 0 if wait is None else span_ms("wait", wait)
-        if wait_ms > 0:
-            return await self._reserve_waiting(terms, time.monotonic() + wait_ms / 1000, lambda: False)
+        waits_ms = 0 if wait is None else wait_ms("wait", wait)
+        if waits_ms > 0:
+            return await self._reserve_waiting(terms, time.monotonic() + waits_ms / 1000, lambda: False)
         first = self._turn % await self._learn()
         self._turn += 1
         nodes: dict[str, list[int]] = {}
@@ -78,8 +84,8 @@ class Reserving(Restoring):
 
     async def extend(self, receipts: Sequence[Receipt], lease: timedelta | None = None) -> list[Outcome]:
         """Gives leases more time, from now."""
-        lease_ms = maybe_span_ms("lease", lease, 1)
-        return await self._outcomes([one.item("extend", lease_ms) for one in listed("receipts", receipts, Receipt)])
+        length_ms = lease_ms(lease)
+        return await self._outcomes([one.item("extend", length_ms) for one in listed("receipts", receipts, Receipt)])
 
     async def ack(self, receipts: Sequence[Receipt]) -> list[Outcome]:
         """Ends messages that were delivered."""

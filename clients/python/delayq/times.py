@@ -15,12 +15,14 @@ MAX_SPAN_MS, MAX_LEASE_MS = 2**52, 24 * 3_600_000
 MAX_WAIT_MS = 3650 * 24 * 3_600_000
 #: 2001-01-01. A smaller bare number is most likely seconds: taken for milliseconds, they lie in January 1970.
 _DOUBTFUL_BEFORE_MS = 978_307_200_000
+#: The end of the year 9999. A larger bare number is most likely microseconds.
+_LAST_DATE_MS = 253_402_300_799_999
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MS, _US = timedelta(milliseconds=1), timedelta(microseconds=1)
 
 
 def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
-    """A point in time in ms. A bare number before 2001 counts only with `past_ok`."""
+    """A point in time in ms. A bare number before 2001 or behind the year 9999 counts only with `past_ok`."""
     if isinstance(when, datetime):
         if when.utcoffset() is None:
             raise InvalidArgument(f"{what} has no time zone: {when.isoformat()}; give datetime(…, tzinfo=timezone.utc)")
@@ -31,11 +33,14 @@ def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
     if 0 < when < _DOUBTFUL_BEFORE_MS and not past_ok:
         meant = f"if seconds were meant, give {when * 1000} ({as_datetime(when * 1000)}); " if when > 978_307_200 else ""
         raise InvalidArgument(f"{what} is {as_datetime(when)} as ms since the epoch: {meant}if not, give past_ok=True")
+    if when > _LAST_DATE_MS and not past_ok:
+        raise InvalidArgument(f"{what} is behind the year 9999 as ms since the epoch: if µs were meant, give {shown(when // 1000)}")
     return _in_range(what, when)
 
 
 def range_ms(since: When | None, until: When | None, past_ok: bool = False) -> tuple[int, int]:
     """A range of times in ms, both ends included; all times where none are given."""
+    flag("past_ok", past_ok)
     from_ms = 0 if since is None else epoch_ms("since", since, past_ok)
     return from_ms, MAX_MS if until is None else epoch_ms("until", until, past_ok)
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from .calls import MAX_IDS, item_of, listed
+from .checks import one_of, shown, text, whole
 from .envelope import Stored
 from .errors import InvalidArgument
 from .inspecting import Inspecting
@@ -90,6 +91,9 @@ class AsyncTopic:
     async def set_policy(self, policy: Policy, reset: Sequence[Setting] = ()) -> Policy:
         """Changes what `policy` has, takes the settings of `reset` back to their defaults, and leaves the rest. Returns the
         whole policy. Where it fails, some shards may have it: safe to repeat."""
+        if not isinstance(policy, Policy):
+            raise InvalidArgument(f"policy must be a Policy, not {shown(policy)}")
+        policy.changes(reset, 1)
         shards = 0
         while shards != await self._client._learn():  # a growth on the way divides a rate by more
             shards = await self._client._learn()
@@ -111,6 +115,9 @@ class AsyncTopic:
     ) -> int:
         """Gives dead letters another life, the oldest first: those whose reason has this text, and which died in this time.
         Returns how many. Safe to repeat."""
+        text("reason", reason)
+        if max_messages is not None:
+            whole("max_messages", max_messages, 0, MAX_MS)
         replayed, head = 0, (self.name, span_ms("delay", delay))
         async for dead in self.list("dead", since=since, until=until, past_ok=past_ok):
             if replayed == max_messages:
@@ -127,8 +134,7 @@ class AsyncTopic:
     ) -> int:
         """Deletes delayed messages due from `since` to `until`, dead ones that died then, or all that are ready. Returns how
         many. Where it fails, some are gone: repeat it."""
-        if state not in ("delayed", "ready", "dead"):
-            raise InvalidArgument(f"state must be delayed, ready or dead, not {state!r}")
+        one_of("state", state, ("delayed", "ready", "dead"))
         from_ms, to_ms = range_ms(since, until, past_ok)
         purged, shard = 0, 0
         while shard < await self._client._learn():
@@ -147,8 +153,7 @@ class AsyncTopic:
         """The messages in one state: delayed ones by due time, leased ones by the end of their lease, dead ones by the time
         of their death, from `since` to `until`; ready ones about in the order of their queues. What changes meanwhile may
         be missing or shown twice."""
-        if state not in ("delayed", "ready", "leased", "dead"):
-            raise InvalidArgument(f"state must be delayed, ready, leased or dead, not {state!r}")
+        one_of("state", state, ("delayed", "ready", "leased", "dead"))
         return self._client._list(self.name, state, *range_ms(since, until, past_ok))
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from .checks import shown
 from .client import AsyncClient, Client, core_of
 from .consumer import Consuming
 from .delivery import AsyncDelivery, Delivery, Leased, bury_item, release_item
@@ -42,7 +43,7 @@ class _Working:
         lease: timedelta | None, grace: timedelta, ended: Callable[[], None],
     ) -> None:
         if not isinstance(handlers, Mapping) or not handlers or not all(map(callable, handlers.values())):
-            raise InvalidArgument(f"handlers must be a mapping of topics to functions, not {handlers!r}")
+            raise InvalidArgument(f"handlers must be a mapping of topics to functions, not {shown(handlers)}")
         for topic, handler in handlers.items():
             if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
                 raise InvalidArgument(f"the handler of {topic} is a generator, whose work nobody would do: let it return")

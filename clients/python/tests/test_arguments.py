@@ -6,8 +6,22 @@ import pytest
 import redis
 import redis.asyncio
 
-from delayq import AsyncClient, AsyncWorker, Backoff, Client, Consumer, InvalidArgument, Message, Policy
-from delayq.delivery import Receipt
+from delayq import (
+    AsyncClient,
+    AsyncWorker,
+    Backoff,
+    Client,
+    Consumer,
+    InvalidArgument,
+    Message,
+    Node,
+    Policy,
+    Receipt,
+    Worker,
+    connect,
+    connect_async,
+)
+from delayq.reasons import reason_text
 
 UTC_2030 = datetime(2030, 1, 1, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)
@@ -46,7 +60,7 @@ REFUSED = {
     "a put of one as many": (lambda c: c.put_many(Message("t", b"")), "messages must be a list"),
     "topics that are text": (lambda c: c.reserve("orders"), "topics must be a list of str, not 'orders'"),
     "no topics": (lambda c: c.reserve([]), "at least one topic"),
-    "no messages": (lambda c: c.reserve(["t"], 0), "at least 1 message"),
+    "no messages": (lambda c: c.reserve(["t"], 0), "max_messages must be 1 to"),
     "a wait in seconds": (lambda c: c.reserve(["t"], wait=5), "wait must be a timedelta"),
     "a negative wait": (lambda c: c.reserve(["t"], wait=-MINUTE), "wait must be at least 0"),
     "no lease": (lambda c: c.reserve(["t"], lease=timedelta(0)), "lease must be at least 1 ms"),
@@ -67,7 +81,7 @@ REFUSED = {
     "an asynchronous worker of a client that blocks": (lambda c: AsyncWorker(c, {}), "client must be of AsyncClient"),
     "no client": (lambda c: Consumer(c.redis, ["t"]), "client must be of Client"),
     "a lease of a policy in s": (lambda c: Policy(lease=30).changes([], 1), "lease must be a timedelta"),
-    "a rate that is text": (lambda c: Policy(rate="5").changes([], 1), "rate cannot be '5'"),
+    "a rate that is text": (lambda c: Policy(rate="5").changes([], 1), "rate must be .*'5'"),
     "a reset of no setting": (lambda c: Policy().changes(["leases"], 1), "reset must be a list of settings"),
 }
 
@@ -90,3 +104,201 @@ def test_times_of_any_zone_and_delays_of_any_unit_are_taken():
     assert Message("t", b"", at=1_893_456_000_000).due() == 1_893_456_000_000
     assert Message("t", b"", after=timedelta(minutes=30)).due() == "+1800000"
     assert Message("t", b"", after=timedelta(microseconds=1)).due() == "+1"
+
+
+HALF, LARGE = "\ud800", "x" * 5_000_000
+#: What nobody means by any option, of whatever type it is.
+ODD = [
+    float("nan"), float("inf"), float("-inf"), -1, 2**31, 2**53, "", " ", "false", {}, HALF, LARGE, timedelta.max,
+    timedelta.min, datetime(2030, 1, 1), True, b"", object(), [None], 0.5,
+]
+
+
+def message(**options):
+    return Message(**{"topic": "t", "payload": b""} | options)
+
+
+#: Each option of each public call: what calls it with a value; its name in the error; whether None is taken; and the odd
+#: values that are taken, for they mean something.
+OPTIONS = {
+    "Message topic": (lambda c, v: message(topic=v), "topic", False, ["false"]),
+    "Message payload": (lambda c, v: message(payload=v), "payload", False, [b""]),
+    "Message id": (lambda c, v: message(id=v), "id", True, [" ", "false"]),
+    "Message group": (lambda c, v: message(group=v), "group", True, [" ", "false"]),
+    "Message at": (lambda c, v: message(at=v), "at", True, []),
+    "Message after": (lambda c, v: message(after=v), "after", True, []),
+    "Message expires": (lambda c, v: message(expires=v), "expires", True, []),
+    "Message first_tried": (lambda c, v: message(first_tried=v), "first_tried", True, []),
+    "Message max_attempts": (lambda c, v: message(max_attempts=v), "max_attempts", False, []),
+    "Message backoff": (lambda c, v: message(backoff=v), "backoff", True, []),
+    "Message replace": (lambda c, v: message(replace=v), "replace", False, [True]),
+    "Message past_ok": (lambda c, v: message(past_ok=v), "past_ok", False, [True]),
+    "Message headers": (lambda c, v: message(headers=v), "headers", False, [{}]),
+    "Message header": (lambda c, v: message(headers={"kind": v}), "header", False, ["", " ", "false"]),
+    "Message header name": (lambda c, v: message(headers=[(v, "x")]), "header", False, ["false"]),
+    "Backoff kind": (lambda c, v: Backoff(v, (1,)), "kind", False, []),
+    "Backoff delays_ms": (lambda c, v: Backoff("fixed", v), "delay", False, []),
+    "Backoff delay_ms": (lambda c, v: Backoff("fixed", (v,)), "delay", False, [2**31]),
+    "Backoff.fixed": (lambda c, v: Backoff.fixed(v), "delay", False, []),
+    "Backoff.exponential": (lambda c, v: Backoff.exponential(MINUTE, v), "delay", False, []),
+    "Backoff.steps": (lambda c, v: Backoff.steps(MINUTE, v), "delay", False, []),
+    **{
+        f"Policy {setting}": (lambda c, v, setting=setting: Policy(**{setting: v}), setting, True, taken)
+        for setting, taken in {
+            "max_attempts": [], "lease": [], "backoff": [], "expire_after": [], "remember_cancelled": [], "remember_own": [],
+            "remember_generated": [], "repeats": [], "codec": [], "paused": [True], "rate": [0.5], "history": [],
+            "history_for": [], "dead_for": [], "dead_max": [2**31], "durability": [],
+        }.items()
+    },
+    "Client redis": (lambda c, v: Client(v), "redis", False, []),
+    "Client namespace": (lambda c, v: Client(c.redis, v), "namespace", False, ["false"]),
+    "Client max_payload_bytes": (lambda c, v: Client(c.redis, max_payload_bytes=v), "max_payload_bytes", False, []),
+    "Client confirm_timeout": (lambda c, v: Client(c.redis, confirm_timeout=v), "confirm_timeout", True, []),
+    "Node name": (lambda c, v: Client([Node(v, c.redis, "0")]), "node", False, ["false"]),
+    "Node redis": (lambda c, v: Client([Node("a", v, "0")]), "redis", False, []),
+    "Node shards": (lambda c, v: Client([Node("a", c.redis, v)]), "shards|node", False, []),
+    "connect url": (lambda c, v: connect(v), "url", False, []),
+    "put message": (lambda c, v: c.put(v), "message", False, []),
+    "put_many messages": (lambda c, v: c.put_many(v), "messages", False, []),
+    **{
+        f"{verb} {option}": (lambda c, v, verb=verb, option=option: named(c, verb, option, v), option, option == "group", taken)
+        for verb in ("cancel", "reschedule", "get")
+        for option, taken in {"topic": ["false"], "id": [" ", "false"], "group": [" ", "false"]}.items()
+    },
+    "reschedule at": (lambda c, v: c.reschedule("t", "a", at=v), "at", False, []),
+    "reschedule after": (lambda c, v: c.reschedule("t", "a", after=v), "after", False, []),
+    "reschedule by": (lambda c, v: c.reschedule("t", "a", by=v, expected=UTC_2030), "by", False, []),
+    "reschedule expected": (lambda c, v: c.reschedule("t", "a", at=UTC_2030, expected=v), "expected", True, []),
+    "reschedule past_ok": (lambda c, v: c.reschedule("t", "a", after=MINUTE, past_ok=v), "past_ok", False, [True]),
+    "reserve topics": (lambda c, v: c.reserve(v), "topics", False, []),
+    "reserve topic": (lambda c, v: c.reserve([v]), "topic", False, ["false"]),
+    "reserve max_messages": (lambda c, v: c.reserve(["t"], v), "max_messages", False, []),
+    "reserve lease": (lambda c, v: c.reserve(["t"], lease=v), "lease", True, []),
+    "reserve wait": (lambda c, v: c.reserve(["t"], wait=v), "wait", True, []),
+    "extend lease": (lambda c, v: c.extend([RECEIPT], v), "lease", True, []),
+    "extend receipts": (lambda c, v: c.extend(v), "receipts", False, []),
+    "ack receipts": (lambda c, v: c.ack(v), "receipts", False, []),
+    "ack receipt's shard": (lambda c, v: c.ack([Receipt(v, RECEIPT.raw)]), "receipt", False, []),
+    "ack receipt's bytes": (lambda c, v: c.ack([Receipt(0, v)]), "receipt", False, []),
+    "release delay": (lambda c, v: c.release([RECEIPT], v), "delay", True, []),
+    "release keep_attempt": (lambda c, v: c.release([RECEIPT], keep_attempt=v), "keep_attempt", False, [True]),
+    "release reason": (lambda c, v: c.release([RECEIPT], reason=v), "reason", False, ["", " ", "false", HALF, LARGE]),
+    "bury reason": (lambda c, v: c.bury([RECEIPT], v), "reason", False, ["", " ", "false", HALF, LARGE]),
+    "topic": (lambda c, v: c.topic(v), "topic", False, ["false"]),
+    "set_policy policy": (lambda c, v: c.topic("t").set_policy(v), "policy", False, []),
+    "set_policy reset": (lambda c, v: c.topic("t").set_policy(Policy(), v), "reset", False, []),
+    "replay ids": (lambda c, v: c.topic("t").replay(v), "ids", False, []),
+    "replay id": (lambda c, v: c.topic("t").replay([v]), "id", False, [" ", "false"]),
+    "replay group": (lambda c, v: c.topic("t").replay(["a"], v), "group", True, [" ", "false"]),
+    "replay delay": (lambda c, v: c.topic("t").replay(["a"], delay=v), "delay", False, []),
+    "replay_all reason": (lambda c, v: c.topic("t").replay_all(reason=v), "reason", False, ["", " ", "false", LARGE]),
+    "replay_all max_messages": (lambda c, v: c.topic("t").replay_all(max_messages=v), "max_messages", True, [2**31]),
+    "replay_all delay": (lambda c, v: c.topic("t").replay_all(delay=v), "delay", False, []),
+    "purge state": (lambda c, v: c.topic("t").purge(v), "state", False, []),
+    "purge since": (lambda c, v: c.topic("t").purge("dead", since=v), "since", True, []),
+    "list state": (lambda c, v: list(c.topic("t").list(v)), "state", False, []),
+    "list until": (lambda c, v: list(c.topic("t").list(until=v)), "until", True, []),
+    "list past_ok": (lambda c, v: list(c.topic("t").list(past_ok=v)), "past_ok", False, [True]),
+    "group": (lambda c, v: c.group(v), "group", False, [" ", "false"]),
+    "shift by": (lambda c, v: c.group("g").shift(v), "by", False, []),
+    "shift token": (lambda c, v: c.group("g").shift(MINUTE, v), "token", True, [" ", "false"]),
+    "Consumer topics": (lambda c, v: Consumer(c, v), "topics", False, []),
+    "Consumer concurrency": (lambda c, v: Consumer(c, ["t"], concurrency=v), "concurrency", False, []),
+    "Consumer lease": (lambda c, v: Consumer(c, ["t"], lease=v), "lease", True, []),
+    "Worker client": (lambda c, v: Worker(v, {"t": print}), "client", False, []),
+    "Worker handlers": (lambda c, v: Worker(c, v), "handlers", False, []),
+    "Worker handler": (lambda c, v: Worker(c, {"t": v}), "handlers", False, []),
+    "Worker topic": (lambda c, v: Worker(c, {v: print} if v.__hash__ else {}), "topic|handlers", False, ["false"]),
+    "Worker concurrency": (lambda c, v: Worker(c, {"t": print}, concurrency=v), "concurrency", False, []),
+    "Worker lease": (lambda c, v: Worker(c, {"t": print}, lease=v), "lease", True, []),
+    "Worker grace": (lambda c, v: Worker(c, {"t": print}, grace=v), "grace", False, []),
+}
+RECEIPT = Receipt(0, b"1:a0000")
+
+
+def named(client, verb, option, value):
+    given = {"topic": "t", "id": "a", "group": None} | {option: value}
+    more = {"after": MINUTE} if verb == "reschedule" else {}
+    return getattr(client, verb)(given["topic"], given["id"], given["group"], **more)
+
+
+def is_taken(value, taken):
+    return any(type(value) is type(one) and value == one for one in taken)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_odd_value_of_any_option_is_refused_by_name_and_never_ignored_clamped_or_coerced(client, option):
+    call, told, takes_none, taken = OPTIONS[option]
+    for value in [None, *ODD]:
+        if is_taken(value, taken) or value is None and takes_none:
+            try:
+                call(client, value)
+            except redis.RedisError:
+                pass  # it was sent: nothing listens there
+        else:
+            with pytest.raises(InvalidArgument, match=told) as refused:
+                call(client, value)
+            assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize("call", [Message, Client, Worker, Consumer, Policy, lambda **odd: Client(redis.Redis()).put(**odd)])
+def test_an_option_that_there_is_not_is_refused_by_name(call):
+    with pytest.raises(TypeError, match="max_atempts"):
+        call(max_atempts=3)
+
+
+def test_a_reason_that_cannot_be_sent_is_written_out_and_cut_where_a_character_ends():
+    assert reason_text("no \ud800 user") == "no \\ud800 user"
+    assert reason_text("é" * 600) == "é" * 500
+    assert reason_text("x" + "é" * 600) == "x" + "é" * 499
+
+
+def test_seconds_and_microseconds_are_refused_wherever_milliseconds_are_meant(client):
+    for when in (1_800_000_000, 1_800_000_000_000_000):
+        for call in (
+            lambda: Message("t", b"", at=when), lambda: Message("t", b"", expires=when),
+            lambda: Message("t", b"", first_tried=when), lambda: client.reschedule("t", "a", at=when),
+            lambda: client.reschedule("t", "a", at=UTC_2030, expected=when), lambda: client.topic("t").purge("dead", since=when),
+            lambda: client.topic("t").replay_all(until=when), lambda: list(client.topic("t").list(since=when)),
+        ):
+            with pytest.raises(InvalidArgument, match="if (seconds|µs) were meant"):
+                call()
+
+
+URLS = {
+    "redis://h": {"host": "h", "port": 6379, "db": 0, "username": None, "password": None},
+    "redis://user:p%40s%2Fs@h:7/2": {"host": "h", "port": 7, "db": 2, "username": "user", "password": "p@s/s"},
+    "redis://user:p@ss@h?db=1": {"host": "h", "db": 1, "username": "user", "password": "p@ss"},
+    "redis://h?db=1": {"host": "h", "db": 1},
+    "rediss://:pw@[::1]:7": {"host": "::1", "port": 7, "username": None, "password": "pw"},
+    "unix:///run/r@1.sock": {"path": "/run/r@1.sock", "db": 0},
+    "unix:///run/r.sock?db=3&user=u&pass=p%20w": {"path": "/run/r.sock", "db": 3, "username": "u", "password": "p w"},
+    "redis+unix://u:pw@/run/r.sock": {"path": "/run/r.sock", "username": "u", "password": "pw"},
+}
+WRONG_URLS = {
+    "redis://h?protocol=3": "no parameter protocol", "redis://u:hunter2@h?socket_timeout=2": "no parameter socket_timeout",
+    "redis://u:hunter2@h?db=1&db=2": "db twice", "redis://h/1?db=2": "database 1 and the database 2", "redis://h?db=x": "db is not",
+    "redis://h?db": "db is not", "redis://h/abc": "not the number of a database", "redis://u:hun/ter2@h": "user or password",
+    "redis://u:hun?ter2@h": "@ behind a", "redis://u:hun#ter2@h": "user or password", "redis://u:hunter2%ff@h": "user or password",
+    "redis://u:hunter2%zz@h": "user or password", "redis://u:hunter2@": "names no host", "redis://h:x": "is not a Redis",
+    "redis://h1,h2": "redis\\+cluster", "redis://h#1": "is not a Redis", "http://h": "redis://", " redis://h": "redis://", "h:1": "redis://",
+    "unix://run/r.sock": "path", "unix:///r.sock?pass=hunter2&timeout=1": "no parameter timeout",
+    "unix://u:hunter2@/r.sock?pass=hunter2": "password twice", "redis+cluster://h?db=1": "parameter", "redis+sentinel://h/m?x=1": "parameter",
+    "redis+sentinel://h/m?db=1&db=2": "db twice",
+}
+
+
+@pytest.mark.parametrize("by", [connect, connect_async])
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_is_taken_as_a_whole(url, by):
+    settings = by(url).connection_pool.connection_kwargs
+    assert {key: settings.get(key) for key in URLS[url]} == URLS[url]
+    assert ("ssl" in by(url).connection_pool.connection_class.__name__.lower()) == url.startswith("rediss")
+
+
+@pytest.mark.parametrize("by", [connect, connect_async])
+@pytest.mark.parametrize("url", WRONG_URLS)
+def test_a_url_of_which_something_would_be_ignored_is_refused_and_no_secret_is_repeated(url, by):
+    with pytest.raises(InvalidArgument, match=WRONG_URLS[url]) as refused:
+        by(url)
+    assert "ter2" not in str(refused.value)
