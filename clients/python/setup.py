@@ -1,6 +1,8 @@
 """Packs the scripts: a copy of the repository's lua/ goes into what is built, never into the repository."""
 
+import atexit
 import shutil
+import tempfile
 from pathlib import Path
 
 from setuptools import setup
@@ -29,4 +31,11 @@ class ArchiveWithScripts(sdist):
         pack(Path(base_dir) / "delayq")
 
 
-setup(cmdclass={"build_py": BuildWithScripts, "sdist": ArchiveWithScripts})
+def elsewhere() -> dict[str, dict[str, str]]:
+    """What keeps the files that come about on the way out of this folder."""
+    folder = tempfile.mkdtemp(prefix="delayq-build-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {"build": {"build_base": folder}, "egg_info": {"egg_base": folder}}
+
+
+setup(cmdclass={"build_py": BuildWithScripts, "sdist": ArchiveWithScripts}, options=elsewhere())

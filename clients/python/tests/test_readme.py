@@ -24,7 +24,7 @@ def program(server, installed, tmp_path):
     timer = Timer(Path(server.socket).parent, server.socket, deployment.namespace, deployment.shards)
 
     def start(text):
-        changed = re.sub(r"Redis\(\)", f"Redis(unix_socket_path={server.socket!r})", text)
+        changed = text.replace("unix:///tmp/delayq/redis.sock", f"unix://{server.socket}")
         assert changed != text
         return subprocess.Popen([installed, "-c", changed], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
 
@@ -35,22 +35,32 @@ def program(server, installed, tmp_path):
 @pytest.mark.parametrize("worker", [WORKER, ASYNC_WORKER], ids=["threads", "asyncio"])
 def test_the_worker_gets_what_the_producer_puts(program, worker):
     with program(worker) as working:
-        assert program(PRODUCER).wait(60) == 0
-        assert working.stdout.readline() == 'due: order-17 {"order":17}\n'
+        with program(PRODUCER) as producing:
+            assert producing.stdout.read() == "py-order-17 stored \ncancelled\n"
+        assert working.stdout.readline() == 'due: py-order-17 {"order":17}\n'
         working.send_signal(signal.SIGTERM)
         assert working.wait(60) == 0
+
+
+def test_a_producer_that_stores_nothing_says_so(program, server):
+    with server.connect() as connection, delayq.Client(connection) as client:
+        client.put(delayq.Message("py-orders", b'{"order":17}', id="py-order-17", after=timedelta(hours=1)))
+        client.cancel("py-orders", "py-order-17")
+    with program(PRODUCER) as producing:
+        assert producing.stdout.read() == "py-order-17 exists cancelled\n"
+    assert producing.returncode == 1
 
 
 def test_what_else_it_shows_works(connection):
     deployment = Deployment(connection, 2)
     with delayq.Client(connection, deployment.namespace) as client:
-        client.put(delayq.Message("orders", b"x"))
+        client.put(delayq.Message("py-orders", b"x"))
         names = {name: getattr(delayq, name) for name in delayq.__all__} | {"client": client, "timedelta": timedelta}
         consumer, verbs, _, _ = FRAGMENTS
         exec(consumer.replace("delivery.ack()", "delivery.ack(); break"), names)
-        assert client.topic("orders").count().delivered == 1
+        assert client.topic("py-orders").count().delivered == 1
         exec(verbs, names)
-        assert client.topic("orders").policy().max_attempts == 5
+        assert client.topic("py-orders").policy().max_attempts == 5
 
 
 def test_the_urls_it_shows_are_taken(sentinel, cluster):
