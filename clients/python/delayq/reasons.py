@@ -1,37 +1,40 @@
 """Why a message was not delivered: a text that scripts keep with it."""
 
 import traceback
+from pathlib import Path
 
 from .errors import Bury, InvalidArgument
 
 #: Scripts keep no more of a reason.
 MAX_BYTES = 1000
+#: What calls handlers, and is of no interest.
+_DRIVER = str(Path(__file__).with_name("runtime.py"))
 
 
 def reason_text(reason: str) -> str:
     """A reason as it is sent. Halves of characters are written out: no reason keeps a message from being buried."""
     if not isinstance(reason, str):
         raise InvalidArgument(f"reason must be a str, not {type(reason).__name__}")
-    return _first(reason.encode(errors="backslashreplace"), MAX_BYTES)
+    return _first(_encoded(reason), MAX_BYTES)
 
 
 def reason_of(fault: BaseException) -> str:
-    """What a handler raised, and behind it as much of the traceback as fits, its innermost frames."""
+    """What a handler raised, and where: as many frames as fit, the innermost first, all in one line."""
     if isinstance(fault, Bury):
         return reason_text(str(fault))
-    said = _encoded(traceback.format_exception_only(fault)).strip()
-    head = _first(said, MAX_BYTES // 2)
-    frames = _encoded(traceback.format_tb(fault.__traceback__)).splitlines()
-    left = MAX_BYTES - len(head.encode())
-    tail: list[str] = []
-    while frames and left > len(frames[-1]):
-        left -= len(frames[-1]) + 1
-        tail.insert(0, frames.pop().decode())
-    return "\n".join([head, *tail])
+    reason = _first(_encoded(" ".join("".join(traceback.format_exception_only(fault)).split())), MAX_BYTES // 2)
+    for frame in reversed(traceback.extract_tb(fault.__traceback__)):
+        if frame.filename == _DRIVER:
+            break
+        longer = f"{reason}; {frame.filename}:{frame.lineno} in {frame.name}: {frame.line or ''}".rstrip(": ")
+        if len(_encoded(longer)) > MAX_BYTES:
+            break
+        reason = longer
+    return reason_text(reason)
 
 
-def _encoded(lines: list[str]) -> bytes:
-    return "".join(lines).encode(errors="backslashreplace")
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
 
 
 def _first(text: bytes, max_bytes: int) -> str:

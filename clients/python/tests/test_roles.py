@@ -1,8 +1,6 @@
 """The client as the users that `delayq acl print` makes: no role has EVAL. Servers forget their scripts all the time."""
 
 import asyncio
-import os
-import shutil
 import subprocess
 from datetime import datetime, timedelta, timezone
 from functools import cache, partial
@@ -12,7 +10,7 @@ import pytest
 from conftest import vectors
 from deployment import Deployment
 from redis.client import NEVER_DECODE
-from servers import BUILT
+from servers import program
 from test_conformance import Run, settled
 from test_servers import put_all
 
@@ -26,11 +24,7 @@ PATIENCE_S = 30
 @cache
 def rules(role, *durability):
     """What ACL SETUSER takes, for any namespace."""
-    built = BUILT / "delayq"
-    program = os.environ.get("DELAYQ_CLI") or (built if built.exists() else shutil.which("delayq"))
-    if not program:
-        pytest.skip("delayq is missing: cargo build -p delayq-cli --bin delayq")
-    asked = [program, "--namespace", "NAMESPACE", "acl", "print", "--role", role]
+    asked = [program("delayq", "DELAYQ_COMMAND", "delayq-cli"), "--namespace", "NAMESPACE", "acl", "print", "--role", role]
     asked += [arg for one in durability for arg in ("--durability", one)]
     printed = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
     (line,) = [line for line in printed.splitlines() if line.startswith("user ")]
