@@ -15,7 +15,7 @@ from .topic import AsyncTopic, Numbers, Topic
 from .worker import AsyncWorker, Worker
 
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncGroup", "AsyncTopic", "AsyncWorker", "Backoff", "Bury"]
-__all__ += ["Client", "ClientClosed", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete", "InvalidArgument"]
-__all__ += ["Message", "Node", "Numbers", "OtherLoop", "Outcome", "Policy", "Receipt", "ScriptError", "State", "Stored", "Topic", "Unconfirmed"]
-__all__ += ["Word", "Worker"]
+__all__ += ["Client", "ClientClosed", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete"]
+__all__ += ["InvalidArgument", "Message", "Node", "Numbers", "OtherLoop", "Outcome", "Policy", "Receipt", "ScriptError"]
+__all__ += ["State", "Stored", "Topic", "Unconfirmed", "Word", "Worker"]
 __all__ += ["connect", "connect_async"]

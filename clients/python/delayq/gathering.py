@@ -25,9 +25,9 @@ class _Job:
         self.items = items
         self.answers: list[Answer | Exception] | None = None
         self.bytes = sum(len(arg) for item in items for arg in item.args if isinstance(arg, bytes))
-        #: The messages that it names, and those of them that it changes.
-        self.names = {(item.head[0], item.args[0]) for item in items if item.head}
-        self.changes = {(item.head[0], item.args[0]) for item in items if item.head and item.verb != "peek"}
+        #: The messages that it is about, and those of them that it changes. An extend may come before or behind anything.
+        self.names = {_message(item) for item in items if item.verb != "extend"}
+        self.changes = {_message(item) for item in items if item.verb not in ("extend", "peek")}
 
     @property
     def settles(self) -> bool:
@@ -98,3 +98,8 @@ class Gathering:
             for job in jobs:
                 if job.answers is None:
                     job.answers = [fault] * len(job.items)
+
+
+def _message(item: Item) -> tuple[object, object]:
+    """By its topic and id, or by the shard and the receipt."""
+    return (item.head[0] if item.head else item.place), item.args[0]

@@ -97,6 +97,7 @@ def _shards(ranges: str) -> list[int]:
         ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", text)
         low, high = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if low > high or high >= MAX_SHARDS:
-            raise InvalidArgument(f"{shown(ranges)} are no shards: ranges of 0 to {MAX_SHARDS - 1} with both ends, such as 0-7,16-19")
+            told = f"ranges of 0 to {MAX_SHARDS - 1} with both ends, such as 0-7,16-19"
+            raise InvalidArgument(f"{shown(ranges)} are no shards: {told}")
         shards += range(low, high + 1)
     return shards

@@ -246,7 +246,7 @@ class Loop:
     def enter(self) -> None:
         loop = asyncio.get_running_loop()
         if self._loop not in (None, loop):
-            raise OtherLoop("this AsyncClient was first used in another event loop: make one in each, such as in each asyncio.run")
+            raise OtherLoop("this AsyncClient was first used in another event loop: make one in each asyncio.run")
         self._loop = loop
 
     def bell(self) -> Bell:

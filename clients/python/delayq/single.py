@@ -58,7 +58,8 @@ def _query(query: str, known: set[str]) -> dict[str, Any]:
         key, _, value = pair.partition("=")
         if key not in known:
             raise InvalidArgument(
-                f"url has no parameter {key[:40]}, but {', '.join(sorted(known))}: other settings are arguments, such as socket_timeout=2"
+                f"url has no parameter {key[:40]}, but {', '.join(sorted(known))}: "
+                "other settings are arguments, such as socket_timeout=2"
             )
         if key in said:
             raise InvalidArgument(f"url has {key} twice")

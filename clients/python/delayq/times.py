@@ -34,7 +34,7 @@ def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
         meant = f"if seconds were meant, give {when * 1000} ({as_datetime(when * 1000)}); " if when > 978_307_200 else ""
         raise InvalidArgument(f"{what} is {as_datetime(when)} as ms since the epoch: {meant}if not, give past_ok=True")
     if when > _LAST_DATE_MS and not past_ok:
-        raise InvalidArgument(f"{what} is behind the year 9999 as ms since the epoch: if µs were meant, give {shown(when // 1000)}")
+        raise InvalidArgument(f"{what} is behind the year 9999 as ms: if µs were meant, give {shown(when // 1000)}")
     return _in_range(what, when)
 
 

@@ -262,6 +262,18 @@ def test_a_cancel_finds_the_put_that_was_asked_for_before_it(deployment):
     asynchronously(deployment, work)
 
 
+def test_what_settles_one_message_goes_in_the_order_in_which_it_was_asked_for(deployment):
+    async def work(client):
+        for _ in range(10):
+            await client.put_many([Message("orders", b"x", group="user-5") for _ in range(2)])
+            one, other = [delivery.receipt for delivery in await client.reserve(["orders"], 2)]
+            calls = [client.release([one], HOUR), client.ack([other]), client.release([other], HOUR)]
+            answers = await asyncio.gather(client.topic("orders").policy(), *calls)
+            assert [answer.word for (answer,) in answers[1:]] == ["delayed", "delivered", "expired"]
+
+    asynchronously(deployment, work)
+
+
 def test_the_cancel_of_a_group_finds_what_was_put_into_it_before(deployment):
     async def work(client):
         await client.put(Message("orders", b"x", id="first", after=HOUR))
