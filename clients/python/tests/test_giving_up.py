@@ -266,7 +266,7 @@ def test_what_settles_one_message_goes_in_the_order_in_which_it_was_asked_for(de
     async def work(client):
         for _ in range(10):
             await client.put_many([Message("orders", b"x", group="user-5") for _ in range(2)])
-            one, other = [delivery.receipt for delivery in await client.reserve(["orders"], 2)]
+            one, other = [(await client.reserve(["orders"]))[0].receipt for _ in range(2)]
             calls = [client.release([one], HOUR), client.ack([other]), client.release([other], HOUR)]
             answers = await asyncio.gather(client.topic("orders").policy(), *calls)
             assert [answer.word for (answer,) in answers[1:]] == ["delayed", "delivered", "expired"]
