@@ -136,9 +136,9 @@ for (const [what, pauseMs, signals] of [["two signals at one instant wait", 0, 2
     const topic = `signals-${pauseMs}`;
     const { running, line, ended } = program(`
       new Worker(client, ${JSON.stringify(topic)}, async () => {
+        const told = new Promise((resolve) => process.once("SIGUSR2", resolve));
         console.log("begun");
-        process.once("SIGUSR2", () => undefined);
-        await new Promise((resolve) => process.once("SIGUSR2", resolve));
+        await told;
       }, { closeTimeoutMs: 50_000 });
     `);
     await client.put({ topic, payload: "x" });

@@ -7,11 +7,11 @@ use delayq_core::message::Message;
 use delayq_core::reply::Value as Answer;
 use delayq_core::script::Verb;
 use delayq_core::time::UnixMillis;
-use delayq_core::verbs::cancel::CancelOutcome;
-use delayq_core::verbs::put::{PutItem, PutOutcome};
-use delayq_core::verbs::reschedule::RescheduleOutcome;
-use delayq_core::verbs::settle::Settled;
-use delayq_core::verbs::{cancel, put, replay, reschedule, settle};
+use delayq_core::verbs::cancel::{self, CancelOutcome};
+use delayq_core::verbs::put::{self, PutItem, PutOutcome};
+use delayq_core::verbs::replay;
+use delayq_core::verbs::reschedule::{self, RescheduleOutcome};
+use delayq_core::verbs::settle::{self, Settled};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
