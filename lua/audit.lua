@@ -56,10 +56,13 @@ end
 -- Format, state and flags of a pending message in no other index.
 local PLAIN = struct.pack('>BB', FORMAT, PENDING)
 
-local keys, any_large = {}, false
+local keys, any_large, topic = {}, false, nil
 for i = 2, #ARGV do
   keys[i - 1] = base .. ARGV[i]
-  any_large = any_large or is_large(string.match(ARGV[i], '^m:(%d+):') or '')
+  if not any_large and not (topic and string.find(ARGV[i], topic, 1, true) == 1) then
+    topic = string.match(ARGV[i], '^m:%d+:') or 'm::'
+    any_large = is_large(string.sub(topic, 3, -2))
+  end
 end
 for i, env in ipairs(starts_of(keys, any_large)) do
   local key = ARGV[i + 1]
