@@ -12,7 +12,7 @@ use uuid::Uuid;
 /// group, and once without one.
 ///
 /// As text (in the CLI, in logs) a generated id is `~` and a UUID; an own id is itself, after one more `~` if it begins
-/// with one. So an own id that looks like a UUID stays an own id. An odd id is `~x` and its bytes, most of them as `%41`.
+/// with one. So an own id that looks like a UUID stays an own id. An odd id is `~odd-` and its bytes, most of them as `%41`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageId {
     /// Made by the client: a UUIDv7 that carries its shard in the 12 bits after the version.
@@ -81,7 +81,7 @@ name!(
 name!(
     /// A topic: 1 to 128 ASCII letters, digits and `. _ - /`; `tenant/name` for tenants.
     ///
-    /// One that Redis has may be outside the rules, because another program stored it: then its text is `~x` and its bytes,
+    /// One that Redis has may be outside the rules, because another program stored it: then its text is `~odd-` and its bytes,
     /// most of them as `%41`. It can be shown, purged and deleted; no put makes one.
     Topic, "topic", 128, check_topic
 );
@@ -370,9 +370,9 @@ mod tests {
             assert_eq!(id.to_string().parse(), Ok(id.clone()));
             assert_eq!(topic.to_string().parse(), Ok(topic));
         }
-        assert_eq!("~xorder-17".parse(), Ok(MessageId::own("order-17").unwrap()), "one name has one text");
-        assert_eq!("~xorders".parse(), Ok(Topic::new("orders").unwrap()));
-        assert!(Topic::new("~xmy%20orders").is_err(), "a put does not take it");
+        assert_eq!("~odd-order-17".parse(), Ok(MessageId::own("order-17").unwrap()), "one name has one text");
+        assert_eq!("~odd-orders".parse(), Ok(Topic::new("orders").unwrap()));
+        assert!(Topic::new("~odd-my%20orders").is_err(), "a put does not take it");
     }
 
     #[test]

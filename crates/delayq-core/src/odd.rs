@@ -1,9 +1,9 @@
 //! Names outside the rules, as text: a topic or an id that something else than a delayq client stored.
 //!
-//! `~x` and the bytes, of which those that are no letter, digit, `.`, `_`, `-` or `/` are `%` and two hex digits. No name
+//! `~odd-` and the bytes, of which those that are no letter, digit, `.`, `_`, `-` or `/` are `%` and two hex digits. No name
 //! inside the rules has that text, so a command can show such a name, and take it to remove what has it.
 
-const MARK: &str = "~x";
+const MARK: &str = "~odd-";
 
 /// The text of a name with these bytes.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
@@ -47,8 +47,8 @@ mod tests {
             assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text}");
             assert_eq!(bytes_of(&text).as_deref(), Some(bytes), "{text}");
         }
-        assert_eq!(text_of(b"my orders"), "~xmy%20orders");
-        for none in ["", "orders", "~", "~x%", "~x%4", "~x%4g"] {
+        assert_eq!(text_of(b"my orders"), "~odd-my%20orders");
+        for none in ["", "orders", "~", "~x", "~odd-%", "~odd-%4", "~odd-%4g"] {
             assert_eq!(bytes_of(none), None, "{none}");
         }
     }

@@ -187,14 +187,14 @@ async fn a_backup_names_the_odd_topics_ids_and_keys_that_it_leaves_out_and_a_com
     let file = folder.join("odd.ndjson");
     let made = run(&redis, &["backup", file.to_str().unwrap()]).await;
     assert!(made.code != Some(0) && made.stderr.contains("DQ-U017"), "{made:?}");
-    for named in ["~xmy%20orders: ", "~xmy%20orders a: ", "orders a-set: "] {
+    for named in ["~odd-my%20orders: ", "~odd-my%20orders a: ", "orders a-set: "] {
         assert!(made.stderr.contains(named), "{named} in {made:?}");
     }
     assert_eq!(ids(&std::fs::read_to_string(&file).unwrap()), BTreeSet::from(["fine".to_owned()]));
-    assert!(done(&redis, &["topics"]).await.contains("~xmy%20orders"));
-    done(&redis, &["cancel", "~xmy%20orders", "a"]).await;
-    done(&redis, &["topic", "delete", "~xmy%20orders"]).await;
-    assert!(!done(&redis, &["topics"]).await.contains("~x"));
+    assert!(done(&redis, &["topics"]).await.contains("~odd-my%20orders"));
+    done(&redis, &["cancel", "~odd-my%20orders", "a"]).await;
+    done(&redis, &["topic", "delete", "~odd-my%20orders"]).await;
+    assert!(!done(&redis, &["topics"]).await.contains("~odd-"));
 }
 
 #[tokio::test]

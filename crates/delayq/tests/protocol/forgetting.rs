@@ -335,7 +335,7 @@ async fn a_put_that_races_with_forgetting_is_not_lost() {
     let (mut delivered, mut n) = (0, 0_u32);
     while !forgetting.is_finished() {
         n += 1;
-        let item = Item::new(&n.to_be_bytes(), NOW);
+        let item = Item::new(n.to_string().as_bytes(), NOW);
         run(&mut producing, Action::Put { topic: "t".into(), items: vec![item] }).await;
         let receipts = lease(&mut producing, "t").await;
         let acked = run(&mut producing, Action::Ack { receipts }).await;

@@ -158,7 +158,7 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
     let Deployment { server: _server, client, producer, admin } = planted().await;
     let shard = ShardId::new(0);
     let all: Vec<String> = admin.topics().await.unwrap().iter().map(Topic::to_string).collect();
-    assert_eq!(all, ["broken", "orders", "~xmy%20orders"]);
+    assert_eq!(all, ["broken", "orders", "~odd-my%20orders"]);
     let pages = Holder::new(client.clone()).topics(&[(shard, None)]).await.remove(0).unwrap();
     assert_eq!(pages.topics.len(), 3);
     let mut unreadable = Vec::new();
@@ -169,7 +169,7 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
     assert_eq!(unreadable, [2, 0, 0]);
     let orders = topic("orders");
     for (state, wanted) in [
-        (ListState::Delayed, &["later-1", "later-2", "~xod%0Ad"][..]),
+        (ListState::Delayed, &["later-1", "later-2", "~odd-od%0Ad"][..]),
         (ListState::Ready, &["ready-1", "ready-2"]),
         (ListState::Leased, &["leased"]),
         (ListState::Dead { newest_first: true }, &["dead"]),
@@ -179,7 +179,7 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
         assert_eq!(readable, wanted.iter().map(ToString::to_string).collect(), "{state:?}");
     }
     let (group, _) = admin.list_group(&Group::new("g").unwrap(), 100).await.unwrap();
-    assert!(ids(&group).contains("~xod%0Ad") && ids(&group).contains("later-1"), "{group:?}");
+    assert!(ids(&group).contains("~odd-od%0Ad") && ids(&group).contains("later-1"), "{group:?}");
     let (mut walk, mut walked, mut odd) = (admin.walk(None).await.unwrap(), BTreeSet::new(), BTreeSet::new());
     while let Some(step) = walk.step().await.unwrap() {
         for listed in step {
@@ -187,8 +187,8 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
             if is_odd { &mut odd } else { &mut walked }.insert(format!("{} {}", listed.topic, listed.id));
         }
     }
-    let named = odd.iter().filter(|name| !name.starts_with("~x%23")).map(String::as_str);
-    assert_eq!(named.collect::<Vec<_>>(), ["orders set", "orders ~xod%0Ad", "~xmy%20orders a"]);
+    let named = odd.iter().filter(|name| !name.starts_with("~odd-%23")).map(String::as_str);
+    assert_eq!(named.collect::<Vec<_>>(), ["orders set", "orders ~odd-od%0Ad", "~odd-my%20orders a"]);
     assert_eq!(odd.len(), 4, "and the message of the topic whose name cannot be read: {odd:?}");
     assert_eq!(walked.len(), 6, "{walked:?}");
     let audit = admin.audit(|_| {}).await.unwrap();
@@ -199,9 +199,9 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
     assert_eq!(admin.overview().await.unwrap()[0].1.leases, 1);
 
     // And each is removed by the name that was shown.
-    let odd: MessageId = "~xod%0Ad".parse().unwrap();
+    let odd: MessageId = "~odd-od%0Ad".parse().unwrap();
     assert_eq!(producer.cancel(&orders, &Target::from(odd)).await.unwrap(), CancelOutcome::Cancelled);
-    let spaced: Topic = "~xmy%20orders".parse().unwrap();
+    let spaced: Topic = "~odd-my%20orders".parse().unwrap();
     assert_eq!(admin.purge(&spaced, PurgeWhat::Ready, |_| {}).await.unwrap().purged, 1);
     assert_eq!(admin.delete_topic(&spaced).await.unwrap(), TopicDeletion::Deleted);
     assert_eq!(admin.topics().await.unwrap().len(), 2);
