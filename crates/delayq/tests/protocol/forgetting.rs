@@ -294,7 +294,7 @@ async fn a_thousand_quiet_topics_are_forgotten_in_bounded_pages_and_none_is_pass
     }
     // Each hour of three weeks has an alarm, all of which must be read to see that a topic has no bucket.
     for hour in 1..500_u64 {
-        let item = Item::new(&hour.to_be_bytes(), NOW + hour * HOUR);
+        let item = Item::new(hour.to_string().as_bytes(), NOW + hour * HOUR);
         run(&mut shard, Action::Put { topic: "busy".into(), items: vec![item] }).await;
     }
     let (mut gone, mut calls) = (BTreeSet::new(), 0);

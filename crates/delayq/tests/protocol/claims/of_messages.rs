@@ -63,7 +63,7 @@ async fn pause_and_rate_act_at_reserve_alone() {
     let mut shard = bare(&server).await;
     let configure = |field, value: &str| Action::configure("t", field, value);
     run(&mut shard, &configure("paused", "1")).await;
-    let items: Vec<Item> = (0..100_u8).map(|n| Item::new(&[b'a', n + 32], NOW + 10)).collect();
+    let items: Vec<Item> = (0..100_u8).map(|n| Item::new(format!("a{n:03}").as_bytes(), NOW + 10)).collect();
     run(&mut shard, &put(items)).await;
     shard.clock_us = Some((NOW + 10) * 1000);
     assert_eq!(run(&mut shard, &Action::Pump { epoch: Some(0), limit: 500 }).await[3], "100");
