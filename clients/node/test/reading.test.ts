@@ -10,6 +10,8 @@ import { call, Server } from "./server.js";
 
 const envelope = (flags: number, rest: string): Buffer =>
   Buffer.concat([Buffer.of(1, 1, 0, flags), Buffer.alloc(28), Buffer.from(rest, "hex")]);
+/** A generated id, of whose name the group is no part. */
+const BROKEN = Buffer.alloc(16, 1);
 const UNREADABLE = {
   "a malformed group": envelope(8, "0107"),
   "a group that is no text": envelope(8, "01ff"),
@@ -37,7 +39,7 @@ beforeEach(async () => {
 
 for (const [name, bytes] of Object.entries(UNREADABLE)) {
   test(`a message that cannot be read is buried and does not stop its neighbours: ${name}`, async () => {
-    await call(redis, "reading", "put", 0, 1, ["t", "broken", "1", "", bytes, "whole", "1", "", envelope(0, "")]);
+    await call(redis, "reading", "put", 0, 1, ["t", BROKEN, "1", "", bytes, "whole", "1", "", envelope(0, "")]);
     const client = new Client(redis, { namespace: "reading" });
     const found = await client.reserve(["t"], { max: 10 });
     client.close();

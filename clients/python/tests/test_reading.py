@@ -7,6 +7,8 @@ from delayq import Client
 from delayq.scripts import script
 
 GOOD = bytes([1, 1]) + bytes(30)
+#: A generated id, of whose name the group is no part.
+BROKEN = bytes([1] * 16)
 UNREADABLE = {
     "malformed group": bytes([1, 1, 0, 8]) + bytes(28) + bytes([1, 7]),
     "group that is no text": bytes([1, 1, 0, 8]) + bytes(28) + bytes([1, 0xFF]),
@@ -31,7 +33,7 @@ def deployment(redis_socket):
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_message_that_cannot_be_read_is_buried_and_does_not_stop_its_neighbours(deployment, name):
-    call(deployment, "put", "t", "broken", "1", "", UNREADABLE[name], "whole", "1", "", GOOD)
+    call(deployment, "put", "t", BROKEN, "1", "", UNREADABLE[name], "whole", "1", "", GOOD)
     assert [delivery.id for delivery in Client(deployment, "reading").reserve(["t"], 10)] == ["whole"]
     counted = call(deployment, "count", "t", 0)
     assert (counted[3], counted[4], counted[5]) == (0, 1, 1)
