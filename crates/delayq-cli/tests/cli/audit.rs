@@ -28,7 +28,8 @@ async fn what_got_stuck_is_named_and_mended_only_when_that_is_asked_for() {
     let clean = done(&redis, &["audit", "--bodies"]).await;
     assert!(clean.starts_with("1502 messages and ") && clean.contains("all in their places"), "{clean}");
 
-    done(&redis, &["put", "u", "{}", "--id", "order-17", "--at", "2101-01-01T00:00:00Z"]).await;
+    let put = ["put", "u", "{}", "--id", "order-17", "--group", "user-5", "--at", "2101-01-01T00:00:00Z"];
+    done(&redis, &put).await;
     let buckets: Vec<String> = redis.command(&["KEYS", "*}:b:*"]).await;
     let last = buckets.into_iter().max_by_key(|key| key.rsplit(':').next().unwrap().to_owned()).unwrap();
     let () = redis.command(&["RENAME", &last, "elsewhere"]).await;
@@ -37,15 +38,18 @@ async fn what_got_stuck_is_named_and_mended_only_when_that_is_asked_for() {
     assert!(audit.stderr.contains("1 faults; see what delayq repair would do"), "{}", audit.stderr);
     let found: Value = serde_json::from_str(&audit.stdout).unwrap();
     let finding = &found["findings"][0];
-    let told = [&finding["kind"], &finding["topic"], &finding["id"]];
-    assert_eq!(told, [&json!("no_place"), &json!("u"), &json!("order-17")], "{found}");
+    let told = [&finding["kind"], &finding["topic"], &finding["id"], &finding["group"]];
+    assert_eq!(told, [&json!("no_place"), &json!("u"), &json!("order-17"), &json!("user-5")], "{found}");
     assert_eq!((found["findings"].as_array().unwrap().len(), &found["looked_at"]), (1, &json!(1503)));
     assert_eq!(run(&redis, &["audit", "--bodies", "t"]).await.code, Some(64));
 
     // Without --apply nothing changes.
     for _ in 0..2 {
         let would = done(&redis, &["repair"]).await;
-        assert!(would.starts_with("SHARD  TOPIC  FOUND     ID        INDEX  DELAYQ REPAIR\n"), "{would}");
+        assert!(
+            would.starts_with("SHARD  TOPIC  FOUND     ID        GROUP   INDEX  DELAYQ REPAIR\n"),
+            "{would}"
+        );
         assert!(would.contains("put it where its due time asks for it"), "{would}");
         assert!(would.ends_with("nothing was changed: delayq repair --apply does it\n"), "{would}");
     }
