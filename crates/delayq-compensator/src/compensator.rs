@@ -11,6 +11,7 @@ use delayq::protocol::{Holder, Probe, ShardId};
 use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader};
 use std::future::Future;
+use std::mem;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -49,6 +50,8 @@ pub struct Compensator {
     room: Room,
     /// No room is reserved, so the spool is kept as small as possible.
     is_tight: bool,
+    /// The folder has other files than those that are read.
+    has_moved: bool,
     books_at: Option<Instant>,
     /// Passes over the spool in a row that ended with records that rest alone.
     passes: u32,
@@ -66,7 +69,7 @@ pub async fn build(config: CompensatorConfig, deps: Deps) -> Result<Compensator,
     let room = Room::of(&spool);
     let kept = room.clone();
     let opened = tokio::task::spawn_blocking(move || match SpoolReader::open(&spool, &holder) {
-        // A spool of an earlier version is added to, in the room that an earlier process kept.
+        // The index of its log is made again, in the room that an earlier process kept.
         Err(SpoolError::DiskFull { .. }) if kept.give() => SpoolReader::open(&spool, &holder),
         opened => opened,
     });
@@ -88,6 +91,7 @@ pub async fn build(config: CompensatorConfig, deps: Deps) -> Result<Compensator,
         condition,
         room,
         is_tight: false,
+        has_moved: false,
         books_at: None,
         passes: 0,
         again_at: None,
@@ -193,8 +197,31 @@ impl Compensator {
                     && !self.resubmitter.has_changed().await?
                 {
                     tokio::time::sleep(*self.config.poll_interval).await;
+                    if self.resubmitter.has_moved().await?.is_some() {
+                        break;
+                    }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Follows the folder where its files are others by now, but not before all is carried out that waits in those that are
+    /// open: it was acknowledged, and no other process can read it.
+    async fn follow_folder(&mut self, is_idle: bool) -> Result<(), Fault> {
+        let Some(moved) = self.resubmitter.has_moved().await.map_err(unusable)? else {
+            self.has_moved = false;
+            return Ok(());
+        };
+        if !mem::replace(&mut self.has_moved, true) {
+            tracing::error!("{moved}: what waits in the files that are open is carried out first");
+        }
+        match is_idle {
+            true => match self.resubmitter.follow_folder().await {
+                Ok(()) => tracing::info!("the spool is read from its folder again"),
+                Err(error) => self.condition.unready(error.to_string()),
+            },
+            false => self.condition.unready(moved.to_string()),
         }
         Ok(())
     }
@@ -220,6 +247,7 @@ impl Compensator {
             self.keep_room().await;
         }
         if idle || self.books_at.is_none_or(|at| at.elapsed() >= BOOKS_EVERY) {
+            self.follow_folder(idle && report.held.is_none()).await?;
             self.metrics.show(&self.resubmitter.books().await.map_err(unusable)?);
             self.books_at = Some(Instant::now());
         }

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 /// Records of one cause that are tried again.
 const OF_A_CAUSE: usize = 16;
 
+/// Maximum number of causes that are told apart: some name a group.
+const CAUSES: usize = 1000;
+
 /// Why records rest, and the first of each cause. A cause is of one topic, or of changes of groups.
 #[derive(Debug, Default)]
 pub(crate) struct Probes(BTreeMap<(Option<Topic>, String), Vec<u64>>);
@@ -16,7 +19,11 @@ pub(crate) struct Probes(BTreeMap<(Option<Topic>, String), Vec<u64>>);
 impl Probes {
     /// Notes why a record rests. One that rests only because an older one of its message does is not noted.
     pub(crate) fn note(&mut self, seq: u64, topic: Option<&Topic>, why: &str) {
-        let of_cause = self.0.entry((topic.cloned(), why.to_owned())).or_default();
+        let cause = (topic.cloned(), why.to_owned());
+        if self.0.len() >= CAUSES && !self.0.contains_key(&cause) {
+            return;
+        }
+        let of_cause = self.0.entry(cause).or_default();
         if of_cause.len() < OF_A_CAUSE {
             of_cause.push(seq);
         }

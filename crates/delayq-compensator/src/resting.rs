@@ -3,21 +3,29 @@
 //! A write that cannot be carried out although Redis can be used, such as one whose shard is missing, rests until it is
 //! tried again. So do the later writes of its message, for no write overtakes an older one; all others go on. A change of a
 //! group rests with the writes of its messages, and they with it.
+//!
+//! Messages and groups are known by hashes of eight bytes, and only so many writes may rest: what lies behind waits. Two that
+//! have the same hash rest together, which does no harm.
 
 use delayq::spool::SpoolRecord;
 use delayq::{Group, Topic};
 use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash, RandomState};
+
+/// Maximum number of writes that rest, exceeded by a batch: their hashes take some 20 MB.
+const MOST: u64 = 900_000;
 
 /// The writes that rest.
 #[derive(Debug, Default)]
 pub(crate) struct Resting {
-    messages: HashSet<(Topic, Vec<u8>)>,
+    hasher: RandomState,
+    messages: HashSet<u64>,
     /// The groups of these messages.
-    groups: HashSet<Group>,
+    groups: HashSet<u64>,
     /// Whether the group of one of them is unknown.
     any_group: bool,
     /// The groups of which a change rests.
-    changes: HashSet<Group>,
+    changes: HashSet<u64>,
     writes: u64,
     why: Option<String>,
 }
@@ -30,8 +38,8 @@ impl Resting {
         if self.writes == 0 {
             return false;
         }
-        let held = self.messages.contains(&message_of(write))
-            || write.target.group.as_ref().is_some_and(|group| self.changes.contains(group))
+        let held = self.messages.contains(&self.hash((&write.topic, &write.target.id)))
+            || write.target.group.as_ref().is_some_and(|group| self.changes.contains(&self.hash(group)))
             || write.is_of_any_group() && !self.changes.is_empty();
         if held {
             self.note(write);
@@ -47,7 +55,8 @@ impl Resting {
 
     /// Whether a change of a group has to rest, because a write of one of its messages does. It is counted then.
     pub(crate) fn holds_group(&mut self, group: &Group) -> bool {
-        let held = self.any_group || self.groups.contains(group) || self.changes.contains(group);
+        let hash = self.hash(group);
+        let held = self.any_group || self.groups.contains(&hash) || self.changes.contains(&hash);
         if held {
             self.note_group(group);
         }
@@ -58,6 +67,11 @@ impl Resting {
     pub(crate) fn add_group(&mut self, group: &Group, why: String) {
         self.note_group(group);
         self.why.get_or_insert(why);
+    }
+
+    /// Whether as many rest as may: nothing that lies behind them is tried.
+    pub(crate) fn is_full(&self) -> bool {
+        self.writes >= MOST
     }
 
     /// How many writes rest.
@@ -71,15 +85,19 @@ impl Resting {
     }
 
     fn note(&mut self, write: &SpoolRecord) {
-        self.messages.insert(message_of(write));
-        self.groups.extend(write.target.group.clone());
+        self.messages.insert(self.hash((&write.topic, &write.target.id)));
+        self.groups.extend(write.target.group.as_ref().map(|group| self.hash(group)));
         self.any_group |= write.is_of_any_group();
         self.writes += 1;
     }
 
     fn note_group(&mut self, group: &Group) {
-        self.changes.insert(group.clone());
+        self.changes.insert(self.hash(group));
         self.writes += 1;
+    }
+
+    fn hash(&self, of: impl Hash) -> u64 {
+        self.hasher.hash_one(of)
     }
 }
 
@@ -118,6 +136,15 @@ mod tests {
         assert!(resting.holds(&own("b", Some("g"))), "now a change of its group rests");
         assert!(!resting.holds(&own("c", None)) && !resting.holds(&own("d", Some("other"))));
         assert_eq!((resting.count(), resting.why()), (3, Some("why")));
+    }
+
+    #[test]
+    fn no_more_rest_than_may() {
+        let mut resting = Resting { writes: MOST - 2, ..Resting::default() };
+        for full in [false, true] {
+            resting.add(&own("a", None), "why".to_owned());
+            assert_eq!(resting.is_full(), full);
+        }
     }
 
     #[test]

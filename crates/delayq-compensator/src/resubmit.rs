@@ -1,12 +1,20 @@
 //! One step: a batch from the spool to Redis, and what became of each record.
+//!
+//! ```text
+//! batch ─► waves, each message once in each ─► note on disk: the last wave's answers, this wave's try ─► Redis
+//! ```
+//! So a record counts as tried only if it may have been, and an older record of its message is no longer there then: a repeat
+//! of that would take the message that a later one has put for its own. What cannot be noted is not sent, and what was carried
+//! out and could not be noted is kept here until it is.
 
 use crate::outcome::Settle;
 use crate::probes::Probes;
-use crate::resting::Resting;
+use crate::resting::{Resting, message_of};
 use crate::writes::{Carrier, Write};
 use delayq::spool::{AnyRecord, GroupRecord};
-use delayq::{Client, Fate, UnixMillis};
-use delayq_spool::{SpoolError, SpoolReader, SpoolStats, Spooled};
+use delayq::{Client, Fate, MessageId, Topic, UnixMillis};
+use delayq_spool::{Settled, SpoolError, SpoolReader, SpoolStats, Spooled};
+use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,6 +34,8 @@ pub struct Resubmitter {
     doubtful: bool,
     /// The number of the last record that was read in this pass over the spool.
     read: u64,
+    /// What became of records, and is not noted yet.
+    owed: Settled,
     resting: Resting,
     /// Those of them that are tried again.
     probes: Probes,
@@ -54,41 +64,67 @@ pub struct Report {
     pub resting: u64,
 }
 
-/// What is to be recorded after the calls.
+/// What the calls of a step came to.
 #[derive(Default)]
 struct Tally {
     sent: u64,
-    done: Vec<u64>,
-    rejected: Vec<(u64, String)>,
-    untried: Vec<u64>,
+    done: u64,
+    rejected: u64,
     /// How many rest alone.
     resting: u64,
     held: Option<String>,
 }
 
+/// A batch, cut into what may be carried out in one go, in order.
+#[derive(Default)]
+struct Parts {
+    parts: Vec<Part>,
+    /// Where those begin that are behind the last change of a group.
+    first: usize,
+    /// How many records of a message are in these.
+    records: HashMap<(Topic, MessageId), usize>,
+}
+
 /// What is carried out in one go.
 enum Part {
-    /// Writes of messages, and their numbers.
-    Messages(Vec<u64>, Vec<Write>),
+    /// Writes of different messages, with their numbers.
+    Messages(Vec<(u64, Write)>),
     /// A change of a group, its number, and when it was first tried since it was spooled.
     Group(u64, GroupRecord, Option<UnixMillis>),
 }
 
-// === impl Part ===
+// === impl Parts ===
 
-impl Part {
-    /// Adds a record behind the others.
-    fn add(parts: &mut Vec<Self>, seq: u64, record: AnyRecord, tried: Option<UnixMillis>) {
-        match (record, parts.last_mut()) {
-            (AnyRecord::Group(record), _) => parts.push(Self::Group(seq, record, tried)),
-            (AnyRecord::Message(record), Some(Self::Messages(numbers, writes))) => {
-                numbers.push(seq);
-                writes.push(Write::new(record, tried));
+impl Parts {
+    /// Adds a record behind those of its message, and behind changes of groups.
+    fn add(&mut self, seq: u64, record: AnyRecord, tried: Option<UnixMillis>) {
+        let record = match record {
+            AnyRecord::Message(record) => record,
+            AnyRecord::Group(record) => {
+                self.parts.push(Part::Group(seq, record, tried));
+                (self.first, self.records) = (self.parts.len(), HashMap::new());
+                return;
             }
-            (AnyRecord::Message(record), _) => {
-                parts.push(Self::Messages(vec![seq], vec![Write::new(record, tried)]));
+        };
+        let before = self.records.entry(message_of(&record)).or_default();
+        let place = self.first + *before;
+        *before += 1;
+        let write = Write::new(record, tried);
+        match self.parts.get_mut(place) {
+            Some(Part::Messages(writes)) => writes.push((seq, write)),
+            _ => self.parts.push(Part::Messages(vec![(seq, write)])),
+        }
+    }
+
+    /// All of them, each with its verbs and topics together: they take few calls so.
+    fn sorted(mut self) -> Vec<Part> {
+        for part in &mut self.parts {
+            if let Part::Messages(writes) = part {
+                let kind = |(_, write): &(u64, Write)| (write.record.verb(), write.record.topic.clone());
+                writes.sort_by_cached_key(kind);
             }
         }
+        self.parts
     }
 }
 
@@ -109,6 +145,7 @@ impl Resubmitter {
             max: batch,
             doubtful: false,
             read: 0,
+            owed: Settled::default(),
             resting: Resting::default(),
             probes: Probes::default(),
             tries: 0,
@@ -154,6 +191,7 @@ impl Resubmitter {
     }
 
     async fn resubmit_next(&mut self) -> Result<Report, SpoolError> {
+        self.note(Vec::new()).await?;
         let tried = match mem::take(&mut self.is_time) {
             true => self.try_some().await?,
             false => Report::default(),
@@ -172,7 +210,7 @@ impl Resubmitter {
 
     /// Resubmits the records behind those that were read.
     async fn read_on(&mut self) -> Result<Report, SpoolError> {
-        let (read, max) = (self.read, self.max);
+        let (read, max) = (self.read, if self.resting.is_full() { 0 } else { self.max });
         let batch = self.with(move |reader| reader.waiting(read, max)).await?;
         let Some(last) = batch.last().map(|last| last.seq) else {
             let resting = self.resting.count();
@@ -219,11 +257,13 @@ impl Resubmitter {
         }
         let mut tally = self.tally(batch).await?;
         // Where nothing at all is carried out, it may be the whole Redis.
-        if tally.done.is_empty() && tally.resting > 0 && tally.held.is_none() {
+        if tally.done == 0 && tally.resting > 0 && tally.held.is_none() {
             tally.held = self.carrier.probe().await.err().map(|error| error.to_string());
         }
         self.doubtful = tally.held.is_some();
-        self.settle(tally).await
+        self.note(Vec::new()).await?;
+        let Tally { sent, done, rejected, held, .. } = tally;
+        Ok(Report { sent, resubmitted: done, rejected, held, ..Report::default() })
     }
 
     /// Why a record rests alone; `None`: none does.
@@ -255,6 +295,24 @@ impl Resubmitter {
         self.with(|reader| reader.stats()).await
     }
 
+    /// Why the folder of the spool has other files than those that are read; `None`: it has these.
+    ///
+    /// # Errors
+    /// The spool's thread is gone.
+    pub async fn has_moved(&self) -> Result<Option<SpoolError>, SpoolError> {
+        self.with(|reader| Ok(reader.has_moved())).await
+    }
+
+    /// Reads what the folder has now, once nothing waits in the files that are read.
+    ///
+    /// # Errors
+    /// Why not: it goes on with these files.
+    pub async fn follow_folder(&mut self) -> Result<(), SpoolError> {
+        self.with(SpoolReader::follow_folder).await?;
+        self.begin_again();
+        Ok(())
+    }
+
     /// Returns unused space to the disk.
     ///
     /// # Errors
@@ -280,84 +338,105 @@ impl Resubmitter {
     }
 
     async fn tally(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
-        let mut tally = Tally::default();
-        let (mut parts, mut fresh) = (Vec::new(), Vec::new());
+        let (mut tally, mut parts) = (Tally::default(), Parts::default());
         let now = delayq_service::host_now();
         for Spooled { seq, spooled_at, tried, record } in batch {
-            match record {
-                Err(why) => tally.rejected.push((seq, why)),
-                Ok(record) if let Some(why) = self.too_old(&record, spooled_at, tried, now) => {
-                    tally.rejected.push((seq, why));
-                }
-                Ok(AnyRecord::Message(record)) if self.resting.holds(&record) => {}
-                Ok(AnyRecord::Group(record)) if self.resting.holds_group(&record.group) => {}
-                Ok(record) => {
-                    if tried.is_none() && matches!(record.verb(), "put" | "reschedule" | "shift_group") {
-                        fresh.push(seq);
-                    }
-                    Part::add(&mut parts, seq, record, tried);
-                }
+            let refusal = match &record {
+                Err(why) => Some(why.clone()),
+                Ok(record) => self.too_old(record, spooled_at, tried, now),
+            };
+            match (refusal, record) {
+                (Some(why), _) => self.settle(&mut tally, seq, true, Settle::Reject(why)),
+                (None, Ok(record)) => parts.add(seq, record, tried),
+                (None, Err(_)) => {}
             }
         }
-        if !fresh.is_empty() {
-            let fresh = fresh.clone();
-            self.with(move |reader| reader.begin(&fresh)).await?;
+        for part in parts.sorted() {
+            if tally.held.is_some() {
+                break;
+            }
+            match part {
+                Part::Messages(writes) => self.carry_out(writes, &mut tally).await?,
+                Part::Group(seq, record, tried) => self.change(seq, &record, tried, &mut tally).await?,
+            }
         }
-        for part in parts {
-            self.carry_out(part, &mut tally).await;
-        }
-        tally.untried.retain(|seq| fresh.contains(seq));
         Ok(tally)
     }
 
-    async fn carry_out(&mut self, part: Part, tally: &mut Tally) {
-        let Self { carrier, resting, probes, .. } = self;
-        match part {
-            Part::Messages(numbers, writes) => {
-                let settled = match tally.held {
-                    None => carrier.carry_out(resting, &writes).await,
-                    Some(_) => vec![Settle::Untried; writes.len()],
-                };
-                for ((seq, write), settle) in numbers.into_iter().zip(&writes).zip(settled) {
-                    if let Settle::Rest(_, why) = &settle {
-                        probes.note(seq, Some(&write.record.topic), why);
-                    }
-                    tally.note(seq, settle);
-                }
+    async fn carry_out(&mut self, mut part: Vec<(u64, Write)>, tally: &mut Tally) -> Result<(), SpoolError> {
+        part.retain(|(_, write)| !self.resting.holds(&write.record));
+        let (numbers, writes): (Vec<u64>, Vec<Write>) = part.into_iter().unzip();
+        self.note(numbers.clone()).await?;
+        let settled = self.carrier.carry_out(&mut self.resting, &writes).await;
+        for ((seq, write), settle) in numbers.into_iter().zip(&writes).zip(settled) {
+            if let Settle::Rest(_, why) = &settle {
+                self.probes.note(seq, Some(&write.record.topic), why);
             }
-            Part::Group(seq, record, tried) => {
-                let settle = match tally.held {
-                    None if !resting.holds_group(&record.group) => {
-                        carrier.change(resting, &record, tried).await
-                    }
-                    _ => Settle::Untried,
-                };
-                if let Settle::Rest(_, why) = &settle {
-                    probes.note(seq, None, why);
-                }
-                tally.note(seq, settle);
+            self.settle(tally, seq, write.tried.is_none(), settle);
+        }
+        Ok(())
+    }
+
+    async fn change(
+        &mut self,
+        seq: u64,
+        record: &GroupRecord,
+        tried: Option<UnixMillis>,
+        tally: &mut Tally,
+    ) -> Result<(), SpoolError> {
+        if self.resting.holds_group(&record.group) {
+            return Ok(());
+        }
+        self.note(vec![seq]).await?;
+        let settle = self.carrier.change(&mut self.resting, record, tried).await;
+        if let Settle::Rest(_, why) = &settle {
+            self.probes.note(seq, None, why);
+        }
+        self.settle(tally, seq, tried.is_none(), settle);
+        Ok(())
+    }
+
+    /// Keeps what became of a record, to be noted; `is_first`: it was never tried before.
+    fn settle(&mut self, tally: &mut Tally, seq: u64, is_first: bool, settle: Settle) {
+        tally.sent += u64::from(settle != Settle::Untried);
+        let not_applied = match settle {
+            Settle::Done => {
+                tally.done += 1;
+                self.owed.done.push(seq);
+                false
             }
+            Settle::Reject(reason) => {
+                tracing::error!(seq, reason, "a spooled record is rejected and set aside");
+                tally.rejected += 1;
+                self.owed.rejected.push((seq, reason));
+                false
+            }
+            Settle::Hold(fate, why) => {
+                tally.held.get_or_insert(why);
+                fate == Fate::NotApplied
+            }
+            Settle::Rest(fate, _) => {
+                tally.resting += 1;
+                fate == Fate::NotApplied
+            }
+            Settle::Untried => true,
+        };
+        if is_first && not_applied {
+            self.owed.untried.push(seq);
         }
     }
 
-    async fn settle(&self, tally: Tally) -> Result<Report, SpoolError> {
-        let Tally { sent, done, rejected, untried, held, .. } = tally;
-        let (resubmitted, rejections) = (done.len() as u64, rejected.len() as u64);
-        let report = Report { sent, resubmitted, rejected: rejections, held, ..Report::default() };
-        self.with(move |reader| {
-            if !done.is_empty() {
-                reader.done(&done)?;
-            }
-            if !untried.is_empty() {
-                reader.untried(&untried)?;
-            }
-            rejected.into_iter().try_for_each(|(seq, reason)| {
-                tracing::error!(seq, reason, "a spooled record is rejected and set aside");
-                reader.reject(seq, &reason)
-            })
-        })
-        .await?;
-        Ok(report)
+    /// Notes what is owed, and which records are tried next: nothing is sent before.
+    async fn note(&mut self, next: Vec<u64>) -> Result<(), SpoolError> {
+        if self.owed.is_empty() && next.is_empty() {
+            return Ok(());
+        }
+        // Ranges are removed faster.
+        self.owed.done.sort_unstable();
+        let owed = self.owed.clone();
+        self.with(move |reader| reader.note(&owed, &next)).await?;
+        self.owed = Settled::default();
+        Ok(())
     }
 
     /// Works with the reader on a thread that may block.
@@ -371,32 +450,5 @@ impl Resubmitter {
             work(&mut reader.lock().unwrap_or_else(PoisonError::into_inner))
         });
         worked.await.map_err(|_| SpoolError::Closed)?
-    }
-}
-
-// === impl Tally ===
-
-impl Tally {
-    fn note(&mut self, seq: u64, settle: Settle) {
-        self.sent += u64::from(settle != Settle::Untried);
-        match settle {
-            Settle::Done => self.done.push(seq),
-            Settle::Reject(reason) => self.rejected.push((seq, reason)),
-            Settle::Hold(fate, why) => {
-                self.not_done(seq, fate);
-                self.held.get_or_insert(why);
-            }
-            Settle::Rest(fate, _) => {
-                self.not_done(seq, fate);
-                self.resting += 1;
-            }
-            Settle::Untried => self.untried.push(seq),
-        }
-    }
-
-    fn not_done(&mut self, seq: u64, fate: Fate) {
-        if fate == Fate::NotApplied {
-            self.untried.push(seq);
-        }
     }
 }

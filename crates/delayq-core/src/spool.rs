@@ -2,9 +2,9 @@
 //!
 //! **A delay stays a delay.** It is kept with the time of the first try, and what is left of it is counted when the write
 //! is resubmitted, by the same host's clock; Redis then adds that to its own. So it does not matter how far the two
-//! clocks are apart: a due time made absolute by a clock that is behind Redis's would be early by the difference. What
-//! remains is a step of this host's clock while the record waits: back, and the message is late; forward, and it is
-//! early by the step.
+//! clocks are apart: a due time made absolute by a clock that is behind Redis's would be early by the difference. If this
+//! host's clock is set while the record waits, its times are corrected by the time since the boot. A clock that was set
+//! across a boot cannot be told: set back, the message is late; set forward, it is early by as much.
 
 use crate::fate::Fate;
 use crate::id::{Group, MessageId, Topic};
@@ -258,6 +258,25 @@ impl AnyRecord {
             Self::Message(record) => Some(record),
             Self::Group(_) => None,
         }
+    }
+
+    /// The same write, with its times on a clock that was since set ahead by `ms`, or back if that is negative.
+    #[must_use]
+    pub fn clock_set_by(mut self, ms: i64) -> Self {
+        match &mut self {
+            _ if ms == 0 => {}
+            Self::Group(record) => record.tried_at = record.tried_at.set_by(ms),
+            Self::Message(record) => {
+                record.tried_at = record.tried_at.set_by(ms);
+                if let SpoolAction::Put(message) = &mut record.action
+                    && message.tried.is_some()
+                {
+                    let message = Arc::make_mut(message);
+                    message.tried = message.tried.map(|tried| tried.set_by(ms));
+                }
+            }
+        }
+        self
     }
 
     /// The same write, as one that was never tried.

@@ -71,6 +71,12 @@ impl UnixMillis {
         if odd { Err(OddTime { what, at: self }) } else { Ok(()) }
     }
 
+    /// This time on a clock that was since set ahead by `ms`, or back if that is negative.
+    #[must_use]
+    pub const fn set_by(self, ms: i64) -> Self {
+        Self(self.0.saturating_add_signed(ms))
+    }
+
     /// The hour since the epoch that this time falls into.
     pub const fn hour(self) -> u64 {
         self.0 / 3_600_000

@@ -1,11 +1,13 @@
 //! The one thread of a process that writes to its spool: records that wait at the same time share a commit.
 
+use crate::clock::Moment;
 use crate::error::SpoolError;
 use crate::flag::Flag;
+use crate::identity::Identity;
 use crate::keys::Keys;
 use crate::lock::Lock;
 use crate::row::{Chosen, Known, Row, Rows};
-use crate::{clock, file, lost};
+use crate::{file, lost};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +33,9 @@ pub(crate) type Answers = Vec<Result<bool, SpoolError>>;
 
 pub(crate) struct Committer {
     connection: Connection,
+    dir: PathBuf,
     path: PathBuf,
+    identity: Identity,
     max_bytes: u64,
     flag: Flag,
     keys: Keys,
@@ -93,8 +97,11 @@ impl Append {
 
 impl Committer {
     pub(crate) fn open(dir: &Path, max_bytes: u64) -> Result<Self, SpoolError> {
+        Self::with(dir, max_bytes, Flag::open(dir)?)
+    }
+
+    fn with(dir: &Path, max_bytes: u64, flag: Flag) -> Result<Self, SpoolError> {
         let shared = Lock::share(dir)?;
-        let flag = Flag::open(dir)?;
         let mut connection = file::open(dir)?;
         let path = dir.join(file::NAME);
         lost::note(&mut connection, &flag, &path)?;
@@ -103,7 +110,21 @@ impl Committer {
         let pages = (max_bytes / 4 / 4096).clamp(16, 1000);
         let set = connection.pragma_update(None, "wal_autocheckpoint", pages);
         set.map_err(|error| SpoolError::of(&path, &error))?;
-        Ok(Self { connection, path, max_bytes, flag, keys: Keys::default(), _shared: shared })
+        // The last transaction has made the log.
+        let (identity, dir) = (Identity::of(dir), dir.to_owned());
+        Ok(Self { connection, dir, path, identity, max_bytes, flag, keys: Keys::default(), _shared: shared })
+    }
+
+    /// Opens the folder again if its files are no longer those that are open.
+    fn follow_folder(&mut self) -> Result<(), SpoolError> {
+        let Err(moved) = self.identity.check() else { return Ok(()) };
+        tracing::error!("{moved}");
+        if !self.identity.can_reopen() {
+            return Err(moved);
+        }
+        self.flag.reopen(&self.dir)?;
+        *self = Self::with(&self.dir, self.max_bytes, self.flag.clone())?;
+        Ok(())
     }
 
     pub(crate) fn flag(&self) -> &Flag {
@@ -132,6 +153,7 @@ impl Committer {
         if !self.has_work(appends).map_err(|error| SpoolError::of(&self.path, &error))? {
             return Ok(appends.iter().map(|append| vec![Ok(false); append.rows.len()]).collect());
         }
+        self.follow_folder()?;
         let written = self.write(appends);
         // What does not wait is not to cost every write a question. One that was locked out has set nothing.
         if matches!(&written, Err(error) if !matches!(error, SpoolError::Busy { .. })) && self.flag.is_set() {
@@ -155,7 +177,7 @@ impl Committer {
     }
 
     fn write(&mut self, appends: &[Append]) -> Result<Vec<Answers>, SpoolError> {
-        let Self { connection, path, flag, keys, max_bytes, .. } = self;
+        let Self { connection, path, identity, flag, keys, max_bytes, .. } = self;
         let of = |error: rusqlite::Error| SpoolError::of(path, &error);
         let wanted: u64 = appends.iter().flat_map(|append| append.rows.iter()).map(Row::cost).sum();
         let mut transaction = begin(connection).map_err(of)?;
@@ -179,10 +201,12 @@ impl Committer {
             return Ok(answers);
         }
         flag.set()?;
-        let last = chosen.append(&transaction, clock::now().get()).map_err(of)?;
+        let last = chosen.append(&transaction, Moment::now()).map_err(of)?;
         let booked = transaction.prepare_cached("UPDATE books SET spooled = spooled + ?");
         booked.and_then(|mut booked| booked.execute([chosen.len()])).map_err(of)?;
         transaction.commit().map_err(of)?;
+        // Moved since it was checked: the records may be where nobody reads them.
+        identity.check().map_err(|moved| SpoolError::Io { path: path.clone(), why: moved.to_string() })?;
         flag.note_last(last.cast_unsigned());
         Ok(answers)
     }

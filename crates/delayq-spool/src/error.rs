@@ -35,6 +35,20 @@ pub enum SpoolError {
         /// The newest format known here.
         known: i64,
     },
+    /// There is no spool in the folder.
+    #[error("there is no spool in {}: nothing was ever spooled there, or its database was deleted", path.display())]
+    Missing {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The open files are no longer those of the folder: what is written to them would be read by no other process.
+    #[error("{} is not spooled to any more: {why}", path.display())]
+    Moved {
+        /// The folder.
+        path: PathBuf,
+        /// What has changed, and what to do.
+        why: String,
+    },
     /// The file is damaged. [`crate::salvage_spool`] recovers what can be read.
     #[error("{} is damaged: {why}; stop its users, then: delayq spool salvage", path.display())]
     Damaged {
@@ -127,9 +141,16 @@ impl SpoolError {
         let path = file.to_owned();
         let why = error.to_string();
         match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => Self::NotASpool { path, why },
+            Some(ErrorCode::NotADatabase) => {
+                let why = format!(
+                    "{why}; if it was one, its first page is damaged: stop its users, then: delayq spool salvage"
+                );
+                Self::NotASpool { path, why }
+            }
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, why },
             Some(ErrorCode::DiskFull) => Self::DiskFull { path },
+            // The index of the log grows before anything is written.
+            Some(ErrorCode::SystemIoFailure) if is_of_index(error) => Self::DiskFull { path },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
                 Self::Folder { path, why }
@@ -137,6 +158,11 @@ impl SpoolError {
             _ => Self::Io { path, why },
         }
     }
+}
+
+/// Whether SQLite could not enlarge the index of its log, which it reports as a failure of the disk.
+fn is_of_index(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 impl From<SpoolError> for SpoolRefusal {

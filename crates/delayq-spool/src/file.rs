@@ -1,10 +1,11 @@
 //! The files of a spool: how the database is opened, its schema, and its size.
 
+use crate::clock;
 use crate::error::SpoolError;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,17 +24,30 @@ pub(crate) const SALVAGED: &str = "salvaged-";
 /// The mode bits for users that are neither the owner nor in the group.
 const STRANGERS: u32 = 0o007;
 
-/// How long one process waits for another's transaction, which takes milliseconds.
-const BUSY: Duration = Duration::from_secs(5);
+/// How long one process waits for others' transactions: each takes milliseconds, but hundreds of processes may share a spool,
+/// and SQLite lets them in without any order.
+const BUSY: Duration = Duration::from_secs(30);
 
-/// `key` finds the records of a message. `books` counts the rows that were deleted.
+/// The tables, with an order of creation that fixes their root pages: a salvage reads by them.
+///
+/// `key` finds the records of a message, without an index (see `keys`); `waiting_again` has the keys of what waits again by an
+/// operator, which has an old number. `waiting_group` finds the waiting records of a group. `begun` has what is about to be
+/// resubmitted: in a row of `waiting`, the note would split the page that the row fills. What no longer waits is deleted from
+/// all of them together, by ranges of numbers, which is faster than a trigger. `books` counts the rows that were deleted.
+/// `boot` and `up_ms` date a row by the time since a boot of this host (see `clock`).
 const SCHEMA: &str = "
     CREATE TABLE waiting (seq INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
-        spooled_ms INTEGER NOT NULL, tried_ms INTEGER, body BLOB NOT NULL);
+        spooled_ms INTEGER NOT NULL, boot INTEGER NOT NULL, up_ms INTEGER NOT NULL, body BLOB NOT NULL);
     CREATE TABLE rejected (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL, spooled_ms INTEGER NOT NULL,
         rejected_ms INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL);
+    CREATE TABLE begun (seq INTEGER PRIMARY KEY, tried_ms INTEGER NOT NULL, boot INTEGER NOT NULL,
+        up_ms INTEGER NOT NULL, tries INTEGER NOT NULL);
     CREATE TABLE books (one INTEGER PRIMARY KEY CHECK (one = 1), spooled INTEGER NOT NULL,
         replayed INTEGER NOT NULL, rejected INTEGER NOT NULL, discarded INTEGER NOT NULL);
+    CREATE TABLE waiting_again (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
+    CREATE INDEX waiting_again_key ON waiting_again (key);
+    CREATE TABLE waiting_group (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
+    CREATE INDEX waiting_group_key ON waiting_group (key);
     INSERT INTO books VALUES (1, 0, 0, 0, 0);
     PRAGMA application_id = 1685156720;
     PRAGMA user_version = 1;
@@ -41,36 +55,6 @@ const SCHEMA: &str = "
 
 /// The last number that was given to a record.
 pub(crate) const ISSUED: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'waiting'";
-
-/// What later versions of this format have added.
-///
-/// Keys have no index (see `keys`); `waiting_again` finds those of what waits again by an operator, also one with a program of
-/// an earlier version. `waiting_group` finds the waiting records of a group; rows of a spool that was written before it have no group there.
-/// `begun` has what is about to be resubmitted: in a row of `waiting` the time would split the page that the row fills. What no
-/// longer waits is deleted from all three together, by ranges of numbers, which is faster than by a trigger.
-const ADDED: &str = "
-    DROP INDEX IF EXISTS waiting_key;
-    CREATE TABLE IF NOT EXISTS waiting_again (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
-    CREATE INDEX IF NOT EXISTS waiting_again_key ON waiting_again (key);
-    CREATE TRIGGER IF NOT EXISTS waits_again AFTER DELETE ON rejected BEGIN
-        INSERT OR REPLACE INTO waiting_again SELECT seq, key FROM waiting WHERE seq = OLD.seq;
-    END;
-    CREATE TABLE IF NOT EXISTS waiting_group (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
-    CREATE INDEX IF NOT EXISTS waiting_group_key ON waiting_group (key);
-    CREATE TABLE IF NOT EXISTS begun (seq INTEGER PRIMARY KEY, tried_ms INTEGER NOT NULL);
-    DROP TRIGGER IF EXISTS no_longer_waiting;
-";
-
-/// The index of keys that an earlier version made: kept while its compensator may run, which counts by it.
-const DROPPED: &str = "DROP INDEX IF EXISTS waiting_chunk_key";
-
-/// Drops what only earlier versions need, unless the disk is full: what waits has to get out of it all the same.
-pub(crate) fn drop_old(connection: &Connection, path: &Path) -> Result<(), SpoolError> {
-    match connection.execute_batch(DROPPED).map_err(|error| SpoolError::of(path, &error)) {
-        Err(SpoolError::DiskFull { .. }) => Ok(()),
-        result => result,
-    }
-}
 
 /// Opens the database of a folder, and creates both if they are missing.
 pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
@@ -80,13 +64,25 @@ pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
     if half.iter().any(|made| made.join(NAME).exists()) {
         return Err(SpoolError::Damaged { path, why: "a salvage of it was cut off".to_owned() });
     }
-    let of = |error: rusqlite::Error| SpoolError::of(&path, &error);
-    let mut connection = Connection::open(&path).map_err(of)?;
+    // Of two processes, only one may take an orphaned log for one.
+    let folder = lock_folder(dir)?;
+    if !path.exists() {
+        set_orphans_aside(dir)?;
+    }
+    let connection = connect(dir, &path);
+    drop(folder);
+    connection
+}
+
+fn connect(dir: &Path, path: &Path) -> Result<Connection, SpoolError> {
+    let of = |error: rusqlite::Error| SpoolError::of(path, &error);
+    let mut connection = Connection::open(path).map_err(of)?;
     connection.busy_timeout(BUSY).map_err(of)?;
     // Checked before anything is set: a file of another kind is left unchanged.
-    let is_new = !is_spool(&connection, &path)?;
-    // SQLite gives its log the database's current mode.
-    shut(&path, if is_new { 0o077 } else { STRANGERS })?;
+    let is_new = !is_spool(&connection, path)?;
+    // SQLite gives its log the database's current mode and owner.
+    shut(path, if is_new { 0o077 } else { STRANGERS })?;
+    give_to_owner_of(dir, path)?;
     if is_new {
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(of)?;
     }
@@ -94,16 +90,38 @@ pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
     connection.pragma_update(None, "synchronous", "FULL").map_err(of)?;
     if is_new {
         let create = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
-        // Two processes may have found the folder empty: the second then uses the tables of the first.
-        if !is_spool(&create, &path)? {
-            create.execute_batch(SCHEMA).map_err(of)?;
-        }
+        create.execute_batch(SCHEMA).map_err(of)?;
         create.commit().map_err(of)?;
         sync_folder(dir)?;
     }
-    // Writes nothing where all of it is there, so what waits gets out of a full disk all the same.
-    connection.execute_batch(ADDED).map_err(of)?;
     Ok(connection)
+}
+
+/// Locks the folder itself until the file is dropped.
+fn lock_folder(dir: &Path) -> Result<File, SpoolError> {
+    let folder = File::open(dir).and_then(|folder| folder.lock().map(|()| folder));
+    folder.map_err(|error| SpoolError::folder(dir, &error))
+}
+
+/// Renames the log of a database that was deleted: a new database would take its pages for its own.
+fn set_orphans_aside(dir: &Path) -> Result<(), SpoolError> {
+    let stamp = clock::now().get();
+    for log in ["-wal", "-shm"] {
+        let (from, to) = (format!("{NAME}{log}"), format!("{NAME}.orphan-{stamp}{log}"));
+        match fs::rename(dir.join(&from), dir.join(to)) {
+            Ok(()) => {
+                tracing::error!(folder = %dir.display(), file = from, "a log without its database is set aside")
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(SpoolError::folder(dir, &error)),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder has a spool, or one that a salvage was taking the place of.
+pub(crate) fn is_there(dir: &Path) -> bool {
+    dir.join(NAME).exists() || salvaged(dir).is_ok_and(|half| !half.is_empty())
 }
 
 /// The folders of salvages that did not come to their end.
@@ -144,6 +162,18 @@ pub(crate) fn issued(connection: &Connection) -> rusqlite::Result<u64> {
 pub(crate) fn issue(change: &Transaction<'_>, last: u64) -> rusqlite::Result<()> {
     change.execute("DELETE FROM sqlite_sequence WHERE name = 'waiting'", [])?;
     change.execute("INSERT INTO sqlite_sequence VALUES ('waiting', ?)", [last]).map(drop)
+}
+
+/// Whether a file can be opened as a spool, and all of its pages can be read.
+pub(crate) fn is_sound(path: &Path) -> Result<bool, SpoolError> {
+    let checked = Connection::open(path).map_err(|error| SpoolError::of(path, &error)).and_then(|found| {
+        let damage = damage(&found).map_err(|error| SpoolError::of(path, &error))?;
+        Ok(damage.is_none() && is_spool(&found, path)?)
+    });
+    match checked {
+        Err(SpoolError::Damaged { .. } | SpoolError::NotASpool { .. }) => Ok(false),
+        checked => checked,
+    }
 }
 
 /// What is wrong with the pages of a database, if anything is.
@@ -198,6 +228,7 @@ pub(crate) fn open_beside(dir: &Path, name: &str) -> Result<(File, PathBuf), Spo
     let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = opened.map_err(|error| SpoolError::folder(dir, &error))?;
     shut(&path, STRANGERS)?;
+    give_to_owner_of(dir, &path)?;
     Ok((file, path))
 }
 
@@ -215,4 +246,18 @@ fn shut(path: &Path, access: u32) -> Result<(), SpoolError> {
         Err(error) if error.kind() != ErrorKind::PermissionDenied => Err(SpoolError::folder(path, &error)),
         _ => Ok(()),
     }
+}
+
+/// Gives a file that root has made to the owner of the folder: an operator's `sudo delayq spool show` must not lock the
+/// services out.
+fn give_to_owner_of(dir: &Path, path: &Path) -> Result<(), SpoolError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let of = |error: std::io::Error| SpoolError::folder(path, &error);
+    let (folder, file) = (fs::metadata(dir).map_err(of)?, fs::metadata(path).map_err(of)?);
+    if file.uid() != 0 || folder.uid() == 0 {
+        return Ok(());
+    }
+    chown(path, Some(folder.uid()), Some(folder.gid())).map_err(of)
 }

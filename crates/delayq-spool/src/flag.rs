@@ -16,12 +16,14 @@ use rusqlite::{Connection, TransactionBehavior};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-/// The flag of a spool. Cheap to clone.
+const NAME: &str = "waiting.flag";
+
+/// The flag of a spool. Cheap to clone; clones share the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Flag {
-    file: Arc<File>,
+    file: Arc<RwLock<File>>,
     path: PathBuf,
 }
 
@@ -30,14 +32,25 @@ pub(crate) struct Flag {
 impl Flag {
     /// Opens the flag of a folder.
     pub(crate) fn open(dir: &Path) -> Result<Self, SpoolError> {
-        let (file, path) = file::open_beside(dir, "waiting.flag")?;
-        Ok(Self { file: Arc::new(file), path })
+        let (file, path) = file::open_beside(dir, NAME)?;
+        Ok(Self { file: Arc::new(RwLock::new(file)), path })
+    }
+
+    /// Opens that of the folder again, for all clones.
+    pub(crate) fn reopen(&self, dir: &Path) -> Result<(), SpoolError> {
+        let (file, _) = file::open_beside(dir, NAME)?;
+        *self.file.write().unwrap_or_else(PoisonError::into_inner) = file;
+        Ok(())
+    }
+
+    fn file(&self) -> RwLockReadGuard<'_, File> {
+        self.file.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a record may wait.
     pub(crate) fn is_set(&self) -> bool {
         let mut byte = [0];
-        match self.file.read_at(&mut byte, 0) {
+        match self.file().read_at(&mut byte, 0) {
             Ok(1) => byte != *b"0",
             // Never written, or the disk fails: then the database says what waits.
             _ => true,
@@ -66,17 +79,17 @@ impl Flag {
     /// noted a later one before, a damaged log may be noticed later or not at all, and nothing else.
     pub(crate) fn note_last(&self, seq: u64) {
         let number = seq.to_be_bytes();
-        let _ = self.file.write_all_at(&[number, number].concat(), 1);
+        let _ = self.file().write_all_at(&[number, number].concat(), 1);
     }
 
     /// The last number that was given, as far as it was noted.
     pub(crate) fn last(&self) -> Option<u64> {
         let mut numbers = [[0; 8]; 2];
-        self.file.read_exact_at(numbers.as_flattened_mut(), 1).ok()?;
+        self.file().read_exact_at(numbers.as_flattened_mut(), 1).ok()?;
         (numbers[0] == numbers[1]).then(|| u64::from_be_bytes(numbers[0]))
     }
 
     fn write(&self, byte: [u8; 1]) -> Result<(), SpoolError> {
-        self.file.write_all_at(&byte, 0).map_err(|error| SpoolError::of_write(&self.path, &error))
+        self.file().write_all_at(&byte, 0).map_err(|error| SpoolError::of_write(&self.path, &error))
     }
 }

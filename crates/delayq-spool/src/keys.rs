@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 const PART: u32 = 16;
 const LOW: i64 = (1 << PART) - 1;
 
-/// What was let wait again has an old number; a compensator of an earlier version leaves what it has done.
-const AGAIN: &str = "SELECT 1 FROM waiting_again AS again JOIN waiting USING (seq) WHERE again.key = ?";
+/// What was let wait again has an old number.
+const AGAIN: &str = "SELECT 1 FROM waiting_again WHERE key = ?";
 
 /// The keys of what waits, and of some that waits no longer.
 #[derive(Debug, Default)]
@@ -87,7 +87,8 @@ mod tests {
         let mut keys = Keys::default();
         let last_of_second = 2 << PART | LOW;
         for (seq, key) in [(1, 7), (2, -1), (2 << PART, 7), (last_of_second, i64::MIN), (3 << PART, 8)] {
-            let sql = "INSERT INTO waiting (seq, key, spooled_ms, body) VALUES (?, ?, 0, x'')";
+            let sql =
+                "INSERT INTO waiting (seq, key, spooled_ms, boot, up_ms, body) VALUES (?, ?, 0, 0, 0, x'')";
             spool.execute(sql, [seq, key]).unwrap();
             keys.read_on(&spool).unwrap();
         }

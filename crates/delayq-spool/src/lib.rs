@@ -22,18 +22,22 @@ mod encoding;
 mod error;
 mod file;
 mod flag;
+mod identity;
 mod keys;
 mod lock;
 mod lost;
 mod reader;
+mod repair;
 mod row;
 mod salvage;
+mod settled;
 mod writer;
 
 pub use encoding::RecordError;
 pub use error::SpoolError;
 pub use reader::{Rejected, SpoolReader, SpoolStats, Spooled};
 pub use salvage::{Salvaged, salvage_spool};
+pub use settled::Settled;
 pub use writer::{SpoolSettings, SpoolWriter};
 
 /// Compiles the README's snippet.

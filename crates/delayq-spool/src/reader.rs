@@ -1,10 +1,13 @@
 //! The compensator's side of a spool: the waiting records, in order, and their outcomes.
 
+use crate::clock::{self, Moment};
 use crate::error::SpoolError;
 use crate::flag::Flag;
+use crate::identity::Identity;
 use crate::lock::Lock;
 use crate::row::note_group;
-use crate::{clock, encoding, file, lost};
+use crate::settled::{Settled, begin, no_longer_waits};
+use crate::{encoding, file, lost};
 use delayq_core::spool::AnyRecord;
 use delayq_core::time::UnixMillis;
 use rusqlite::types::ValueRef;
@@ -12,7 +15,8 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 use std::path::{Path, PathBuf};
 
 /// Waiting records, as [`spooled`] reads them.
-const WAITING: &str = "SELECT seq, spooled_ms, coalesce(waiting.tried_ms, begun.tried_ms), body
+const WAITING: &str =
+    "SELECT seq, body, spooled_ms, waiting.boot, waiting.up_ms, tried_ms, begun.boot, begun.up_ms
                        FROM waiting LEFT JOIN begun USING (seq)";
 
 /// The size at which a batch is full.
@@ -24,11 +28,13 @@ pub struct SpoolReader {
     connection: Connection,
     dir: PathBuf,
     path: PathBuf,
+    identity: Identity,
     seen: i64,
     flag: Flag,
     /// Held while it reads.
     _shared: Lock,
-    _lease: Option<Lock>,
+    /// With the name under which it is held.
+    lease: Option<(Lock, String)>,
 }
 
 /// A waiting record.
@@ -36,7 +42,7 @@ pub struct SpoolReader {
 pub struct Spooled {
     /// Its number in the spool; they rise in the order of appending.
     pub seq: u64,
-    /// When it was spooled, on this host's clock.
+    /// When it was spooled. This and all other times of it are on this host's clock as that is set now.
     pub spooled_at: UnixMillis,
     /// When it was first tried with unknown fate.
     pub tried: Option<UnixMillis>,
@@ -101,19 +107,45 @@ impl SpoolReader {
     /// [`SpoolError::Held`] if another compensator has it; else the problem with the file.
     pub fn open(dir: &Path, holder: &str) -> Result<Self, SpoolError> {
         let lease = Lock::lease(dir, holder)?;
-        Self::checked(dir, Some(lease))
+        Self::checked(dir, Some((lease, holder.to_owned())))
     }
 
-    /// Opens a spool without its lease: for its books, and to list, retry and discard records, but not to resubmit
-    /// any.
+    /// Opens a spool that exists, without its lease: for its books, and to list, retry and discard records, but not to
+    /// resubmit any.
     ///
     /// # Errors
-    /// The problem with the file.
+    /// [`SpoolError::Missing`] if there is none; else the problem with the file.
     pub fn open_beside(dir: &Path) -> Result<Self, SpoolError> {
-        Self::checked(dir, None)
+        match file::is_there(dir) {
+            true => Self::checked(dir, None),
+            false => Err(SpoolError::Missing { path: dir.to_owned() }),
+        }
     }
 
-    fn checked(dir: &Path, lease: Option<Lock>) -> Result<Self, SpoolError> {
+    /// Opens the folder again once its files are no longer those that are open, as
+    /// [`has_moved`](Self::has_moved) says. What waits in these is out of reach then.
+    ///
+    /// # Errors
+    /// Why not: it keeps what it has open.
+    pub fn follow_folder(&mut self) -> Result<(), SpoolError> {
+        if let Err(moved) = self.identity.check()
+            && !self.identity.can_reopen()
+        {
+            return Err(moved);
+        }
+        // Two locks of one process on one file exclude each other.
+        let holder = self.lease.take().map(|(_, holder)| holder);
+        let lease = holder.map(|holder| Lock::lease(&self.dir, &holder).map(|lock| (lock, holder)));
+        *self = Self::checked(&self.dir, lease.transpose()?)?;
+        Ok(())
+    }
+
+    /// Why the folder has other files than those that are open; `None`: it has these.
+    pub fn has_moved(&self) -> Option<SpoolError> {
+        self.identity.check().err()
+    }
+
+    fn checked(dir: &Path, lease: Option<(Lock, String)>) -> Result<Self, SpoolError> {
         let shared = Lock::share(dir)?;
         let flag = Flag::open(dir)?;
         let mut connection = file::open(dir)?;
@@ -121,12 +153,10 @@ impl SpoolReader {
         if let Some(why) = file::damage(&connection).map_err(|error| SpoolError::of(&path, &error))? {
             return Err(SpoolError::Damaged { path, why });
         }
-        if lease.is_some() {
-            file::drop_old(&connection, &path)?;
-        }
         lost::note(&mut connection, &flag, &path)?;
         flag.renew(&mut connection)?;
-        Ok(Self { connection, dir: dir.to_owned(), path, seen: 0, flag, _shared: shared, _lease: lease })
+        let identity = Identity::of(dir);
+        Ok(Self { connection, dir: dir.to_owned(), path, identity, seen: 0, flag, _shared: shared, lease })
     }
 
     /// The folder.
@@ -145,12 +175,12 @@ impl SpoolReader {
     }
 
     /// The first `most` waiting records behind number `after` (0: from the first), in the order in which they were
-    /// appended: at least one, and fewer if they exceed 16 MiB together. They stay until [`Self::done`] or
-    /// [`Self::reject`].
+    /// appended: at least one, and fewer if they exceed 16 MiB together. They stay until [`Self::note`] settles them.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn waiting(&self, after: u64, most: usize) -> Result<Vec<Spooled>, SpoolError> {
+        let now = Moment::now();
         let read = || {
             let sql = format!("{WAITING} WHERE seq > ? ORDER BY seq LIMIT ?");
             let mut select = self.connection.prepare_cached(&sql)?;
@@ -158,8 +188,8 @@ impl SpoolReader {
             while bytes < BATCH_BYTES
                 && let Some(row) = rows.next()?
             {
-                bytes += row.get_ref(3)?.as_bytes().map_or(0, <[u8]>::len);
-                batch.push(spooled(row)?);
+                bytes += row.get_ref(1)?.as_bytes().map_or(0, <[u8]>::len);
+                batch.push(spooled(row, now)?);
             }
             Ok(batch)
         };
@@ -171,9 +201,10 @@ impl SpoolReader {
     /// # Errors
     /// The file cannot be read.
     pub fn numbered(&self, seqs: &[u64]) -> Result<Vec<Spooled>, SpoolError> {
+        let now = Moment::now();
         let read = || {
             let mut select = self.connection.prepare_cached(&format!("{WAITING} WHERE seq = ?"))?;
-            let found = seqs.iter().map(|seq| select.query_row([seq], spooled).optional());
+            let found = seqs.iter().map(|seq| select.query_row([seq], |row| spooled(row, now)).optional());
             found.filter_map(Result::transpose).collect::<rusqlite::Result<_>>()
         };
         read().map_err(self.of())
@@ -189,62 +220,20 @@ impl SpoolReader {
         count().map_err(self.of())
     }
 
-    /// Records that these are about to be resubmitted, so that a repeat after a crash carries the time of its first
-    /// try. Call it before Redis; earlier times stay.
+    /// Notes what became of records, and which of them are tried next, so that a repeat after a crash carries the time of its
+    /// first try. Both are on disk together, or neither is. Call it before Redis, and send nothing if it fails. Safe to repeat.
     ///
     /// # Errors
-    /// Nothing is recorded.
-    pub fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
-        let now = clock::now().get();
+    /// Nothing is noted.
+    pub fn note(&mut self, settled: &Settled, next: &[u64]) -> Result<(), SpoolError> {
+        let now = Moment::now();
         self.change(|change| {
-            let sql = "INSERT OR IGNORE INTO begun (seq, tried_ms) VALUES (?, ?)";
-            let mut note = change.prepare_cached(sql)?;
-            seqs.iter().try_for_each(|seq| note.execute(params![seq, now]).map(drop))
-        })
-    }
-
-    /// Undoes [`Self::begin`] for records that are known not to have reached Redis.
-    ///
-    /// # Errors
-    /// Nothing is undone; a repeat may then be answered *stale*, if its topic refuses repeats.
-    pub fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
-        self.change(|change| {
-            let mut note = change.prepare_cached("DELETE FROM begun WHERE seq = ?")?;
-            seqs.iter().try_for_each(|seq| note.execute([seq]).map(drop))
-        })
-    }
-
-    /// Removes resubmitted records. Safe to repeat.
-    ///
-    /// # Errors
-    /// Nothing is removed; they are resubmitted again.
-    pub fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
-        self.change(|change| {
-            let mut removed = 0;
-            for run in seqs.chunk_by(|one, next| one + 1 == *next) {
-                removed += no_longer_waits(change, run[0], run[run.len() - 1])?;
-            }
-            change.execute("UPDATE books SET replayed = replayed + ?", [removed]).map(drop)
+            settled.note(change, now)?;
+            begin(change, next, now)
         })?;
-        self.lower_flag();
-        Ok(())
-    }
-
-    /// Sets one record aside. Safe to repeat.
-    ///
-    /// # Errors
-    /// It still waits.
-    pub fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError> {
-        let now = clock::now().get();
-        self.change(|change| {
-            let copied = change.execute(
-                "INSERT INTO rejected SELECT seq, key, spooled_ms, ?, ?, body FROM waiting WHERE seq = ?",
-                params![now, reason, seq],
-            )?;
-            no_longer_waits(change, seq, seq)?;
-            change.execute("UPDATE books SET rejected = rejected + ?", [copied]).map(drop)
-        })?;
-        self.lower_flag();
+        if !settled.done.is_empty() || !settled.rejected.is_empty() {
+            self.lower_flag();
+        }
         Ok(())
     }
 
@@ -276,8 +265,11 @@ impl SpoolReader {
             let found = change.query_row(sql, [seq], |row| Ok(record(row.get_ref(0)?))).optional()?;
             let Some(found) = found else { return Ok(false) };
             // It waits since now: its age may be why it was set aside.
-            let sql = "INSERT INTO waiting (seq, key, spooled_ms, body) SELECT seq, key, ?, body FROM rejected WHERE seq = ?";
-            change.execute(sql, [clock::now().get(), seq])?;
+            let sql = "INSERT INTO waiting (seq, key, spooled_ms, boot, up_ms, body)
+                       SELECT seq, key, ?, ?, ?, body FROM rejected WHERE seq = ?";
+            let now = Moment::now();
+            change.execute(sql, params![now.wall.get(), now.boot, now.up_ms, seq])?;
+            change.execute("INSERT INTO waiting_again SELECT seq, key FROM rejected WHERE seq = ?", [seq])?;
             if let Ok(record) = found {
                 note_group(change, seq, &record)?;
                 if force {
@@ -286,8 +278,6 @@ impl SpoolReader {
                 }
             }
             change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
-            // Where a compensator of an earlier version has set it aside.
-            change.execute("DELETE FROM begun WHERE seq = ?", [seq])?;
             change.execute("UPDATE books SET rejected = rejected - 1", [])?;
             Ok(true)
         })?;
@@ -389,28 +379,26 @@ impl SpoolReader {
     }
 }
 
-/// Deletes the waiting records from one number to another; how many there were.
-fn no_longer_waits(change: &Transaction<'_>, first: u64, last: u64) -> rusqlite::Result<usize> {
-    let delete = |table| {
-        let sql = format!("DELETE FROM {table} WHERE seq BETWEEN ? AND ?");
-        change.prepare_cached(&sql)?.execute([first, last])
+fn spooled(row: &Row<'_>, now: Moment) -> rusqlite::Result<Spooled> {
+    let spooled = moment(row, 2)?;
+    let set_ms = now.set_since(&spooled);
+    let tried = match row.get_ref(5)? {
+        ValueRef::Null => None,
+        _ => Some(moment(row, 5)?),
     };
-    delete("waiting_group")?;
-    delete("waiting_again")?;
-    delete("begun")?;
-    delete("waiting")
-}
-
-fn spooled(row: &Row<'_>) -> rusqlite::Result<Spooled> {
     Ok(Spooled {
         seq: row.get(0)?,
-        spooled_at: UnixMillis::new(number(row.get_ref(1)?)),
-        tried: match row.get_ref(2)? {
-            ValueRef::Null => None,
-            tried => Some(UnixMillis::new(number(tried))),
-        },
-        record: record(row.get_ref(3)?),
+        spooled_at: spooled.wall.set_by(set_ms),
+        tried: tried.map(|tried| tried.wall.set_by(now.set_since(&tried))),
+        record: record(row.get_ref(1)?).map(|record| record.clock_set_by(set_ms)),
     })
+}
+
+/// A time and its place within a boot, in three columns.
+fn moment(row: &Row<'_>, first: usize) -> rusqlite::Result<Moment> {
+    let signed = |column| row.get_ref(column).map(|value| value.as_i64().unwrap_or_default());
+    let wall = UnixMillis::new(number(row.get_ref(first)?));
+    Ok(Moment { wall, boot: signed(first + 1)?, up_ms: signed(first + 2)? })
 }
 
 fn rejected(row: &Row<'_>) -> rusqlite::Result<Rejected> {

@@ -1,5 +1,6 @@
 //! A record as a row of the database, and what it waits behind.
 
+use crate::clock::Moment;
 use crate::error::SpoolError;
 use crate::{encoding, keys};
 use delayq_core::id::{Group, Topic};
@@ -14,8 +15,8 @@ use std::sync::LazyLock;
 /// A row's overhead besides its body: its columns, its index entry, its share of the page.
 const ROW_BYTES: u64 = 64;
 
-/// Whether a waiting record has this note. A compensator of an earlier version leaves notes of what it has done.
-const NOTED: &str = "SELECT 1 FROM waiting_group AS noted JOIN waiting USING (seq) WHERE noted.key = ?";
+/// Whether a waiting record has this note.
+const NOTED: &str = "SELECT 1 FROM waiting_group WHERE key = ?";
 
 /// About how many bytes a record takes besides its payload.
 const HEAD_BYTES: usize = 128;
@@ -186,15 +187,17 @@ impl<'r> Chosen<'r> {
     }
 
     /// Appends all of them, and returns the last number.
-    pub(crate) fn append(&self, transaction: &Transaction<'_>, now_ms: u64) -> rusqlite::Result<i64> {
+    pub(crate) fn append(&self, transaction: &Transaction<'_>, now: Moment) -> rusqlite::Result<i64> {
         let (mut left, mut last) = (&self.rows[..], 0);
         while let Some(count) = TOGETHER.into_iter().find(|count| *count <= left.len()) {
             let (some, rest) = left.split_at(count);
             let mut insert = transaction.prepare_cached(insert_of(count))?;
-            insert.raw_bind_parameter(1, now_ms)?;
+            insert.raw_bind_parameter(1, now.wall.get())?;
+            insert.raw_bind_parameter(2, now.boot)?;
+            insert.raw_bind_parameter(3, now.up_ms)?;
             for (i, (row, body)) in some.iter().enumerate() {
-                insert.raw_bind_parameter(2 * i + 2, row.keys.key)?;
-                insert.raw_bind_parameter(2 * i + 3, *body)?;
+                insert.raw_bind_parameter(2 * i + 4, row.keys.key)?;
+                insert.raw_bind_parameter(2 * i + 5, *body)?;
             }
             insert.raw_execute()?;
             last = transaction.last_insert_rowid();
@@ -212,8 +215,9 @@ fn insert_of(count: usize) -> &'static str {
     static INSERTS: LazyLock<[String; TOGETHER.len()]> = LazyLock::new(|| {
         TOGETHER.map(|count| {
             let rows: Vec<String> =
-                (1..=count).map(|i| format!("(?{}, ?1, ?{})", 2 * i, 2 * i + 1)).collect();
-            format!("INSERT OR FAIL INTO waiting (key, spooled_ms, body) VALUES {}", rows.join(", "))
+                (1..=count).map(|i| format!("(?{}, ?1, ?2, ?3, ?{})", 2 * i + 2, 2 * i + 3)).collect();
+            let columns = "key, spooled_ms, boot, up_ms, body";
+            format!("INSERT OR FAIL INTO waiting ({columns}) VALUES {}", rows.join(", "))
         })
     });
     let place = TOGETHER.iter().position(|other| *other == count);

@@ -1,7 +1,11 @@
 //! Salvage: what can be read of a damaged spool, in a new one.
+//!
+//! It reads a copy that is repaired first (see `repair`), so the damaged files stay as they are.
 
 use crate::error::SpoolError;
+use crate::flag::Flag;
 use crate::lock::Lock;
+use crate::repair::Copy;
 use crate::row::note_group;
 use crate::{clock, encoding, file};
 use rusqlite::types::Value;
@@ -13,10 +17,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The columns of the tables by numbers; the first is the number.
-const WAITING: (&str, &str) = ("waiting", "seq, key, spooled_ms, tried_ms, body");
+const WAITING: (&str, &str) = ("waiting", "seq, key, spooled_ms, boot, up_ms, body");
 const REJECTED: (&str, &str) = ("rejected", "seq, key, spooled_ms, rejected_ms, reason, body");
 
-const BEGUN: (&str, &str) = ("begun", "seq, tried_ms");
+const BEGUN: (&str, &str) = ("begun", "seq, tried_ms, boot, up_ms, tries");
 
 /// The files of a spool; the database last.
 const FILES: [&str; 3] = ["spool.db-shm", "spool.db-wal", file::NAME];
@@ -30,11 +34,13 @@ pub struct Salvaged {
     pub waiting: u64,
     /// Rejected records that were read.
     pub rejected: u64,
-    /// Records that cannot be read any more, by the books; if these cannot be read either, those of `lost_numbers`.
-    pub lost: u64,
-    /// The numbers of lost waiting records, as far as they can be told: where no others are missing, or by the index that files
-    /// of earlier versions have.
+    /// Records that cannot be read any more, by the books; `None`: these cannot be read either, so any of the numbers that are
+    /// missing up to `issued` may be lost, or resubmitted before.
+    pub lost: Option<u64>,
+    /// The numbers of lost records, if they can be told: if no others are missing.
     pub lost_numbers: Vec<u64>,
+    /// The last number that was given to a record, as far as that can be told.
+    pub issued: u64,
     /// What the damaged file is called now.
     pub aside: PathBuf,
 }
@@ -44,7 +50,7 @@ struct Readable {
     waiting: Vec<RawRow>,
     begun: Vec<RawRow>,
     rejected: Vec<RawRow>,
-    lost: u64,
+    lost: Option<u64>,
     lost_numbers: Vec<u64>,
     /// The last number that was given.
     issued: u64,
@@ -64,14 +70,19 @@ pub fn salvage_spool(dir: &Path) -> Result<Salvaged, SpoolError> {
     let of = |error: std::io::Error| SpoolError::folder(dir, &error);
     undo(dir).map_err(of)?;
     let path = dir.join(file::NAME);
-    let readable = Readable::of(&path)?;
+    if file::is_sound(&path)? {
+        return Err(SpoolError::Sound { path });
+    }
     // Whole and on disk before anything is moved.
     let making = dir.join("salvaging");
     remove(&making).map_err(of)?;
+    let copy = Copy::of(&path, &making.join("copy"))?;
+    let readable = Readable::of(&copy, Flag::open(dir)?.last())?;
     let mut connection = file::open(&making)?;
     readable.write(&mut connection).map_err(|error| SpoolError::of(&path, &error))?;
     file::empty_log(&connection, &path)?;
     drop(connection);
+    remove(&making.join("copy")).map_err(of)?;
     let stamp = clock::now().get().to_string();
     let made = dir.join(format!("{}{stamp}", file::SALVAGED));
     fs::rename(&making, &made).map_err(of)?;
@@ -82,9 +93,9 @@ pub fn salvage_spool(dir: &Path) -> Result<Salvaged, SpoolError> {
     fs::rename(made.join(file::NAME), &path).map_err(of)?;
     file::sync_folder(dir)?;
     remove(&made).map_err(of)?;
-    let Readable { waiting, rejected, lost, lost_numbers, .. } = readable;
+    let Readable { waiting, rejected, lost, lost_numbers, issued, .. } = readable;
     let (waiting, rejected) = (waiting.len() as u64, rejected.len() as u64);
-    Ok(Salvaged { waiting, rejected, lost, lost_numbers, aside: aside(dir, file::NAME, &stamp) })
+    Ok(Salvaged { waiting, rejected, lost, lost_numbers, issued, aside: aside(dir, file::NAME, &stamp) })
 }
 
 /// Moves back what a salvage had moved when it was cut off before its end.
@@ -119,29 +130,30 @@ fn remove(folder: &Path) -> std::io::Result<()> {
 // === impl Readable ===
 
 impl Readable {
-    fn of(path: &Path) -> Result<Self, SpoolError> {
+    /// Reads a copy; `witness` is the last number that a process noted after its commit.
+    fn of(copy: &Copy, witness: Option<u64>) -> Result<Self, SpoolError> {
+        let Copy { path, connection, is_headless } = copy;
         let of = |error: rusqlite::Error| SpoolError::of(path, &error);
-        let connection = Connection::open(path).map_err(of)?;
-        if file::damage(&connection).map_err(of)?.is_none() {
-            return Err(SpoolError::Sound { path: path.to_owned() });
-        }
         let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0)).ok();
+        let last = [file::ISSUED, "SELECT max(seq) FROM waiting"].into_iter().find_map(number).max(witness);
         // Each of them may be on a damaged page.
-        let issued = [file::ISSUED, "SELECT max(seq) FROM waiting"].into_iter().find_map(number);
-        let issued = issued.ok_or_else(|| SpoolError::Damaged {
-            path: path.to_owned(),
-            why: "even its last number cannot be read".to_owned(),
-        })?;
-        let waiting = rows(&connection, WAITING, issued).map_err(of)?;
-        let rejected = rows(&connection, REJECTED, issued).map_err(of)?;
-        // A file of an earlier version has none.
-        let begun = rows(&connection, BEGUN, issued).unwrap_or_default();
+        let until = last.unwrap_or(i64::MAX.cast_unsigned());
+        let waiting = rows(connection, WAITING, until).map_err(of)?;
+        let rejected = rows(connection, REJECTED, until).map_err(of)?;
+        let begun = rows(connection, BEGUN, until).unwrap_or_default();
         let kept = (waiting.len() + rejected.len()) as u64;
+        if *is_headless && !waiting.iter().chain(&rejected).any(is_record) {
+            let why = "its first page is damaged or that of another kind of file, and no record is found in it: move it away, and a new spool is made";
+            return Err(SpoolError::NotASpool { path: path.clone(), why: why.to_owned() });
+        }
+        let found = numbers(&[&waiting[..], &rejected[..]].concat());
+        let issued = last.max(found.last().copied()).unwrap_or_default();
         let booked = number("SELECT spooled - replayed - discarded FROM books");
-        let lost = booked.map(|booked| booked.saturating_sub(kept));
-        let lost_numbers = indexed_and_lost(&connection, &waiting)
-            .unwrap_or_else(|| missing(&[&waiting[..], &rejected[..]].concat(), issued, lost));
-        let lost = lost.unwrap_or(lost_numbers.len() as u64);
+        // Of these the books say nothing: they were in a log that is gone.
+        let unbooked = issued.saturating_sub(number(file::ISSUED).unwrap_or(issued));
+        let lost = booked.map(|booked| (booked + unbooked).saturating_sub(kept));
+        let lost_numbers = missing(&found, issued, lost);
+        let lost = lost.or((issued == kept).then_some(0));
         Ok(Self { waiting, begun, rejected, lost, lost_numbers, issued })
     }
 
@@ -187,27 +199,19 @@ fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> r
     Ok(rows)
 }
 
-/// The numbers that the index of keys has, and the table has no more: in files of earlier versions, unless it is damaged as well.
-fn indexed_and_lost(connection: &Connection, found: &[RawRow]) -> Option<Vec<u64>> {
-    let found = numbers(found);
-    let indexed = ["waiting_chunk_key", "waiting_key"].into_iter().find_map(|index| {
-        let sql = format!("SELECT seq FROM waiting INDEXED BY {index}");
-        let mut select = connection.prepare(&sql).ok()?;
-        let rows = select.query_map([], |row| row.get::<_, u64>(0)).ok()?;
-        rows.collect::<rusqlite::Result<BTreeSet<_>>>().ok()
-    });
-    Some(indexed?.difference(&found).copied().collect())
-}
-
 /// The numbers from the first row's on that no row has, if so many are `lost` and none was resubmitted or discarded.
-fn missing(found: &[RawRow], issued: u64, lost: Option<u64>) -> Vec<u64> {
-    let found = numbers(found);
-    let Some(&first) = found.first() else { return Vec::new() };
+fn missing(found: &BTreeSet<u64>, issued: u64, lost: Option<u64>) -> Vec<u64> {
+    let first = found.first().copied().unwrap_or(1);
     let missing = (issued + 1).saturating_sub(first + found.len() as u64);
-    match missing <= MOST_UNREADABLE.into() && lost.is_none_or(|lost| lost == missing) {
+    match missing <= MOST_UNREADABLE.into() && lost == Some(missing) {
         true => (first..=issued).filter(|number| !found.contains(number)).collect(),
         false => Vec::new(),
     }
+}
+
+/// Whether a row's bytes are those of a record.
+fn is_record(row: &RawRow) -> bool {
+    matches!(row.last(), Some(Value::Blob(body)) if encoding::decode(body).is_ok())
 }
 
 fn numbers(rows: &[RawRow]) -> BTreeSet<u64> {

@@ -10,6 +10,11 @@ pub(crate) fn now() -> UnixMillis {
     SystemTime::now().into()
 }
 
+/// When an instant was, on this host's clock as it is set now: it may have been set since.
+pub(crate) fn wall_time_of(instant: Instant) -> UnixMillis {
+    now().set_by(-(instant.elapsed().as_millis() as i64))
+}
+
 /// This instant, to say later how long ago it was.
 #[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
 pub(crate) fn instant() -> Instant {

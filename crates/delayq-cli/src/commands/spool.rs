@@ -157,18 +157,19 @@ fn list<'r>(
     output: Output,
     records: impl Iterator<Item = (u64, delayq::UnixMillis, &'r Result<AnyRecord, String>, &'r str)>,
 ) -> Result<(), Fault> {
-    let mut rows = output.rows(&[">number", "spooled", "record", "why"]);
+    let mut rows = output.rows(&[">number", "spooled", "verb", "record", "why"]);
     let mut values: Vec<Value> = Vec::new();
     for (seq, spooled_at, record, why) in records {
+        let verb = record.as_ref().map_or("", AnyRecord::verb);
         let record = match record {
             Ok(AnyRecord::Message(record)) => format!("{} {}", record.topic, record.target.id),
             Ok(AnyRecord::Group(record)) => format!("group {}", record.group),
             Err(error) => format!("unreadable: {error}"),
         };
-        let mut value = json!({ "number": seq, "record": record, "reason": why });
+        let mut value = json!({ "number": seq, "verb": verb, "record": record, "reason": why });
         add_time(&mut value, "spooled", Some(spooled_at));
         values.push(value);
-        rows.row([seq.to_string(), time(spooled_at), record, why.to_owned()]);
+        rows.row([seq.to_string(), time(spooled_at), verb.to_owned(), record, why.to_owned()]);
     }
     let empty = values.is_empty();
     output.print(&values, || if empty { "none".to_owned() } else { rows.text() })
@@ -199,13 +200,15 @@ fn each(
 }
 
 fn salvaged(found: &Salvaged, output: Output) -> Result<(), Fault> {
-    let Salvaged { waiting, rejected, lost, lost_numbers, aside } = found;
+    let Salvaged { waiting, rejected, lost, lost_numbers, issued, aside } = found;
     let value = json!({
-        "waiting": waiting, "rejected": rejected, "lost": lost, "lost_numbers": lost_numbers, "damaged_file": aside,
+        "waiting": waiting, "rejected": rejected, "lost": lost, "lost_numbers": lost_numbers,
+        "last_number": issued, "damaged_file": aside,
     });
     output.print(&value, || {
         let numbers: Vec<String> = lost_numbers.iter().map(u64::to_string).collect();
         let named = if numbers.is_empty() { String::new() } else { format!(": {}", numbers.join(", ")) };
+        let lost = lost.map_or_else(|| "unknown how many are".to_owned(), |lost| lost.to_string());
         format!(
             "recovered {} that waits and {rejected} rejected; {lost} lost{named}\nthe damaged file is {}",
             counted(*waiting, "record"),
@@ -213,8 +216,11 @@ fn salvaged(found: &Salvaged, output: Output) -> Result<(), Fault> {
         )
     })?;
     match lost {
-        0 => Ok(()),
-        _ => Err(refused(format!("{} cannot be read any more", counted(*lost, "record")))),
+        Some(0) => Ok(()),
+        Some(lost) => Err(refused(format!("{} cannot be read any more", counted(*lost, "record")))),
+        None => Err(refused(format!(
+            "the books cannot be read: each number up to {issued} that was not recovered was resubmitted before, or is lost"
+        ))),
     }
 }
 

@@ -2,8 +2,9 @@
 //! two steps.
 
 use super::writes::{known_by_ids, writes};
-use super::{Host, drain, reader};
-use delayq::{Client, Producer, ProducerOptions, Settings};
+use super::{FAR, Host, drain, message, reader, target, topic};
+use delayq::spool::SpoolRecord;
+use delayq::{Client, Fate, Producer, ProducerOptions, PutOutcome, Settings, State, UnixMillis};
 use delayq_compensator::Resubmitter;
 use delayq_spool::{SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::LONG;
@@ -57,6 +58,29 @@ async fn a_compensator_that_ends_between_any_two_steps_changes_nothing_of_the_re
         assert_eq!(known_by_ids(&host, IDS).await, expected, "sync {number}");
         let stats = resubmitter.stats().await.unwrap();
         assert!(stats.waiting == 0 && stats.balances(), "sync {number}: {stats:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_put_that_replaces_is_not_taken_for_an_older_one_of_its_message_whenever_a_compensator_ends() {
+    // In front of the note of each try, and of the last answer.
+    for number in 1..=4 {
+        let host = Host::start().await;
+        let disk = DiskShim::new();
+        let spool = SpoolWriter::open(disk.path(), &SpoolSettings::default()).unwrap();
+        let at = UnixMillis::new(1);
+        let records = [
+            SpoolRecord::put(&message("a"), Fate::NotApplied, at),
+            SpoolRecord::cancel(&topic(), &target("a"), at),
+            SpoolRecord::put(&message("a").replace(), Fate::NotApplied, at),
+        ];
+        spool.append(records.to_vec()).await.unwrap();
+        let mut process = start(&host, &disk, Syncs::End(number));
+        let ended = process.wait_end(LONG).await;
+        assert_eq!(ended.code(), None, "sync {number}: it ended by itself: {}", process.tail());
+        drain(&mut Resubmitter::new(reader(disk.path()), host.deployment.client.clone(), 500)).await;
+        let present = host.present(message("a")).await;
+        assert_eq!(present, PutOutcome::Exists(State::Delayed, FAR), "sync {number}");
     }
 }
 

@@ -119,3 +119,25 @@ async fn what_opening_a_spool_writes_has_the_room_that_was_kept_on_a_full_disk()
     assert!(!disk.path().join("room").exists());
     drop(compensator);
 }
+
+#[tokio::test]
+async fn a_compensator_that_starts_on_a_full_disk_gets_out_what_waits_there() {
+    let Some(disk) = SmallDisk::mount(20 << 10) else { return };
+    let (deployment, readiness) = (Deployment::on(lasting_redis().await, 4).await, Readiness::new());
+    drop(built(&deployment, &disk, &readiness).await.unwrap());
+    let spool = SpoolWriter::open(disk.path(), &SpoolSettings::default()).unwrap();
+    spool.append((0..RECORDS).map(record).collect()).await.unwrap();
+    drop(spool);
+    // With its last user, the index of the log is gone.
+    wait_until("the spool to be closed", SHORT, || async { !disk.path().join("spool.db-shm").exists() })
+        .await;
+    disk.fill();
+    let shutdown = Shutdown::new();
+    let running = tokio::spawn(built(&deployment, &disk, &readiness).await.unwrap().run(shutdown.clone()));
+    let stats = || SpoolReader::open_beside(disk.path()).unwrap().stats().unwrap();
+    wait_until("nothing to wait any more", LONG, || async { stats().waiting == 0 }).await;
+    let admin = Admin::new(deployment.client.clone());
+    assert_eq!(admin.count(&topic()).await.unwrap().delayed, RECORDS as u64);
+    shutdown.request();
+    within("the compensator's end", SHORT, running).await.unwrap().unwrap();
+}

@@ -5,7 +5,9 @@ mod aborts;
 mod full_disk;
 mod full_spool;
 mod killed;
+mod moved;
 mod nodes;
+mod noted;
 mod order;
 mod outage;
 mod ready;
@@ -23,7 +25,7 @@ use delayq::{
 };
 use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
-use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
+use delayq_spool::{Settled, SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::deadline::{SHORT, wait_until, within};
 use delayq_tests::deployment::{Deployment, settings};
 use delayq_tests::folder::Folder;
@@ -167,7 +169,7 @@ async fn a_crash_between_replay_and_done_puts_nothing_twice() {
     host.spool.append(vec![record]).await.unwrap();
     // What a resubmitter did before it died: the begin is noted, the put carried out, the end not noted.
     let mut first = reader(host.folder.path());
-    first.begin(&[1]).unwrap();
+    first.note(&Settled::default(), &[1]).unwrap();
     assert_eq!(host.present(message("a")).await, PutOutcome::Stored(FAR));
     drop(first);
     assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(1));

@@ -5,7 +5,7 @@ use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Message, Topic, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
-use delayq_spool::{SpoolReader, SpoolStats};
+use delayq_spool::{Settled, SpoolReader, SpoolStats};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,8 @@ async fn however_many_rest_few_of_each_cause_are_tried_again_until_one_of_them_c
     let fine = SpoolRecord::put(&message("fine"), Fate::NotApplied, UnixMillis::new(1));
     host.spool.append(vec![fine]).await.unwrap();
     let fine = beside.waiting(last, 1).unwrap().pop().unwrap().seq;
-    beside.reject(fine, "for now").unwrap();
+    let aside = Settled { rejected: vec![(fine, "for now".to_owned())], ..Settled::default() };
+    beside.note(&aside, &[]).unwrap();
     host.spool.append(vec![SpoolRecord::cancel(&topic(), &target("m0"), UnixMillis::new(1))]).await.unwrap();
     let (resting, _) = pass(&mut resubmitter).await;
     assert!(beside.retry(fine, false).unwrap());

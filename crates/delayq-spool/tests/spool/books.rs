@@ -1,12 +1,13 @@
 //! The books: what waits, what was done, set aside, retried and discarded.
 
-use super::{cancel_group, ids, of_message, open, put, reader, spooled, topic};
+use super::{Notes, cancel_group, ids, of_message, open, put, reader, spooled, topic};
 use delayq_core::fate::Fate;
-use delayq_core::message::Message;
+use delayq_core::message::{Due, Message};
 use delayq_core::spool::{Resubmit, Spool, SpoolRecord};
 use delayq_core::time::UnixMillis;
 use delayq_spool::{SpoolReader, SpoolStats};
 use delayq_tests::folder::Folder;
+use std::time::{Duration, SystemTime};
 
 #[tokio::test]
 async fn the_books_balance_through_done_reject_retry_and_discard() {
@@ -106,4 +107,33 @@ async fn a_batch_takes_no_more_than_its_bytes_and_at_least_one_record() {
     let folder = Folder::new("spool");
     spooled(folder.path(), 40, 1 << 20).await;
     assert_eq!(reader(folder.path()).waiting(0, 500).unwrap().len(), 16);
+}
+
+#[tokio::test]
+async fn a_delay_is_not_shortened_by_setting_the_hosts_clock() {
+    const HALF_AN_HOUR: u64 = 1_800_000;
+    for is_ahead in [true, false] {
+        let by = if is_ahead { HALF_AN_HOUR.cast_signed() } else { -HALF_AN_HOUR.cast_signed() };
+        let folder = Folder::new("spool");
+        // The clock was wrong by as much when the record was appended, and is right now.
+        let wrong = |at: UnixMillis| at.set_by(-by);
+        let now = UnixMillis::from(SystemTime::now());
+        let message = Message::new(topic(), "x").id("a").unwrap().after(Duration::from_secs(3600));
+        let record = SpoolRecord::put(&message, Fate::Unknown, wrong(now));
+        open(folder.path()).unwrap().append(vec![record]).await.unwrap();
+        let mut reader = reader(folder.path());
+        reader.begin(&[1]).unwrap();
+        let past = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+        past.execute("UPDATE waiting SET spooled_ms = spooled_ms - ?", [by]).unwrap();
+        past.execute("UPDATE begun SET tried_ms = tried_ms - ?", [by]).unwrap();
+        let spooled = reader.waiting(0, 1).unwrap().remove(0);
+        let off = |at: UnixMillis| at.get().abs_diff(now.get());
+        let minute = 60_000;
+        assert!(off(spooled.spooled_at) < minute && off(spooled.tried.unwrap()) < minute, "{spooled:?}");
+        let record = of_message(spooled.record);
+        assert!(off(record.tried_at) < minute, "{record:?}");
+        let Resubmit::Put(message) = record.resubmit(now, spooled.tried) else { panic!("it was a put") };
+        let Due::After(left) = message.due else { panic!("{:?}", message.due) };
+        assert!(left > Duration::from_secs(3540) && off(message.tried.unwrap()) < minute, "{message:?}");
+    }
 }

@@ -1,14 +1,15 @@
 //! Damaged files: what is named, and what is saved.
 
-use super::{cancel_group, open, put, reader, released, spooled, topic};
+use super::{Notes, cancel_group, ids, open, put, reader, released, spooled, topic};
 use delayq_core::fate::Fate;
 use delayq_core::message::Message;
 use delayq_core::spool::SpoolRecord;
 use delayq_core::time::UnixMillis;
 use delayq_spool::{Salvaged, SpoolError, SpoolReader, salvage_spool};
 use delayq_tests::folder::Folder;
-use std::fs::OpenOptions;
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 #[tokio::test]
 async fn a_flipped_bit_in_a_record_spoils_that_one_alone() {
@@ -31,8 +32,9 @@ async fn a_row_of_another_type_stops_no_other_and_is_set_aside() {
     let connection = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
     let write = |sql| connection.execute_batch(sql).unwrap();
     write("UPDATE waiting SET body = 'text', spooled_ms = 'yesterday' WHERE seq = 1");
-    write("UPDATE waiting SET body = 17, tried_ms = -1 WHERE seq = 2");
-    write("UPDATE waiting SET tried_ms = x'00', spooled_ms = -5 WHERE seq = 3");
+    write("UPDATE waiting SET body = 17, boot = 'none' WHERE seq = 2");
+    write("UPDATE waiting SET up_ms = x'00', spooled_ms = -5 WHERE seq = 3");
+    write("INSERT INTO begun VALUES (3, 'soon', 'a', 'b', 1)");
     write("UPDATE books SET replayed = 'many'");
     let mut reader = reader(folder.path());
     let batch = reader.waiting(0, 10).unwrap();
@@ -74,7 +76,8 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     assert!(matches!(refusal, SpoolError::Damaged { .. }), "{refusal}");
 
     released(folder.path()).await;
-    let Salvaged { waiting, rejected, lost, lost_numbers, aside } = salvage_spool(folder.path()).unwrap();
+    let Salvaged { waiting, rejected, lost, lost_numbers, aside, .. } = salvage_spool(folder.path()).unwrap();
+    let lost = lost.unwrap();
     assert!((1_900..1_998).contains(&waiting), "{waiting} saved, {lost} lost");
     assert_eq!((waiting + lost, rejected), (1_998, 2));
     assert_eq!(lost_numbers.len() as u64, lost);
@@ -109,7 +112,7 @@ async fn a_salvage_that_was_cut_off_is_named_and_begins_again() {
     assert!(matches!(&refusal, SpoolError::Damaged { why, .. } if why.contains("cut off")), "{refusal}");
     assert!(!folder.join("spool.db").exists(), "nothing is made in its place");
     let salvaged = salvage_spool(folder.path()).unwrap();
-    assert!(salvaged.waiting > 1_900 && salvaged.waiting + salvaged.lost == 2_000, "{salvaged:?}");
+    assert!(salvaged.waiting > 1_900 && salvaged.waiting + salvaged.lost.unwrap() == 2_000, "{salvaged:?}");
     // Cut off where only its folder was left.
     std::fs::create_dir(folder.join("salvaged-6")).unwrap();
     assert_eq!(reader(folder.path()).stats().unwrap().waiting, salvaged.waiting);
@@ -139,4 +142,71 @@ async fn nothing_is_salvaged_while_the_folder_is_in_use() {
     let folder = Folder::new("spool");
     let _spool = open(folder.path()).unwrap();
     assert!(matches!(salvage_spool(folder.path()), Err(SpoolError::InUse { .. })));
+}
+
+/// Records in the database alone, and its length.
+async fn merged(folder: &Path, count: usize) -> u64 {
+    spooled(folder, count, 200).await;
+    released(folder).await;
+    reader(folder).shrink().unwrap();
+    released(folder).await;
+    fs::metadata(folder.join("spool.db")).unwrap().len()
+}
+
+fn database(folder: &Path) -> File {
+    OpenOptions::new().write(true).open(folder.join("spool.db")).unwrap()
+}
+
+#[tokio::test]
+async fn a_spool_whose_end_is_missing_is_salvaged_and_what_is_lost_is_counted() {
+    let folder = Folder::new("spool");
+    let length = merged(folder.path(), 2_000).await;
+    database(folder.path()).set_len(length / 2 + 1_000).unwrap();
+    let refusal = open(folder.path()).unwrap_err();
+    assert!(matches!(refusal, SpoolError::Damaged { .. }), "{refusal}");
+    released(folder.path()).await;
+    let salvaged = salvage_spool(folder.path()).unwrap();
+    let lost = salvaged.lost.unwrap();
+    assert!(lost > 500 && salvaged.waiting > 500 && salvaged.waiting + lost == 2_000, "{salvaged:?}");
+    assert_eq!(salvaged.lost_numbers.len() as u64, lost);
+    let found = reader(folder.path()).waiting(0, 2_000).unwrap();
+    let cut = found.iter().filter(|spooled| spooled.record.is_err()).count();
+    assert!(found.len() as u64 == salvaged.waiting && cut <= 20, "{cut} of the page where the file ends");
+}
+
+#[tokio::test]
+async fn a_spool_whose_first_page_is_damaged_is_salvaged_whole() {
+    let folder = Folder::new("spool");
+    merged(folder.path(), 500).await;
+    database(folder.path()).write_all_at(&[0xa5; 4096], 0).unwrap();
+    let refusal = open(folder.path()).unwrap_err();
+    assert!(refusal.to_string().contains("spool salvage"), "{refusal}");
+    released(folder.path()).await;
+    let salvaged = salvage_spool(folder.path()).unwrap();
+    assert_eq!((salvaged.waiting, salvaged.lost), (500, Some(0)), "{salvaged:?}");
+    let reader = reader(folder.path());
+    assert!(ids(&reader).len() == 500 && reader.stats().unwrap().balances());
+}
+
+#[tokio::test]
+async fn of_a_spool_without_its_books_no_number_of_lost_records_is_made_up() {
+    let folder = Folder::new("spool");
+    let length = merged(folder.path(), 300).await;
+    let all = vec![0xa5; usize::try_from(length).unwrap() - 4096];
+    database(folder.path()).write_all_at(&all, 4096).unwrap();
+    let salvaged = salvage_spool(folder.path()).unwrap();
+    assert_eq!((salvaged.waiting, salvaged.lost, salvaged.issued), (0, None, 300), "{salvaged:?}");
+}
+
+#[tokio::test]
+async fn a_file_of_another_kind_is_not_salvaged() {
+    let folder = Folder::new("spool");
+    fs::write(folder.join("spool.db"), "a letter to somebody else; ".repeat(1_000)).unwrap();
+    let refusal = salvage_spool(folder.path()).unwrap_err();
+    assert!(matches!(&refusal, SpoolError::NotASpool { why, .. } if why.contains("no record")), "{refusal}");
+    let other = Folder::new("spool");
+    let connection = rusqlite::Connection::open(other.join("spool.db")).unwrap();
+    connection.execute_batch("CREATE TABLE waiting (a); INSERT INTO waiting VALUES (1)").unwrap();
+    drop(connection);
+    assert!(matches!(salvage_spool(other.path()), Err(SpoolError::NotASpool { .. })));
 }

@@ -6,6 +6,7 @@ mod damage;
 mod files;
 mod killed;
 mod log;
+mod moved;
 mod order;
 mod room;
 
@@ -14,7 +15,7 @@ use delayq_core::id::{Group, Topic};
 use delayq_core::message::Message;
 use delayq_core::spool::{AnyRecord, GroupChange, GroupRecord, SpoolRecord};
 use delayq_core::time::UnixMillis;
-use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
+use delayq_spool::{Settled, SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::SHORT;
 use std::fs;
 use std::path::Path;
@@ -46,6 +47,32 @@ fn reader(folder: &Path) -> SpoolReader {
             Err(SpoolError::Held { .. }) if std::time::Instant::now() < patience => std::thread::yield_now(),
             opened => return opened.unwrap(),
         }
+    }
+}
+
+/// What a compensator notes, one thing at a time.
+trait Notes {
+    fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError>;
+    fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError>;
+    fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError>;
+    fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError>;
+}
+
+impl Notes for SpoolReader {
+    fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        self.note(&Settled::default(), seqs)
+    }
+
+    fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        self.note(&Settled { done: seqs.to_vec(), ..Settled::default() }, &[])
+    }
+
+    fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError> {
+        self.note(&Settled { rejected: vec![(seq, reason.to_owned())], ..Settled::default() }, &[])
+    }
+
+    fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
+        self.note(&Settled { untried: seqs.to_vec(), ..Settled::default() }, &[])
     }
 }
 

@@ -1,6 +1,6 @@
 //! What waits behind what, and what every process knows of it.
 
-use super::{cancel_group, ids, open, put, reader, topic};
+use super::{Notes, cancel_group, ids, open, put, reader, topic};
 use delayq_core::id::{Group, MessageId};
 use delayq_core::shard::ShardId;
 use delayq_core::spool::{Spool, SpoolRecord};
@@ -219,27 +219,6 @@ async fn an_old_record_that_rests_does_not_slow_down_what_comes_long_behind_it()
     let behind = [put("new", 10), put("old", 10), put("other", 10)];
     let behind = within("an answer", SHORT, spool.append_behind(&behind)).await;
     assert_eq!(behind, [Ok(true), Ok(true), Ok(false)]);
-}
-
-#[tokio::test]
-async fn what_a_compensator_of_an_earlier_version_leaves_behind_is_of_nothing_that_waits() {
-    let folder = Folder::new("spool");
-    let spool = open(folder.path()).unwrap();
-    spool.append(vec![cancel("a", Some("g")), put("b", 10)]).await.unwrap();
-    let mut reader = reader(folder.path());
-    reader.begin(&[1]).unwrap();
-    // It knows neither the notes of groups, which it leaves to a trigger, nor those of what was begun.
-    let earlier = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
-    earlier
-        .execute_batch(
-            "INSERT INTO rejected SELECT seq, key, spooled_ms, 1, 'why', body FROM waiting WHERE seq = 1;
-             DELETE FROM waiting WHERE seq = 1; UPDATE books SET rejected = 1",
-        )
-        .unwrap();
-    assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(false));
-    assert!(reader.retry(1, true).unwrap());
-    assert_eq!(reader.waiting(0, 1).unwrap()[0].tried, None, "it was forced to be as never tried");
-    assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(true));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A spool or a disk that is full.
 
-use super::{ids, open, put, reader, topic};
+use super::{Notes, ids, open, put, reader, topic};
 use delayq_core::fate::Fate;
 use delayq_core::id::MessageId;
 use delayq_core::spool::SpoolRecord;

@@ -35,8 +35,8 @@ impl Producer {
     /// Cancels many messages of one topic: one answer each, in order.
     #[must_use = "each has its own answer"]
     pub async fn cancel_many(&self, topic: &Topic, targets: &[Target]) -> Vec<Result<CancelOutcome, Error>> {
-        let tried = clock::now();
-        let record = |i: usize| SpoolRecord::cancel(topic, &targets[i], tried);
+        let began = clock::instant();
+        let record = |i: usize| SpoolRecord::cancel(topic, &targets[i], clock::wall_time_of(began));
         let write = async |open: Vec<usize>| {
             let targets: Vec<&Target> = open.iter().map(|&i| &targets[i]).collect();
             let request =
@@ -111,8 +111,10 @@ impl Producer {
         topic: &Topic,
         changes: &[&(Target, Reschedule)],
     ) -> Vec<Result<RescheduleOutcome, Error>> {
-        let tried = clock::now();
-        let record = |i: usize| SpoolRecord::reschedule(topic, &changes[i].0, changes[i].1, tried);
+        let began = clock::instant();
+        let record = |i: usize| {
+            SpoolRecord::reschedule(topic, &changes[i].0, changes[i].1, clock::wall_time_of(began))
+        };
         let write = async |open: Vec<usize>| {
             let targets: Vec<&Target> = open.iter().map(|&i| &changes[i].0).collect();
             let request = |shard, some: &[usize]| {

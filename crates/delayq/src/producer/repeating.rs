@@ -54,10 +54,12 @@ impl Producer {
     }
 
     async fn put_in_order(&self, puts: &[Placed]) -> Vec<Result<(ShardId, PutOutcome), Error>> {
-        let tried = clock::now();
+        let began = clock::instant();
         let names = puts.iter().map(Placed::name);
-        let record =
-            |i: usize| SpoolRecord::shared_put(Arc::clone(&puts[i].message), Fate::NotApplied, tried);
+        let record = |i: usize| {
+            let tried = clock::wall_time_of(began);
+            SpoolRecord::shared_put(Arc::clone(&puts[i].message), Fate::NotApplied, tried)
+        };
         let write = |open: Vec<usize>| self.put_twice(open.into_iter().map(|i| puts[i].clone()).collect());
         let spooled = |i: usize| (puts[i].place.home(), PutOutcome::Spooled);
         self.in_order(names, record, write, spooled).await

@@ -121,14 +121,19 @@ impl Producer {
     ) -> Result<GroupTally, Error> {
         self.under_way.of_group(group).await;
         let spooled = GroupTally { spooled: true, ..GroupTally::default() };
-        let record =
-            GroupRecord { group: group.clone(), tried_at: clock::now(), fate: Fate::NotApplied, change };
+        let began = clock::instant();
+        let record = |fate| GroupRecord {
+            group: group.clone(),
+            tried_at: clock::wall_time_of(began),
+            fate,
+            change: change.clone(),
+        };
         let places = self.client.calls.known().layout.placement(group.as_str());
         let outage = places.newest_first().find_map(|place| self.circuit.outage(place));
         let answer = match (outage, self.spool_that_may_hold()) {
             (Some(outage), _) => Err(outage),
             (None, None) => write.await,
-            (None, Some(spool)) => match spool.append_group(record.clone(), true).await {
+            (None, Some(spool)) => match spool.append_group(record(Fate::NotApplied), true).await {
                 Ok(true) => return Ok(spooled),
                 Ok(false) => write.await,
                 Err(refusal) => return Err(Error::Spool { refusal, outage: None }),
@@ -136,8 +141,7 @@ impl Producer {
         };
         let Some(outage) = answer.as_ref().err().filter(|error| error.is_outage()) else { return answer };
         let Some(spool) = &self.spool else { return answer };
-        let record = GroupRecord { fate: outage.fate(), ..record };
-        spool.append_group(record, false).await.map(|_| spooled).map_err(|refusal| {
+        spool.append_group(record(outage.fate()), false).await.map(|_| spooled).map_err(|refusal| {
             tracing::error!(%refusal, "the spool does not take what Redis cannot");
             Error::Spool { refusal, outage: Some(Box::new(outage.clone())) }
         })

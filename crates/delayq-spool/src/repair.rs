@@ -1,0 +1,96 @@
+//! A readable copy of a damaged database: SQLite reads nothing of a file whose first page is damaged, or whose end is missing.
+//!
+//! The first page has the root pages of the tables. All spools are made by the same statements, so that of a new one fits. A
+//! missing end is filled with zeroes: pages that cannot be read, as any other damaged ones.
+
+use crate::error::SpoolError;
+use crate::file;
+use rusqlite::Connection;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The size of all pages.
+const PAGE_BYTES: u64 = 4096;
+type Head = [u8; PAGE_BYTES as usize];
+/// How every database of SQLite begins.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Where the header has the number of pages, and that of the first free one.
+const PAGES_AT: usize = 28;
+const FREE_AT: usize = 32;
+
+/// A copy that can be read.
+pub(crate) struct Copy {
+    pub(crate) path: PathBuf,
+    pub(crate) connection: Connection,
+    /// Its first page is that of a new spool.
+    pub(crate) is_headless: bool,
+}
+
+// === impl Copy ===
+
+impl Copy {
+    /// Copies a database and its log into a new folder, and repairs them there.
+    pub(crate) fn of(original: &Path, folder: &Path) -> Result<Self, SpoolError> {
+        let of = |error: io::Error| SpoolError::folder(folder, &error);
+        let head = head_of_a_new_spool(&folder.join("new"))?;
+        let path = folder.join(file::NAME);
+        fs::copy(original, &path).map_err(of)?;
+        if file::log_of(original).exists() {
+            fs::copy(file::log_of(original), file::log_of(&path)).map_err(of)?;
+        }
+        let is_headless = mend(&path, head).map_err(of)?;
+        let connection = Connection::open(&path).map_err(|error| SpoolError::of(original, &error))?;
+        Ok(Self { path: original.to_owned(), connection, is_headless })
+    }
+}
+
+fn head_of_a_new_spool(folder: &Path) -> Result<Head, SpoolError> {
+    let connection = file::open(folder)?;
+    let path = folder.join(file::NAME);
+    file::empty_log(&connection, &path)?;
+    drop(connection);
+    let mut head = [0; PAGE_BYTES as usize];
+    let read = File::open(&path).and_then(|file| file.read_exact_at(&mut head, 0));
+    read.map_err(|error| SpoolError::folder(folder, &error))?;
+    Ok(head)
+}
+
+/// Repairs the first page and the length of a file; whether the first page had to be.
+fn mend(path: &Path, mut new: Head) -> io::Result<bool> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let (length, mut head) = (file.metadata()?.len(), [0; PAGE_BYTES as usize]);
+    if file.read_exact_at(&mut head, 0).is_ok() && head.starts_with(MAGIC) {
+        file.set_len(whole(length.max(u64::from(pages(&head)) * PAGE_BYTES)))?;
+        if has_tables(path) {
+            return Ok(false);
+        }
+    }
+    let count = u32::try_from(length.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX).max(pages(&new));
+    new[PAGES_AT..PAGES_AT + 4].copy_from_slice(&count.to_be_bytes());
+    // Nothing is known of the free ones.
+    new[FREE_AT..FREE_AT + 8].fill(0);
+    file.write_all_at(&new, 0)?;
+    file.set_len(whole(u64::from(count) * PAGE_BYTES))?;
+    Ok(true)
+}
+
+fn whole(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE_BYTES)
+}
+
+/// The number of pages that a header says.
+fn pages(head: &Head) -> u32 {
+    u32::from_be_bytes([PAGES_AT, PAGES_AT + 1, PAGES_AT + 2, PAGES_AT + 3].map(|at| head[at]))
+}
+
+/// Whether the first page leads to the tables.
+fn has_tables(path: &Path) -> bool {
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('waiting', 'rejected', 'books')";
+    let counted = Connection::open(path).and_then(|found| {
+        found.pragma_update(None, "query_only", true)?;
+        found.query_row(tables, [], |row| row.get::<_, u64>(0))
+    });
+    counted == Ok(3)
+}
