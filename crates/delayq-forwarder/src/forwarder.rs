@@ -106,7 +106,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
 impl Forwarder {
     /// The sinks' names and kinds, for an announcement.
     pub fn sinks(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.sinks.iter().map(|(name, sink)| (name.as_str(), sink.kinds.as_str()))
+        self.sinks.iter().map(|(name, sink)| (name.as_str(), sink.kind))
     }
 
     /// Forwards until shutdown; then finishes what the sinks have begun, gives back the rest, and closes the sinks.

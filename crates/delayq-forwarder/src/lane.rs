@@ -21,8 +21,8 @@ pub(crate) struct NamedSink {
     pub(crate) name: String,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) encoding: Encoding,
-    /// The words of its kinds.
-    pub(crate) kinds: String,
+    /// The word of its kind.
+    pub(crate) kind: &'static str,
     pub(crate) event_prefix: &'static str,
     pub(crate) batch: usize,
     pub(crate) in_flight: usize,
@@ -67,7 +67,7 @@ impl NamedSink {
             name: name.to_owned(),
             sink,
             encoding: config.encoding,
-            kinds: config.kinds().into_iter().map(Kind::word).collect::<Vec<_>>().join(", "),
+            kind: config.kind().map_or("", Kind::word),
             event_prefix: config.kind().map_or("ce-", Kind::event_prefix),
             batch: usize::from(config.batch),
             in_flight: config.in_flight as usize,

@@ -7,7 +7,6 @@ mod nats;
 mod rabbitmq;
 mod record;
 mod redis;
-mod several;
 mod stdout;
 mod webhook;
 

@@ -78,7 +78,7 @@ impl Settings {
             let message = format!("there is no [sinks.{}]; known sinks: {known}", route.sink);
             at.refuse(&format!("routes[{i}].sink"), message);
         }
-        let takes_partitions = |sink: &SinkConfig| sink.kinds().contains(&Kind::Kafka);
+        let takes_partitions = |sink: &SinkConfig| sink.kind() == Some(Kind::Kafka);
         if route.partition.is_some()
             && self.sinks.get(&route.sink).is_some_and(|sink| !takes_partitions(sink))
         {

@@ -126,6 +126,7 @@ max_len = 1000
         "f.toml:6: sinks.none.batch: 0 is out of range",
         "f.toml:5: sinks.none.kind: a sink needs a table with the name of its kind: file, stdout, redis-stream, redis-list",
         "f.toml:9: sinks.two.file.dir: expected the absolute path",
+        "sinks.two.kind: a sink has one kind, this one has tables of file, stdout: make a sink of each",
         "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN discards entries",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");

@@ -12,7 +12,6 @@ use super::nats::NatsSink;
 use super::rabbitmq::RabbitmqSink;
 use super::redis::list::RedisListSink;
 use super::redis::stream::RedisStreamSink;
-use super::several::SeveralSink;
 use super::stdout::StdoutSink;
 #[cfg(feature = "webhook")]
 use super::webhook::{Hosts, WebhookSink};
@@ -62,8 +61,7 @@ macro_rules! kinds {
             }
         }
 
-        /// `[sinks.NAME]`: one server that messages are delivered to: a table with the name of its kind.
-        /// With tables of several kinds every message goes to all of them, and is delivered when all have confirmed it.
+        /// `[sinks.NAME]`: one server that messages are delivered to: one table with the name of its kind.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct SinkConfig {
@@ -105,8 +103,8 @@ macro_rules! kinds {
         }
 
         impl SinkConfig {
-            /// The kinds it has tables of.
-            pub(crate) fn kinds(&self) -> Vec<Kind> {
+            /// The kinds it has tables of: one, if it is valid.
+            fn kinds(&self) -> Vec<Kind> {
                 [$(self.$table.as_ref().map(|_| Kind::$kind)),*].into_iter().flatten().collect()
             }
 
@@ -186,18 +184,31 @@ impl fmt::Display for Kind {
 // === impl SinkConfig ===
 
 impl SinkConfig {
-    /// Its kind, the first of several; `None`: it has none, and is not valid.
+    /// Its kind; `None`: it has none, or several, and is not valid.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
-        self.kinds().first().copied()
+        match self.kinds()[..] {
+            [kind] => Some(kind),
+            _ => None,
+        }
     }
 }
 
 impl Section for SinkConfig {
     fn validate(&self, at: &mut Faults) {
-        if self.kinds().is_empty() {
-            let known = Kind::ALL.map(Kind::word).join(", ");
-            at.refuse("kind", format!("a sink needs a table with the name of its kind: {known}"));
+        match &self.kinds()[..] {
+            [_] => {}
+            [] => {
+                let known = Kind::ALL.map(Kind::word).join(", ");
+                at.refuse("kind", format!("a sink needs a table with the name of its kind: {known}"));
+            }
+            several => {
+                let words = several.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ");
+                at.refuse(
+                    "kind",
+                    format!("a sink has one kind, this one has tables of {words}: make a sink of each"),
+                );
+            }
         }
         at.range("in_flight", &self.in_flight, 1..=65_536);
         at.range("in_flight_bytes", &self.in_flight_bytes, ByteSize::from_mib(1)..=ByteSize::from_gib(4));
@@ -220,18 +231,12 @@ impl<'r> Maker<'r> {
         }
     }
 
-    /// Makes a sink; one of several kinds delivers to all of them. Nothing is connected yet.
+    /// Makes a sink. Nothing is connected yet.
     ///
     /// # Errors
     /// Why it cannot be made as it is configured, in a sentence.
     pub(crate) fn make(&mut self, config: &SinkConfig) -> Result<Arc<dyn Sink>, String> {
         self.timeout = *config.timeout;
-        let kinds = config.kinds();
-        let sinks = kinds.iter().map(|kind| self.make_one(*kind, config)).collect::<Result<Vec<_>, _>>()?;
-        match <[_; 1]>::try_from(sinks) {
-            Ok([sink]) => Ok(sink),
-            Err(sinks) if sinks.is_empty() => Err("it has no kind".to_owned()),
-            Err(sinks) => Ok(Arc::new(SeveralSink::new(sinks))),
-        }
+        self.make_one(config.kind().ok_or("it has no kind, or several")?, config)
     }
 }
