@@ -38,7 +38,7 @@ impl Resting {
         if self.writes == 0 {
             return false;
         }
-        let held = self.messages.contains(&self.hash((&write.topic, &write.target.id)))
+        let held = self.messages.contains(&self.hash(message_of(write)))
             || write.target.group.as_ref().is_some_and(|group| self.changes.contains(&self.hash(group)))
             || write.is_of_any_group() && !self.changes.is_empty();
         if held {
@@ -85,7 +85,7 @@ impl Resting {
     }
 
     fn note(&mut self, write: &SpoolRecord) {
-        self.messages.insert(self.hash((&write.topic, &write.target.id)));
+        self.messages.insert(self.hash(message_of(write)));
         self.groups.extend(write.target.group.as_ref().map(|group| self.hash(group)));
         self.any_group |= write.is_of_any_group();
         self.writes += 1;

@@ -1,8 +1,8 @@
 //! A Redis that is away for a whole run: afterwards all is as it would be without the outage.
 
 use super::writes::{Write, known_by_ids, writes};
-use super::{Host, drain, topic};
-use delayq::Admin;
+use super::{Host, drain, message, resubmitted, target, topic};
+use delayq::{Admin, CancelOutcome, PutOutcome};
 
 const WRITES: u64 = 20_000;
 const IDS: u64 = 1_000;
@@ -49,4 +49,23 @@ async fn twenty_thousand_mixed_writes_during_an_outage_end_as_without_it() {
     let stats = resubmitter.stats().await.unwrap();
     // What is set aside came too late without an outage as well.
     assert!(stats.waiting == 0 && stats.replayed > WRITES / 2 && stats.balances(), "{stats:?}");
+}
+
+#[tokio::test]
+async fn what_an_emptied_redis_or_one_that_denies_the_user_does_not_take_is_spooled() {
+    let host = Host::start().await;
+    let acl = async |rule: &str| {
+        let () = host.deployment.server.command(&["ACL", "SETUSER", "default", rule]).await;
+    };
+    acl("-evalsha").await;
+    acl("-eval").await;
+    assert_eq!(host.put(message("denied")).await, PutOutcome::Spooled);
+    acl("+@all").await;
+    let mut resubmitter = host.resubmitter();
+    assert_eq!(drain(&mut resubmitter).await, resubmitted(1));
+    let _: String = host.deployment.server.command(&["FLUSHALL"]).await;
+    assert_eq!(host.put(message("emptied")).await, PutOutcome::Spooled);
+    let cancel = host.producer.cancel(&topic(), &target("other")).await.unwrap();
+    assert_eq!(cancel, CancelOutcome::Spooled);
+    assert_eq!(resubmitter.stats().await.unwrap().waiting, 2);
 }

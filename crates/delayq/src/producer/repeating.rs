@@ -46,11 +46,33 @@ impl Producer {
                 (puts[i], answers[i]) = (put, answer);
             }
         }
+        let answers = self.spool_homeless(&puts, answers).await;
         let answer = |(put, answer): (&Placed, Result<_, Error>)| match answer {
             Ok((shard, outcome)) => Ok(Put { reference: reference(shard, &put.message), outcome }),
             Err(error) => Err(PutError { reference: Some(reference(put.place.home(), &put.message)), error }),
         };
         puts.iter().zip(answers).map(answer).collect()
+    }
+
+    /// Hands puts whose shard is missing, and that have no other one, to the spool, if there is one.
+    async fn spool_homeless(
+        &self,
+        puts: &[Placed],
+        answers: Vec<Result<(ShardId, PutOutcome), Error>>,
+    ) -> Vec<Result<(ShardId, PutOutcome), Error>> {
+        if self.spool.is_none()
+            || !answers.iter().any(|answer| matches!(answer, Err(Error::Uninitialised(_))))
+        {
+            return answers;
+        }
+        let tried = clock::now();
+        let record =
+            |i: usize| SpoolRecord::shared_put(Arc::clone(&puts[i].message), Fate::NotApplied, tried);
+        let spooled = |i: usize| (puts[i].place.home(), PutOutcome::Spooled);
+        let mut answers: Vec<_> = answers.into_iter().map(|answer| answer.map_err(Arc::new)).collect();
+        let may_spool = |error: &Error, _| matches!(error, Error::Uninitialised(_));
+        self.spool_outages(&mut answers, may_spool, record, spooled).await;
+        answers.into_iter().map(|answer| answer.map_err(Arc::unwrap_or_clone)).collect()
     }
 
     async fn put_in_order(&self, puts: &[Placed]) -> Vec<Result<(ShardId, PutOutcome), Error>> {
