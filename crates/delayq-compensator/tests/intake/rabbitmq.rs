@@ -252,6 +252,30 @@ async fn a_queue_that_is_missing_or_cannot_keep_order_is_named_until_it_is_right
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quorum_queues_as_the_guide_declares_them_are_used() {
+    let stage = Stage::<Rabbitmq>::start().await;
+    let quorum = ("x-queue-type", AMQPValue::LongString("quorum".into()));
+    for place in [Place::Source, Place::Dead] {
+        stage.broker.delete(place).await;
+    }
+    let single = ("x-single-active-consumer", AMQPValue::Boolean(true));
+    stage.broker.declare(QUEUE, &[quorum.clone(), single]).await;
+    stage.broker.declare(DEAD, std::slice::from_ref(&quorum)).await;
+    let compensator = stage.compensator("").await;
+    compensator.is_ready().await;
+    stage.broker.publish(vec![Sent::put("a", &[]), Sent::put("b", &[("delayq-dely", "5m")])]).await;
+    stage.has_delayed(1).await;
+    wait_until("the dead record", LONG, async || stage.broker.buried().await == 1).await;
+    stage.is_settled().await;
+    assert!(look(&stage.broker, "").await.is_ok());
+    // What it has no right to be is still seen.
+    stage.broker.delete(Place::Source).await;
+    stage.broker.declare(QUEUE, &[quorum]).await;
+    compensator.is_unready("without x-single-active-consumer").await;
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_record_that_no_queue_takes_stays_in_the_queue_until_one_does() {
     const EXCHANGE: &str = "graveyard";
     let stage = Stage::<Rabbitmq>::start().await;
@@ -299,7 +323,7 @@ async fn a_look_names_the_right_that_is_missing_and_leaves_no_trace() {
         stage.broker.server.add_user(user, "secret", ["^$", write, read]).await;
         let login = format!("username = \"{user}\"\npassword = \"secret\"");
         match (look(&stage.broker, &login).await, missing) {
-            (Ok(look), None) => assert_eq!(look, IntakeLook { lag: 1, reader: None }),
+            (Ok(look), None) => assert_eq!(look, IntakeLook { lag: 1, lost: 0, reader: None }),
             (Err(IntakeFault::Unusable(why)), Some(missing)) => {
                 assert!(why.contains(missing), "{user}: {why}");
             }

@@ -318,12 +318,28 @@ async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
     (rabbitmq.username, rabbitmq.password) = (queue.clone(), Some(Secret::plain("open sesame")));
     let settings = stage.settings([("s", sink)], vec![route("t", "s", &queue)]);
     let warnings = stage.look(settings.clone()).await.unwrap();
-    assert!(warnings.iter().any(|warning| warning.contains("may not configure it")), "{warnings:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("cannot be seen")), "{warnings:?}");
     let running = stage.forward(settings).await.unwrap();
     stage.put("t", 0, 50, 10).await;
     stage.drained("t").await;
     running.stop().await;
     stage.check("t", read(&server.url(), &queue).await, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_queue_and_a_stream_of_defaults_are_delivered_to_without_a_warning() {
+    let (stage, server) = (Stage::new().await, server().await);
+    for kind in ["quorum", "stream"] {
+        let queue = namespace();
+        declare(&server.url(), &queue, &[("x-queue-type", AMQPValue::LongString(kind.into()))]).await;
+        let settings = stage.settings([("s", sink(&server.address()))], vec![route(kind, "s", &queue)]);
+        assert_eq!(stage.look(settings.clone()).await.unwrap(), Vec::<String>::new(), "{kind}");
+        let running = stage.forward(settings).await.unwrap();
+        stage.put(kind, 0, 20, 10).await;
+        stage.drained(kind).await;
+        running.stop().await;
+        wait_until("all of it", LONG, async || server.messages(&queue).await == 20).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,6 @@
 //! was deleted meanwhile. This needs the right to configure.
 
 use lapin::options::QueueDeclareOptions;
-use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Connection, ErrorKind};
 use std::collections::BTreeMap;
@@ -19,14 +18,11 @@ const IMPOSSIBLE: (&str, &str) = ("x-queue-leader-locator", "nowhere");
 /// The arguments that differ from those of a plain durable queue, with their values as text.
 pub type RabbitmqArguments = BTreeMap<String, String>;
 
-/// Finds the arguments of an existing queue; `None`: this user may not.
+/// Finds the arguments of an existing queue.
 ///
 /// # Errors
-/// Why they cannot be read.
-pub async fn rabbitmq_arguments(
-    connection: &Connection,
-    queue: &str,
-) -> Result<Option<RabbitmqArguments>, String> {
+/// Why they cannot be seen: most often, this user may not configure the queue. The queue can be used all the same.
+pub async fn rabbitmq_arguments(connection: &Connection, queue: &str) -> Result<RabbitmqArguments, String> {
     let (mut known, mut table) = (RabbitmqArguments::new(), FieldTable::default());
     table.insert(IMPOSSIBLE.0.into(), AMQPValue::LongString(IMPOSSIBLE.1.into()));
     let mut options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
@@ -35,16 +31,16 @@ pub async fn rabbitmq_arguments(
         match channel.queue_declare(queue.into(), options, table.clone()).await {
             Ok(_) => {
                 let _ = channel.close(200, "checked".into()).await;
-                return Ok(Some(known));
+                return Ok(known);
             }
-            Err(error) if is_denied(&error) => return Ok(None),
             Err(error) => {
-                let Some(difference) = difference(&error.to_string()) else {
-                    return Err(rabbitmq_words(&error));
-                };
+                let words = rabbitmq_words(&error);
+                // This one is compared last: all others agree.
+                if names(&words) == Some(IMPOSSIBLE.0) {
+                    return Ok(known);
+                }
+                let Some(difference) = difference(&words) else { return Err(words) };
                 match difference.name.as_str() {
-                    // This one is compared last: all others agree.
-                    name if name == IMPOSSIBLE.0 => return Ok(Some(known)),
                     "durable" => options.durable = false,
                     "auto_delete" => options.auto_delete = true,
                     "exclusive" => options.exclusive = true,
@@ -88,19 +84,21 @@ impl Difference {
 /// Reads `inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received none but current is the value '10' of
 /// type 'signedint'`.
 fn difference(text: &str) -> Option<Difference> {
-    let quoted = |after: &str| {
-        let rest = &text[text.find(after)? + after.len()..];
-        rest.split('\'').nth(1).map(str::to_owned)
-    };
-    let name = quoted("inequivalent arg")?;
-    let value = quoted("but current is")?;
-    let kind = quoted("of type").unwrap_or_default();
-    Some(Difference { name, value, kind })
+    let name = names(text)?.to_owned();
+    let (_, current) = text.split_once("but current is")?;
+    let kind = quoted(current, "of type").unwrap_or_default().to_owned();
+    Some(Difference { name, value: quoted(current, "")?.to_owned(), kind })
 }
 
-fn is_denied(error: &lapin::Error) -> bool {
-    let denied = AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED);
-    matches!(error.kind(), ErrorKind::ProtocolError(amqp) if *amqp.kind() == denied)
+/// The argument that a refusal names: as one that differs, or as one that is invalid.
+fn names(text: &str) -> Option<&str> {
+    quoted(text, "inequivalent arg").or_else(|| quoted(text, "invalid arg"))
+}
+
+/// The first text in quotes behind these words.
+fn quoted<'t>(text: &'t str, after: &str) -> Option<&'t str> {
+    let rest = &text[text.find(after)? + after.len()..];
+    rest.split('\'').nth(1)
 }
 
 #[cfg(test)]
@@ -117,6 +115,24 @@ mod tests {
             ("x-max-length", "10", "signedint")
         );
         assert!(difference("NOT_FOUND - no queue 'q' in vhost '/'").is_none());
+        let own = "PRECONDITION_FAILED - inequivalent arg 'x-expires' for queue 'q' in vhost '/': received the value '5' of type \
+                   'long' but current is the value '10' of type 'signedint'";
+        let found = difference(own).unwrap();
+        assert_eq!((found.value.as_str(), found.kind.as_str()), ("10", "signedint"));
+    }
+
+    #[test]
+    fn the_argument_that_no_queue_has_is_known_however_a_broker_refuses_it() {
+        for text in [
+            "PRECONDITION_FAILED - inequivalent arg 'x-queue-leader-locator' for queue 'q' in vhost '/': received the value \
+             'nowhere' of type 'longstr' but current is none",
+            "PRECONDITION_FAILED - inequivalent arg 'x-queue-leader-locator' for queue 'q' in vhost '/': received 'nowhere' but \
+             current is 'balanced'",
+            "PRECONDITION_FAILED - invalid arg 'x-queue-leader-locator' for queue 'q' in vhost '/': \"nowhere\" is not valid",
+        ] {
+            assert_eq!(names(text), Some(IMPOSSIBLE.0), "{text}");
+        }
+        assert_eq!(names("ACCESS_REFUSED - configure access to queue 'q' in vhost '/' refused"), None);
     }
 
     #[test]

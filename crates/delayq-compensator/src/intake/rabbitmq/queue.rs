@@ -50,13 +50,13 @@ pub(super) async fn destination(channel: &Channel, exchange: &str, key: &str) ->
 
 /// Refuses a queue that does not keep the order of its records, as far as this user may see it.
 pub(super) async fn keeps_order(connection: &Connection, queue: &str) -> Result<(), String> {
-    match rabbitmq_arguments(connection, queue).await? {
-        Some(arguments) => judge(queue, &arguments),
-        None => {
-            tracing::info!(
+    match rabbitmq_arguments(connection, queue).await {
+        Ok(arguments) => judge(queue, &arguments),
+        Err(why) => {
+            tracing::warn!(
                 queue,
-                "this user may not configure the queue, so its arguments cannot be seen: see to it that it has \
-                 {SINGLE} and no {PRIORITIES}"
+                why,
+                "the arguments of the queue cannot be seen: make sure that it has {SINGLE} and no {PRIORITIES}"
             );
             Ok(())
         }

@@ -47,13 +47,13 @@ async fn check_over(
             let channel = connection.create_channel().await.map_err(unreachable)?;
             let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
             channel.queue_declare(queue.into(), passive, FieldTable::default()).await.map_err(unreachable)?;
-            match rabbitmq_arguments(connection, queue).await.map_err(CheckError::Unreachable)? {
-                Some(arguments) => {
+            match rabbitmq_arguments(connection, queue).await {
+                Ok(arguments) => {
                     judge(queue, &arguments, config.dropping_loses_messages).map_err(CheckError::Refused)
                 }
-                None => Ok(vec![format!(
-                    "the arguments of the queue `{queue}` cannot be seen: `{}` may not configure it. See to it that it is \
-                     durable and has no x-max-length with drop-head",
+                Err(why) => Ok(vec![format!(
+                    "the arguments of the queue `{queue}` cannot be seen by `{}`: {why}. Make sure that it is durable and has no \
+                     x-max-length with drop-head",
                     config.username
                 )]),
             }
