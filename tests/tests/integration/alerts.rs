@@ -5,6 +5,7 @@ use delayq_tests::admin_endpoint::AdminEndpoint;
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
+use delayq_tests::nats_server::NatsServer;
 use delayq_tests::ports::free_port;
 use delayq_tests::process::{Process, Signal};
 use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
@@ -12,12 +13,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 
 /// So many that a timer counts the books of the first within a second.
 const SHARDS: u16 = 256;
 
 /// What is shorter than in the rules: windows, and ages.
-const SHORTER: [(&str, &str); 5] = [
+const SHORTER: [(&str, &str); 6] = [
+    ("offset 1h", "offset 10s"),
     ("[5m]", "[10s]"),
     ("[15m]", "[10s]"),
     ("[6h]", "[10s]"),
@@ -33,6 +37,7 @@ struct Stack {
     /// Where timer, forwarder and compensator listen.
     ports: [u16; 3],
     timer: Process,
+    nats: NatsServer,
     _others: [Process; 3],
     alerts: AdminEndpoint,
     fired: BTreeSet<String>,
@@ -62,14 +67,22 @@ impl Stack {
         let destination = RedisServer::private().await;
         let folder = Folder::new("alerts");
         let ports = [(); 3].map(|()| free_port());
+        let nats = NatsServer::start(&[]).await;
+        for (name, most) in [("in", 5), ("dead", -1)] {
+            let stream = format!("{{\"name\":\"{name}\",\"subjects\":[\"{name}\"],\"max_msgs\":{most}}}");
+            ask(&nats, &format!("$JS.API.STREAM.CREATE.{name}"), &stream).await;
+        }
         let text = format!(
             "[deployment]\nshards = {SHARDS}\n[redis]\nurl = {:?}\n[etcd]\nenabled = false\n\
              [sweep]\nevery = \"1s\"\nshare = 0.5\ndry_run = true\n[spool]\ndir = {:?}\n\
+             [intake.orders]\ndead = \"dead\"\ntopic = \"later\"\nbatch = 1\nin_flight = 1\n\
+             [intake.orders.nats]\nservers = [{:?}]\nstream = \"in\"\n\
              [forwarder]\ncircuit_longest_rest = \"1s\"\n[sinks.out.redis-stream.redis]\nurl = {:?}\n\
              [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n\
              [[routes]]\ntopic = \"bad\"\nsink = \"out\"\nto = \"{{header.where}}\"\n",
             redis.url(),
             folder.join("spool"),
+            nats.url(),
             destination.url(),
         );
         fs::create_dir(folder.join("spool")).unwrap();
@@ -84,7 +97,7 @@ impl Stack {
         let compensator = service(&folder, "delayq-compensator", ports[2]);
         let (prometheus, alerts) = prometheus(&folder, ports).await;
         let _others = [forwarder, compensator, prometheus];
-        Self { redis, destination, folder, ports, timer, _others, alerts, fired: BTreeSet::new() }
+        Self { redis, destination, folder, ports, timer, nats, _others, alerts, fired: BTreeSet::new() }
     }
 
     async fn delayq(&self, words: &[&str]) -> String {
@@ -117,6 +130,24 @@ async fn delayq(folder: &Folder, words: &[&str]) -> String {
 fn service(folder: &Folder, program: &str, port: u16) -> Process {
     let program = Binary::new(program).arg(folder.join("delayq.toml"));
     program.env("DELAYQ__ADMIN__LISTEN", format!("127.0.0.1:{port}")).start()
+}
+
+/// Publishes a record to a subject of NATS, and waits for the answer of the stream.
+async fn ask(nats: &NatsServer, subject: &str, text: &str) {
+    let mut connection = TcpStream::connect(nats.address()).await.unwrap();
+    let (read, mut write) = connection.split();
+    let headers = "NATS/1.0\r\ndelayq-id: 1\r\ndelayq-delay: 3h\r\n\r\n";
+    let (before, all) = (headers.len(), headers.len() + text.len());
+    let connect = "CONNECT {\"headers\":true,\"verbose\":false}\r\nSUB answer 1\r\n";
+    let publish = format!("{connect}HPUB {subject} answer {before} {all}\r\n{headers}{text}\r\n");
+    write.write_all(publish.as_bytes()).await.unwrap();
+    let mut lines = BufReader::new(read).lines();
+    let mut answer = lines.next_line().await.unwrap().unwrap();
+    while !answer.starts_with("MSG ") {
+        answer = lines.next_line().await.unwrap().unwrap();
+    }
+    let answer = lines.next_line().await.unwrap().unwrap();
+    assert!(!answer.contains("\"error\""), "{subject}: {answer}");
 }
 
 /// A Prometheus that asks at these ports, and where it answers itself.
@@ -190,6 +221,14 @@ async fn each_alert_fires_at_its_fault_and_clears_after_it() {
     stack.fires("DelayqSpoolRejected").await;
     stack.delayq(&["spool", "discard", "--all", "--yes"]).await;
     stack.clears("DelayqSpoolRejected").await;
+
+    stack.redis.freeze();
+    for _ in 0..20 {
+        ask(&stack.nats, "in", "lost").await;
+    }
+    stack.redis.thaw();
+    stack.fires("DelayqIntakeLost").await;
+    stack.clears("DelayqIntakeLost").await;
 
     let rules = rules();
     let all = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).map(str::to_owned);

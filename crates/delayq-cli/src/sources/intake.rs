@@ -14,7 +14,7 @@ pub(super) async fn look(name: &str, config: &IntakeConfig) -> Check {
 }
 
 fn judge(name: &str, looked: Result<IntakeLook, IntakeFault>) -> Check {
-    let IntakeLook { lag, reader } = match looked {
+    let IntakeLook { lag, lost, reader } = match looked {
         Ok(look) => look,
         Err(fault) => {
             let found = format!("{name}: {fault}");
@@ -36,6 +36,15 @@ fn judge(name: &str, looked: Result<IntakeLook, IntakeFault>) -> Check {
         1 => "1 record waits".to_owned(),
         count => format!("{} wait", counted(count, "record")),
     };
+    if lost > 0 {
+        let found =
+            format!("{name}: the broker dropped {} before they were read; {waits}", counted(lost, "record"));
+        return Check::bad(
+            WHAT,
+            found,
+            "publish them again, and give the broker a longer retention: docs/guides/intake.md",
+        );
+    }
     let start = "start a delayq-compensator with this configuration";
     match reader {
         Some(reader) => Check::good(WHAT, format!("{name}: read by {reader}; {waits}")),
@@ -51,12 +60,19 @@ mod tests {
 
     #[test]
     fn an_intake_that_nobody_reads_is_bad_once_something_waits() {
-        let look = |lag, reader: Option<&str>| Ok(IntakeLook { lag, reader: reader.map(str::to_owned) });
+        let look =
+            |lag, reader: Option<&str>| Ok(IntakeLook { lag, lost: 0, reader: reader.map(str::to_owned) });
+        let lost = Ok(IntakeLook { lag: 50, lost: 60, reader: Some("x".to_owned()) });
         let gone = Err(IntakeFault::Unreachable("refused".to_owned()));
         for (looked, judgement, found) in [
             (look(0, None), Judgement::Warning, "in: no compensator reads it; nothing waits"),
             (look(1, None), Judgement::Bad, "in: no compensator reads it, and 1 record waits"),
             (look(2, Some("x")), Judgement::Good, "in: read by x; 2 records wait"),
+            (
+                lost,
+                Judgement::Bad,
+                "in: the broker dropped 60 records before they were read; 50 records wait",
+            ),
             (gone, Judgement::Bad, "in: refused"),
             (Err(IntakeFault::Unknown("no client".to_owned())), Judgement::Warning, "in: no client"),
         ] {

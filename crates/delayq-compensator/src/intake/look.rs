@@ -7,6 +7,9 @@ use thiserror::Error;
 pub struct IntakeLook {
     /// How many records wait in the broker or are not settled.
     pub lag: u64,
+    /// How many records the broker dropped before they were read, as far as that can be seen from outside: until a
+    /// compensator has read on.
+    pub lost: u64,
     /// Who reads it; `None`: nobody.
     pub reader: Option<String>,
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 pub(crate) struct IntakesMetrics {
     settled: Family<OfOutcome, Counter>,
     held: Family<OfIntake, Counter>,
+    lost: Family<OfIntake, Counter>,
     lag: Family<OfIntake, Gauge>,
     unsettled: Family<OfIntake, Gauge>,
     oldest: Family<OfIntake, Gauge<f64, AtomicU64>>,
@@ -28,6 +29,7 @@ pub(crate) struct IntakeMetrics {
     pub(crate) rejected: Counter,
     pub(crate) unreadable: Counter,
     pub(crate) held: Counter,
+    pub(crate) lost: Counter,
     lag: Gauge,
     unsettled: Gauge,
     oldest: Gauge<f64, AtomicU64>,
@@ -60,6 +62,11 @@ impl IntakesMetrics {
             held: metrics.register(
                 "intake_held",
                 "Steps that ended because Redis or the dead destination could not be used",
+                Family::default(),
+            ),
+            lost: metrics.register(
+                "intake_lost",
+                "Records that the broker's retention dropped before they were read",
                 Family::default(),
             ),
             lag: metrics.register(
@@ -103,6 +110,7 @@ impl IntakesMetrics {
             rejected: settled("rejected"),
             unreadable: settled("unreadable"),
             held: self.held.get_or_create_owned(&intake),
+            lost: self.lost.get_or_create_owned(&intake),
             lag: self.lag.get_or_create_owned(&intake),
             unsettled: self.unsettled.get_or_create_owned(&intake),
             oldest: self.oldest.get_or_create_owned(&intake),

@@ -12,6 +12,8 @@ mod outstanding;
 #[cfg(feature = "intake-nats")]
 mod record;
 #[cfg(feature = "intake-nats")]
+mod sequences;
+#[cfg(feature = "intake-nats")]
 mod source;
 #[cfg(feature = "intake-nats")]
 mod turn;

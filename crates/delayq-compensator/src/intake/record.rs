@@ -15,6 +15,8 @@ pub(crate) struct Record {
     pub(crate) id: Option<String>,
     /// Whether the broker says that it has delivered it before.
     pub(crate) is_repeat: bool,
+    /// Whether it has no body at all, where its broker tells that from an empty one.
+    pub(crate) has_no_value: bool,
     /// Why it could not be taken over whole: it cannot be read then.
     pub(crate) damage: Option<&'static str>,
 }

@@ -54,8 +54,22 @@ pub(crate) trait Source: Send {
     /// How many records wait in the broker or are not settled, as far as that is known.
     fn lag(&self) -> Option<u64>;
 
+    /// What the broker dropped before it was read, as found since the last call.
+    fn lost(&mut self) -> Vec<Lost> {
+        Vec::new()
+    }
+
     /// Closes the connection.
     async fn close(&mut self);
+}
+
+/// Records that the broker's retention dropped before they were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// How many at most: some of these places may have had no record.
+    pub(crate) records: u64,
+    /// From where to where.
+    pub(crate) place: String,
 }
 
 /// That a record is confirmed, or why it is not.

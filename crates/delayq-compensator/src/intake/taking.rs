@@ -10,7 +10,7 @@ use super::health::Health;
 use super::metrics::IntakeMetrics;
 use super::read::read;
 use super::record::Record;
-use super::source::{Arrived, Dead, Source};
+use super::source::{Arrived, Dead, Lost, Source};
 use crate::outcome::Settle;
 use crate::resting::Resting;
 use crate::wake::back_off;
@@ -197,7 +197,7 @@ impl<S: Source> Intake<S> {
 
     /// Waits for records, or until it is time to try again those that wait: then there are none.
     async fn wait(&mut self) -> Result<Vec<Arrived<S::Ticket>>, String> {
-        let Self { source, waiting, config, metrics, .. } = self;
+        let Self { name, source, waiting, config, metrics, .. } = self;
         let mut shows = interval(SHOW_EVERY);
         shows.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let free = usize::from(config.in_flight).saturating_sub(waiting.count());
@@ -223,6 +223,15 @@ impl<S: Source> Intake<S> {
                 () = again => return Ok(Vec::new()),
                 taken = take => return taken,
                 _ = shows.tick() => {}
+            }
+            for Lost { records, place } in source.lost() {
+                metrics.lost.inc_by(records);
+                tracing::error!(
+                    intake = name,
+                    records,
+                    place,
+                    "the broker dropped records before they were read: its retention is shorter than this outage"
+                );
             }
             metrics.lag(source.lag());
             metrics.waiting(waiting.count(), waiting.oldest());

@@ -10,7 +10,9 @@ use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, OwnedHeaders};
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::{
+    BaseRecord, DefaultProducerContext, FutureProducer, FutureRecord, Producer, ThreadedProducer,
+};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 use std::time::Duration;
 
@@ -181,5 +183,92 @@ async fn a_header_whose_name_is_not_utf_8_is_buried_without_it_and_stops_nobody(
     assert!(dead[0].header("delayq-reason").contains("a header whose name is not UTF-8"), "{dead:?}");
     assert_eq!((dead[0].header("delayq-id"), &dead[0].body[..], &*dead[0].key), ("a", &b"poison"[..], "a"));
     stage.is_settled().await;
+    compensator.stop().await;
+}
+
+impl Kafka {
+    /// Publishes records to one partition, each a put.
+    async fn publish_to(&self, partition: i32, ids: std::ops::Range<u32>) {
+        for n in ids {
+            let headers = [("delayq-topic", "orders"), ("delayq-due", "4102444800000")];
+            let id = format!("p{partition}-{n}");
+            let headers = headers
+                .iter()
+                .chain([&("delayq-id", id.as_str())])
+                .fold(OwnedHeaders::new(), |headers, (name, value)| {
+                    headers.insert(Header { key: name, value: Some(*value) })
+                });
+            let record =
+                FutureRecord::<str, str>::to(TOPIC).partition(partition).payload("x").headers(headers);
+            self.producer.send(record, PATIENCE).await.unwrap();
+        }
+    }
+
+    /// Drops what lies in front of an offset, as the retention does.
+    async fn drop_before(&self, partition: i32, offset: i64) {
+        let admin: AdminClient<DefaultClientContext> = self.settings().create().unwrap();
+        let mut offsets = TopicPartitionList::new();
+        offsets.add_partition_offset(TOPIC, partition, Offset::Offset(offset)).unwrap();
+        admin.delete_records(&offsets, &AdminOptions::new()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_retention_dropped_before_it_was_read_is_counted_and_a_transaction_is_no_loss() {
+    let stage = Stage::<Kafka>::start().await;
+    let first = stage.compensator("").await;
+    stage.broker.publish_to(0, 0..10).await;
+    stage.has_delayed(10).await;
+    stage.is_settled().await;
+    first.stop().await;
+    stage.broker.publish_to(0, 10..30).await;
+    stage.broker.drop_before(0, 22).await;
+    let seen = crate::look::look(&stage.broker, "").await.unwrap();
+    assert_eq!((seen.lag, seen.lost), (8, 12));
+    let compensator = stage.compensator("").await;
+    stage.has_delayed(18).await;
+    compensator.shows("lost_total{intake=\"orders\"}", 12.0).await;
+    // The end of a transaction takes an offset, and so does all of one that is aborted.
+    let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
+        .set("bootstrap.servers", stage.broker.server.address())
+        .set("transactional.id", "test")
+        .create()
+        .unwrap();
+    let records = move || {
+        producer.init_transactions(PATIENCE).unwrap();
+        for is_kept in [false, true, false, true] {
+            producer.begin_transaction().unwrap();
+            for n in 0..3 {
+                let headers =
+                    OwnedHeaders::new().insert(Header { key: "delayq-id", value: Some(&format!("t{n}")) });
+                let headers = headers.insert(Header { key: "delayq-topic", value: Some("orders") });
+                let headers = headers.insert(Header { key: "delayq-due", value: Some("4102444800000") });
+                let record = BaseRecord::<str, str>::to(TOPIC).partition(0).payload("x").headers(headers);
+                producer.send(record).map_err(|(error, _)| error).unwrap();
+            }
+            match is_kept {
+                true => producer.commit_transaction(PATIENCE).unwrap(),
+                false => producer.abort_transaction(PATIENCE).unwrap(),
+            }
+        }
+    };
+    tokio::task::spawn_blocking(records).await.unwrap();
+    stage.broker.publish_to(0, 30..31).await;
+    stage.has_delayed(22).await;
+    stage.is_settled().await;
+    compensator.shows("lost_total{intake=\"orders\"}", 12.0).await;
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tombstone_is_buried() {
+    let stage = Stage::<Kafka>::start().await;
+    let compensator = stage.compensator("").await;
+    let headers = OwnedHeaders::new().insert(Header { key: "delayq-id", value: Some("a") });
+    let headers = headers.insert(Header { key: "delayq-topic", value: Some("orders") });
+    let record = FutureRecord::<str, str>::to(TOPIC).key("a").headers(headers);
+    stage.broker.producer.send(record, PATIENCE).await.unwrap();
+    let dead = stage.broker.dead(1).await;
+    assert!(dead[0].header("delayq-reason").contains("a tombstone is no put"), "{dead:?}");
     compensator.stop().await;
 }

@@ -24,11 +24,11 @@ pub(crate) async fn look<B: Broker>(broker: &B, of_kind: &str) -> Result<IntakeL
 pub(crate) async fn an_operator_sees_what_waits_who_reads_it_and_what_is_missing<B: Broker>() {
     let mut stage = Stage::<B>::start().await;
     let broker = &stage.broker;
-    let nothing = Ok(IntakeLook { lag: 0, reader: None });
+    let nothing = Ok(IntakeLook { lag: 0, lost: 0, reader: None });
     wait_until("a broker that is ready", LONG, async || look(broker, "").await == nothing).await;
     broker.publish((0..3).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
     // What a queue has ready is counted a little later than it is confirmed.
-    let expected = Ok(IntakeLook { lag: 3, reader: None });
+    let expected = Ok(IntakeLook { lag: 3, lost: 0, reader: None });
     for _ in 0..2 {
         wait_until("three records", LONG, async || look(broker, "").await == expected).await;
     }

@@ -161,7 +161,7 @@ async fn a_look_creates_no_consumer_and_repeats_what_the_server_denies() {
     nats.create(Place::Source).await;
     nats.create(Place::Dead).await;
     let seen = look(&nats, "username = \"all\"\npassword = \"p\"").await;
-    assert_eq!(seen, Ok(IntakeLook { lag: 0, reader: None }));
+    assert_eq!(seen, Ok(IntakeLook { lag: 0, lost: 0, reader: None }));
     let stream = nats.context().await.get_stream("in").await.unwrap();
     assert_eq!(stream.cached_info().state.consumer_count, 0);
     let denied = look(&nats, "username = \"few\"\npassword = \"p\"").await.unwrap_err();
@@ -174,7 +174,7 @@ async fn a_look_counts_the_records_of_its_own_subject_alone() {
     nats.publish((0..3).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
     for (subject, lag) in [("in.orders", 3), ("in.*", 3), ("in.mail", 0)] {
         let seen = look(&nats, &format!("subject = \"{subject}\"\n")).await;
-        assert_eq!(seen, Ok(IntakeLook { lag, reader: None }), "{subject}");
+        assert_eq!(seen, Ok(IntakeLook { lag, lost: 0, reader: None }), "{subject}");
     }
 }
 
@@ -275,4 +275,46 @@ async fn publish_raw(server: &NatsServer, headers: &[u8]) {
         assert!(socket.read_line(&mut line).await.unwrap() > 0, "the server hung up");
         assert!(!line.starts_with("-ERR"), "{line}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_limit_of_the_stream_dropped_before_it_was_read_is_counted() {
+    let stage = Stage::<Nats>::start().await;
+    let puts = |ids: std::ops::Range<u32>| ids.map(|n| Sent::put(&format!("m{n}"), &[])).collect::<Vec<_>>();
+    let first = stage.compensator("").await;
+    stage.broker.publish(puts(0..10)).await;
+    stage.has_delayed(10).await;
+    stage.is_settled().await;
+    first.stop().await;
+    stage.broker.publish(puts(10..110)).await;
+    let context = stage.broker.context().await;
+    let mut config = context.get_stream("in").await.unwrap().cached_info().config.clone();
+    config.max_messages = 50;
+    context.update_stream(config).await.unwrap();
+    let seen = look(&stage.broker, "").await.unwrap();
+    assert_eq!((seen.lag, seen.lost), (50, 50));
+    let compensator = stage.compensator("").await;
+    compensator.shows("lost_total{intake=\"orders\"}", 50.0).await;
+    stage.has_delayed(60).await;
+    stage.is_settled().await;
+    // What is dropped once it was read is no loss.
+    stage.broker.publish(puts(110..150)).await;
+    stage.has_delayed(100).await;
+    stage.is_settled().await;
+    compensator.shows("lost_total{intake=\"orders\"}", 50.0).await;
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_id_for_duplicates_is_not_the_messages_id_so_its_cancel_is_not_dropped() {
+    let stage = Stage::<Nats>::start().await;
+    let compensator = stage.compensator("").await;
+    let msg_id = ("Nats-Msg-Id", "order-17");
+    let put = Sent::put("order-17", &[("Nats-Msg-Id", "order-17-put")]);
+    stage.broker.publish(vec![put, Sent::verb("cancel", "order-17", &[])]).await;
+    wait_for("the cancel", LONG, async || (stage.books().await.cancelled == 1).then_some(())).await;
+    stage.broker.publish(vec![Sent::new(&[("delayq-topic", "orders"), msg_id], "x")]).await;
+    let dead = stage.broker.dead(1).await;
+    assert_eq!(dead[0].header("delayq-reason"), "it has no delayq-id");
+    compensator.stop().await;
 }

@@ -1,12 +1,19 @@
 //! The consumer's own reports: which partitions are assigned to it, how far it is behind, and what it complains about.
 
 use super::offsets::Offsets;
+use crate::intake::source::Lost;
 use delayq_service::brokers::KafkaWords;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::{ClientContext, Statistics, TopicPartitionList};
+use rdkafka::topic_partition_list::TopicPartitionListElem;
+use rdkafka::{ClientContext, Offset, Statistics, TopicPartitionList};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the brokers may take to say what is committed, while nothing else is done.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// No report yet.
 const UNKNOWN: u64 = u64::MAX;
@@ -22,6 +29,7 @@ struct Shared {
     /// Nothing is to be fetched, of newly assigned partitions either.
     is_paused: AtomicBool,
     lag: AtomicU64,
+    lost: Mutex<Vec<Lost>>,
 }
 
 // === impl Group ===
@@ -34,6 +42,7 @@ impl Group {
             offsets: Mutex::default(),
             is_paused: AtomicBool::new(false),
             lag: AtomicU64::new(UNKNOWN),
+            lost: Mutex::default(),
         }))
     }
 
@@ -51,6 +60,11 @@ impl Group {
         self.0.is_paused.swap(is_paused, Ordering::Relaxed)
     }
 
+    /// What the brokers dropped, to be taken out.
+    pub(super) fn lost(&self) -> MutexGuard<'_, Vec<Lost>> {
+        self.0.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn lag(&self) -> Option<u64> {
         Some(self.0.lag.load(Ordering::Relaxed)).filter(|&lag| lag != UNKNOWN)
     }
@@ -65,7 +79,13 @@ impl ClientContext for Group {
     /// that is there.
     fn stats(&self, statistics: Statistics) {
         let Some(topic) = statistics.topics.get(&self.0.topic) else { return };
-        let offsets = self.offsets();
+        let mut offsets = self.offsets();
+        for (&number, partition) in &topic.partitions {
+            for (from, to) in offsets.dropped(number, partition.lo_offset) {
+                let place = format!("kafka {}/{number} offsets {from} to {}", self.0.topic, to - 1);
+                self.lost().push(Lost { records: (to - from).unsigned_abs(), place });
+            }
+        }
         let lags = offsets.assigned().filter_map(|number| {
             let partition = topic.partitions.get(&number)?;
             let behind = match partition.consumer_lag {
@@ -78,16 +98,35 @@ impl ClientContext for Group {
     }
 }
 
+/// From where partitions are read on; those that are missing are read from their beginning, or that cannot be asked now.
+fn committed(consumer: &BaseConsumer<Group>, partitions: &TopicPartitionList) -> HashMap<i32, i64> {
+    let asked = consumer.committed_offsets(partitions.clone(), PATIENCE);
+    let known = asked.inspect_err(|error| {
+        tracing::warn!(%error, "what the brokers dropped before this start cannot be told");
+    });
+    let elements = known.as_ref().map_or_else(|_| Vec::new(), TopicPartitionList::elements);
+    let offset = |element: &TopicPartitionListElem<'_>| match element.offset() {
+        Offset::Offset(offset) => Some((element.partition(), offset)),
+        _ => None,
+    };
+    elements.iter().filter_map(offset).collect()
+}
+
 impl ConsumerContext for Group {
     /// It runs inside a call that waits for records, so nothing is under way: what was handed out is settled, or waits for
     /// another try and is lost with its partition. What is settled is committed by the client before it lets go.
-    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let mut offsets = self.offsets();
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         match rebalance {
             Rebalance::Assign(partitions) => {
-                partitions.elements().iter().for_each(|element| offsets.assign(element.partition()));
+                let committed = committed(consumer, partitions);
+                let mut offsets = self.offsets();
+                for element in partitions.elements() {
+                    let partition = element.partition();
+                    offsets.assign(partition, committed.get(&partition).copied());
+                }
             }
             Rebalance::Revoke(partitions) => {
+                let mut offsets = self.offsets();
                 partitions.elements().iter().for_each(|element| offsets.revoke(element.partition()));
             }
             Rebalance::Error(_) => {}

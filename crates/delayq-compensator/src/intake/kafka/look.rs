@@ -58,12 +58,13 @@ impl Looker {
             Some(code) if ELECTING.contains(&code) => IntakeFault::Unreachable(self.explain(&error)),
             _ => IntakeFault::Unusable(self.explain(&error)),
         };
-        let lag = self.lag(&metadata).map_err(fault)?;
-        Ok(IntakeLook { lag, reader: self.reader().map_err(fault)? })
+        let (lag, lost) = self.lag(&metadata).map_err(fault)?;
+        Ok(IntakeLook { lag, lost, reader: self.reader().map_err(fault)? })
     }
 
-    /// What lies behind the committed offsets; where nothing was ever committed, all that is there.
-    fn lag(&self, metadata: &Metadata) -> Result<u64, KafkaError> {
+    /// What lies behind the committed offsets, or where nothing was ever committed, all that is there; and how many offsets are
+    /// dropped already between these and what is there.
+    fn lag(&self, metadata: &Metadata) -> Result<(u64, u64), KafkaError> {
         let topic = self.config.topic.as_str();
         let mut partitions = TopicPartitionList::new();
         for described in metadata.topics().iter().filter(|described| described.name() == topic) {
@@ -74,18 +75,21 @@ impl Looker {
         let committed = self.consumer.committed_offsets(partitions, PATIENCE)?;
         let [lows, highs] = [Offset::Beginning, Offset::End].map(|end| self.ends(&committed, end));
         let (lows, highs) = (lows?, highs?);
-        let mut lag = 0;
+        let (mut lag, mut lost) = (0, 0);
         for partition in committed.elements() {
             partition.error()?;
             let [low, high] =
                 [&lows, &highs].map(|ends| ends.get(&partition.partition()).copied().unwrap_or(0));
             let settled = match partition.offset() {
-                Offset::Offset(offset) => offset.max(low),
+                Offset::Offset(offset) => {
+                    lost += u64::try_from(low - offset).unwrap_or(0);
+                    offset.max(low)
+                }
                 _ => low,
             };
             lag += u64::try_from(high - settled).unwrap_or(0);
         }
-        Ok(lag)
+        Ok((lag, lost))
     }
 
     /// Where the first record of each partition is, or where the next one will be. As for the first record since a time,

@@ -23,17 +23,33 @@ pub(super) struct Place {
 #[derive(Debug)]
 struct Partition {
     assignment: u64,
+    /// The next offset, if nothing is missing; `None`: that is not known.
+    next: Option<i64>,
+    /// Offsets that were passed over, and how often they were looked at since.
+    gaps: Vec<Gap>,
     /// Offsets that were handed out, from the first one that is not settled, and whether each is.
     out: VecDeque<(i64, bool)>,
 }
 
+/// Offsets that came without a record, up to the one before `to`.
+#[derive(Debug)]
+struct Gap {
+    from: i64,
+    to: i64,
+    looks: u8,
+}
+
+/// How often a gap is compared with the beginning of its log: what is known of that is some time old.
+const LOOKS: u8 = 3;
+
 // === impl Offsets ===
 
 impl Offsets {
-    /// A partition was assigned: what was handed out of it before is lost.
-    pub(super) fn assign(&mut self, partition: i32) {
+    /// A partition was assigned: what was handed out of it before is lost. `next` is the committed offset.
+    pub(super) fn assign(&mut self, partition: i32, next: Option<i64>) {
         self.assignments += 1;
-        let assigned = Partition { assignment: self.assignments, out: VecDeque::new() };
+        let assigned =
+            Partition { assignment: self.assignments, next, gaps: Vec::new(), out: VecDeque::new() };
         self.partitions.insert(partition, assigned);
     }
 
@@ -50,11 +66,30 @@ impl Offsets {
     /// topic created again, what was handed out before is lost.
     pub(super) fn hand_out(&mut self, partition: i32, offset: i64) -> Option<Place> {
         if self.partitions.get(&partition)?.out.back().is_some_and(|(last, _)| *last >= offset) {
-            self.assign(partition);
+            self.assign(partition, None);
         }
         let known = self.partitions.get_mut(&partition)?;
+        if let Some(from) = known.next.filter(|&next| next < offset) {
+            known.gaps.push(Gap { from, to: offset, looks: 0 });
+        }
+        known.next = Some(offset + 1);
         known.out.push_back((offset, false));
         Some(Place { partition, offset, assignment: known.assignment })
+    }
+
+    /// The offsets that were passed over because the log of a partition begins behind them by now: `from` and `to` of each. What
+    /// compaction or a transaction leaves out lies behind the beginning, and is no loss.
+    pub(super) fn dropped(&mut self, partition: i32, low: i64) -> Vec<(i64, i64)> {
+        let Some(known) = self.partitions.get_mut(&partition) else { return Vec::new() };
+        let mut dropped = Vec::new();
+        known.gaps.retain_mut(|gap| {
+            gap.looks += 1;
+            if gap.from < low {
+                dropped.push((gap.from, gap.to.min(low)));
+            }
+            gap.from >= low && gap.looks < LOOKS
+        });
+        dropped
     }
 
     pub(super) fn is_lost(&self, place: &Place) -> bool {
@@ -85,7 +120,7 @@ mod tests {
     #[test]
     fn an_offset_is_committed_once_all_before_it_are_settled() {
         let mut offsets = Offsets::default();
-        offsets.assign(3);
+        offsets.assign(3, None);
         // Offsets have gaps, where transactions or compaction leave them.
         let places: Vec<Place> =
             [10, 11, 15, 16].iter().map(|offset| offsets.hand_out(3, *offset).unwrap()).collect();
@@ -97,9 +132,31 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_is_a_loss_only_where_the_log_begins_behind_it() {
+        let mut offsets = Offsets::default();
+        offsets.assign(0, Some(100));
+        for offset in [160, 161, 163, 170] {
+            offsets.hand_out(0, offset).unwrap();
+        }
+        // What is known of the beginning may be from before the gap.
+        assert_eq!(offsets.dropped(0, 100), []);
+        assert_eq!(offsets.dropped(0, 160), [(100, 160)]);
+        assert_eq!(offsets.dropped(0, 165), [(162, 163), (164, 165)]);
+        assert_eq!(offsets.dropped(0, 1_000), [], "each is reported once, and forgotten");
+        // Compaction and transactions leave gaps behind the beginning.
+        offsets.assign(1, None);
+        for offset in [50, 60] {
+            offsets.hand_out(1, offset).unwrap();
+        }
+        for low in [0, 0, 0, 60] {
+            assert_eq!(offsets.dropped(1, low), []);
+        }
+    }
+
+    #[test]
     fn offsets_that_go_back_are_committed_and_those_before_are_lost() {
         let mut offsets = Offsets::default();
-        offsets.assign(0);
+        offsets.assign(0, None);
         let (old, new) = (offsets.hand_out(0, 100).unwrap(), offsets.hand_out(0, 3).unwrap());
         assert!(offsets.is_lost(&old) && !offsets.is_lost(&new));
         assert_eq!((offsets.settle(&old), offsets.settle(&new)), (None, Some(3)));
@@ -108,13 +165,13 @@ mod tests {
     #[test]
     fn what_was_handed_out_before_a_rebalance_is_lost_and_settles_nothing() {
         let mut offsets = Offsets::default();
-        offsets.assign(0);
-        offsets.assign(1);
+        offsets.assign(0, None);
+        offsets.assign(1, None);
         let (kept, lost) = (offsets.hand_out(0, 5).unwrap(), offsets.hand_out(1, 5).unwrap());
         offsets.revoke(1);
         assert!(offsets.is_lost(&lost) && !offsets.is_lost(&kept));
         assert_eq!((offsets.hand_out(1, 6), offsets.settle(&lost)), (None, None));
-        offsets.assign(1);
+        offsets.assign(1, None);
         assert!(offsets.is_lost(&lost), "it comes again under the new assignment");
         let again = offsets.hand_out(1, 5).unwrap();
         assert_eq!((offsets.settle(&lost), offsets.settle(&again)), (None, Some(5)));

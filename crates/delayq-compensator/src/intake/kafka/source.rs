@@ -7,7 +7,7 @@ use super::group::Group;
 use super::offsets::Place;
 use super::topics;
 use crate::intake::record::Record;
-use crate::intake::source::{Arrived, Buried, Dead, Source};
+use crate::intake::source::{Arrived, Buried, Dead, Lost, Source};
 use async_trait::async_trait;
 use delayq::UnixMillis;
 use delayq_service::config::PemFiles;
@@ -132,6 +132,7 @@ impl Open {
             headers,
             body: message.payload().unwrap_or_default().to_vec(),
             at: at.map(UnixMillis::new),
+            has_no_value: message.payload().is_none(),
             damage,
             ..Record::default()
         };
@@ -260,6 +261,10 @@ impl Source for KafkaSource {
 
     fn lag(&self) -> Option<u64> {
         self.open.as_ref()?.group.lag()
+    }
+
+    fn lost(&mut self) -> Vec<Lost> {
+        self.open.as_ref().map_or_else(Vec::new, |open| std::mem::take(&mut *open.group.lost()))
     }
 
     async fn close(&mut self) {

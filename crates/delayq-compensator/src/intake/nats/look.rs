@@ -40,20 +40,24 @@ async fn see(client: &Client, config: &NatsIntakeConfig, dead: &str) -> Result<I
     let NatsIntakeConfig { stream: of, consumer: name, .. } = config;
     let context = ContextBuilder::new().timeout(PATIENCE).build(client.clone());
     let mut stream = consumer::stream(&context, config, dead).await?;
-    let lag = match stream.consumer_info(name).await {
+    let first = stream.cached_info().state.first_sequence;
+    let (lag, lost) = match stream.consumer_info(name).await {
         Ok(info) => {
             consumer::check(&info.config, config)?;
-            info.num_pending + info.num_ack_pending as u64
+            let lost = first.saturating_sub(info.delivered.stream_sequence + 1);
+            // In front of the first record, records of other subjects may have been dropped.
+            let lost = if config.subject.is_none() { lost } else { 0 };
+            (info.num_pending + info.num_ack_pending as u64, lost)
         }
         // The first compensator creates it, and begins with the oldest record.
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
             let counted = records(&mut stream, config.subject.as_deref()).await;
-            counted.map_err(|error| format!("the stream `{of}`: {error}"))?
+            (counted.map_err(|error| format!("the stream `{of}`: {error}"))?, 0)
         }
         Err(error) => return Err(format!("the consumer `{name}`: {error}")),
     };
     let held = is_held(client, of, name).await?;
-    Ok(IntakeLook { lag, reader: held.then(|| format!("a compensator, through the consumer {name}")) })
+    Ok(IntakeLook { lag, lost, reader: held.then(|| format!("a compensator, through the consumer {name}")) })
 }
 
 /// How many records a stream has, or has of a subject.

@@ -1,7 +1,6 @@
 //! A message of a stream as a record.
 
 use crate::intake::record::Record;
-use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::message::Info;
 use delayq::UnixMillis;
@@ -20,14 +19,13 @@ pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
         })
         .collect();
     headers.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let id = message.headers.as_ref().and_then(|headers| headers.get(NATS_MESSAGE_ID));
     let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).ok();
     Record {
         headers,
         body: message.payload.to_vec(),
         at: published.map(UnixMillis::new),
-        id: id.map(|id| id.as_str().to_owned()),
+        // `Nats-Msg-Id` is none: the stream drops a second record that has the same, such as the message's cancel.
         is_repeat: info.delivered > 1,
-        damage: None,
+        ..Record::default()
     }
 }

@@ -5,10 +5,11 @@
 
 use super::config::NatsIntakeConfig;
 use super::outstanding::{Known, Outstanding};
+use super::sequences::Sequences;
 use super::turn::{OVER, Turn};
 use super::unreadable::{self, Progress};
 use super::{PATIENCE, consumer, dead, record};
-use crate::intake::source::{Arrived, Buried, Dead, Source};
+use crate::intake::source::{Arrived, Buried, Dead, Lost, Source};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
 use async_nats::jetstream::{self, Context, Message};
@@ -78,6 +79,7 @@ struct Open {
     since: Option<Instant>,
     asking: Option<JoinHandle<Result<Info, String>>>,
     pending: u64,
+    sequences: Sequences,
     /// Which connection it is, from 1.
     number: u64,
     stream: Arc<str>,
@@ -206,6 +208,10 @@ impl Open {
             return Ok(());
         }
         self.turn.held().await?;
+        if self.since.is_none() {
+            let info = self.ask().await?;
+            self.sequences.begin(info.delivered.stream_sequence);
+        }
         let since = *self.since.get_or_insert_with(Instant::now);
         loop {
             self.check()?;
@@ -313,6 +319,7 @@ impl Open {
             request.count += 1;
         }
         self.cramped_at = None;
+        self.sequences.arrived(sequence);
         match self.outstanding.add(sequence, reply.clone(), record.bytes()) {
             Known::New => {
                 let ticket = self.ticket(sequence);
@@ -320,6 +327,16 @@ impl Open {
             }
             Known::Here => {}
             Known::Acked => self.ack(reply).await?,
+        }
+        Ok(())
+    }
+
+    /// Finds out whether sequences that were passed over are dropped. Cancel safe.
+    async fn look_for_lost(&mut self) -> Result<(), String> {
+        if self.sequences.has_gaps() {
+            let stream = self.context.get_stream(&*self.stream).await.map_err(|error| error.to_string())?;
+            let info = stream.cached_info();
+            self.sequences.look(info.state.first_sequence, info.config.max_messages_per_subject > 0);
         }
         Ok(())
     }
@@ -345,6 +362,7 @@ impl Source for NatsSource {
         self.open = Some(Open {
             outstanding: Outstanding::start(&client, info.config.ack_wait),
             pending: info.num_pending,
+            sequences: Sequences::new(self.config.subject.is_none()),
             client,
             context,
             consumer,
@@ -373,6 +391,7 @@ impl Source for NatsSource {
             return Ok(mem::take(&mut open.unreadable));
         }
         open.gather().await?;
+        open.look_for_lost().await?;
         while open.early.is_empty() {
             open.take().await?;
         }
@@ -424,6 +443,16 @@ impl Source for NatsSource {
 
     fn lag(&self) -> Option<u64> {
         self.open.as_ref().map(|open| open.pending + open.outstanding.held().0 as u64)
+    }
+
+    fn lost(&mut self) -> Vec<Lost> {
+        let Some(open) = &mut self.open else { return Vec::new() };
+        let name = &open.stream;
+        let lost = |(from, to): (u64, u64)| {
+            let place = format!("nats {name} sequences {from} to {}", to - 1);
+            Lost { records: to - from, place }
+        };
+        open.sequences.take_lost().into_iter().map(lost).collect()
     }
 
     async fn close(&mut self) {

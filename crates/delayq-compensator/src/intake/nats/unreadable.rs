@@ -106,9 +106,9 @@ pub(super) async fn next(
                 headers: vec![(HEADERS.to_owned(), message.headers.unwrap_or_default().into_bytes())],
                 body: bytes(&message.payload)?,
                 at: u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).ok().map(UnixMillis::new),
-                id: None,
                 is_repeat: true,
                 damage: Some(damage),
+                ..Record::default()
             },
             reply: format!("$JS.ACK.{stream}.{consumer}.1.{sequence}.1.0.0"),
         }),

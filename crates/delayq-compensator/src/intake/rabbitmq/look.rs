@@ -47,7 +47,7 @@ async fn see(
         1 => Some("1 consumer".to_owned()),
         count => Some(format!("{count} consumers, one of them active")),
     };
-    Ok(IntakeLook { lag: found.message_count().into(), reader })
+    Ok(IntakeLook { lag: found.message_count().into(), lost: 0, reader })
 }
 
 /// Asks to consume with an argument that is refused, but after the right to read is checked.

@@ -33,7 +33,7 @@ pub(super) fn record(body: Vec<u8>, properties: &BasicProperties, is_repeat: boo
         }
     }
     let id = properties.message_id().as_ref().map(ToString::to_string);
-    Record { headers, body, at: published(properties), id, is_repeat, damage: None }
+    Record { headers, body, at: published(properties), id, is_repeat, ..Record::default() }
 }
 
 /// When the broker received the message, or else when its producer says that it published it.
@@ -152,7 +152,7 @@ mod tests {
                 at: None,
                 id: Some("order-17".to_owned()),
                 is_repeat: true,
-                damage: None,
+                ..Record::default()
             }
         );
     }

@@ -12,8 +12,9 @@ pub(super) struct Asked {
     /// Whether the record is an event, whose own id and type are used where nothing else names id and topic.
     pub(super) is_event: bool,
     pub(super) id: Option<String>,
-    /// The id and the type of an event.
+    /// The id of an event, which is one of its source, and its type.
     pub(super) event_id: Option<String>,
+    pub(super) event_source: Option<String>,
     pub(super) event_type: Option<String>,
     verb: Option<String>,
     topic: Option<String>,
@@ -82,12 +83,16 @@ impl Asked {
             (None, Some(topic), _) => topic.clone(),
             (None, None, None) => return Err("it has no delayq-topic".to_owned()),
         };
-        let id = self.id.as_ref().or(self.event_id.as_ref()).or(record.id.as_ref());
-        let id = id.ok_or("it has no delayq-id")?;
-        let id: MessageId = id.parse().map_err(text)?;
+        let id = self.id.clone().or_else(|| self.id_of_event()).or_else(|| record.id.clone());
+        let id: MessageId = id.ok_or("it has no delayq-id")?.parse().map_err(text)?;
         let group = self.group.as_deref().map(Group::new).transpose().map_err(text)?;
         let target = Target { id, group };
         let action = match self.verb.as_deref() {
+            None | Some("put") if record.has_no_value => {
+                return Err(
+                    "it has no value: a tombstone is no put, and a cancel has delayq-verb: cancel".to_owned()
+                );
+            }
             None | Some("put") => SpoolAction::Put(self.put(&topic, &target, record.at, carried)?.into()),
             Some("cancel") => {
                 self.none_of(&["due", "delay", "expected", "by"], "cancel")?;
@@ -107,6 +112,12 @@ impl Asked {
         let doubtful = record.is_repeat || matches!(&action, SpoolAction::Put(message) if message.replace);
         let fate = if doubtful { Fate::Unknown } else { Fate::NotApplied };
         Ok(SpoolRecord { topic, target, tried_at: record.at.unwrap_or(now), fate, action })
+    }
+
+    /// An event is known by its source and its id together.
+    fn id_of_event(&self) -> Option<String> {
+        let id = self.event_id.as_ref()?;
+        Some(self.event_source.as_ref().map_or_else(|| id.clone(), |source| format!("{source}#{id}")))
     }
 
     fn put(

@@ -50,6 +50,7 @@ pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Res
     let slot = match name {
         VERSION if value != "1.0" => return Err(format!("an event of version {value}; 1.0 is read")),
         "id" => Some(&mut content.asked.event_id),
+        "source" => Some(&mut content.asked.event_source),
         "type" => Some(&mut content.asked.event_type),
         _ => None,
     };

@@ -135,7 +135,7 @@ fn an_event_in_binary_mode_is_read_under_each_prefix_and_keeps_its_attributes() 
         headers.push(("content-type", "application/json"));
         let message = message(reading(&headers, "{}").unwrap());
         let expected = Message::new(Topic::new("orders").unwrap(), "{}")
-            .id("e1")
+            .id("/shop#e1")
             .unwrap()
             .due(seconds(5))
             .max_attempts(2)
@@ -195,7 +195,9 @@ fn an_event_as_one_document_gives_payload_headers_and_what_is_asked() {
     let names: Vec<_> = asked.headers.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["ce-id", "ce-source", "ce-specversion", "ce-type", "x-more"]);
     let cancel = reading(r#","delayqverb":"cancel""#).unwrap();
-    assert_eq!(cancel.action, SpoolAction::Cancel);
+    assert_eq!((cancel.action, cancel.target.id.to_string()), (SpoolAction::Cancel, "/s#e1".to_owned()));
+    let own = reading(r#","delayqid":"own""#).unwrap();
+    assert_eq!(own.target.id.to_string(), "own");
 }
 
 #[test]
@@ -276,4 +278,23 @@ fn what_a_delivery_or_a_dead_letter_carried_is_not_asked_again() {
     ];
     let message = message(reading(&headers, "").unwrap());
     assert!(message.headers.is_empty() && message.max_attempts == 0, "{message:?}");
+}
+
+#[test]
+fn events_of_two_sources_that_have_the_same_id_are_two_messages() {
+    let id = |source: &str| {
+        let event = [("ce_specversion", "1.0"), ("ce_id", "1"), ("ce_type", "t"), ("ce_source", source)];
+        reading(&event, "").unwrap().target.id
+    };
+    assert_ne!(id("/shop/a"), id("/shop/b"));
+}
+
+#[test]
+fn a_tombstone_is_no_put_and_may_be_a_cancel() {
+    let of =
+        |headers: &[(&str, &str)]| read(&Record { has_no_value: true, ..record(headers, "") }, None, NOW);
+    let base = [("delayq-topic", "t"), ("delayq-id", "a")];
+    assert!(of(&base).unwrap_err().contains("a tombstone is no put"));
+    let cancel = of(&[base[0], base[1], ("delayq-verb", "cancel")]).unwrap();
+    assert_eq!(cancel.action, SpoolAction::Cancel);
 }
