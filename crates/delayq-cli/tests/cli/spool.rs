@@ -4,7 +4,7 @@ use super::printed::assert_is_documented;
 use super::{delayq, deployment, done};
 use delayq::spool::SpoolRecord;
 use delayq::{Due, Fate, Message, MessageId, Reschedule, Target, Topic, UnixMillis};
-use delayq_spool::{SpoolReader, SpoolSettings, SpoolWriter};
+use delayq_spool::{Settled, SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::folder::Folder;
@@ -40,7 +40,8 @@ async fn spool() -> Folder {
         record(&message("orders", "late", b"late")),
     ];
     spool.append(records).await.unwrap();
-    SpoolReader::open_beside(folder.path()).unwrap().reject(5, "stale: forgotten").unwrap();
+    let aside = Settled { rejected: vec![(5, "stale: forgotten".to_owned())], ..Settled::default() };
+    SpoolReader::open_beside(folder.path()).unwrap().note(&aside, &[]).unwrap();
     folder
 }
 
@@ -201,7 +202,8 @@ async fn the_doctor_says_who_reads_the_spool_and_how_long_the_oldest_has_waited(
         let mut reader =
             reads.contains("read by").then(|| SpoolReader::open(folder.path(), "the test").unwrap());
         if let (Some(reader), true) = (&mut reader, reads.contains("nothing")) {
-            reader.done(&[1, 2, 3, 4]).unwrap();
+            let done = Settled { done: vec![1, 2, 3, 4], ..Settled::default() };
+            reader.note(&done, &[]).unwrap();
         }
         let (judged, said) = found().await;
         assert!(judged == verdict && said.contains(reads), "{judged}: {said}");
