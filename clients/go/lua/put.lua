@@ -9,7 +9,8 @@
 --            due       ms since the epoch, or "+" and a delay in ms, on this Redis's clock
 --            options   words parted by a space: replace, tried=<ms since the epoch, on this Redis's clock: when the
 --                      first try began, whose answer was lost>, earlier (the id belongs elsewhere since the
---                      deployment grew: `moved` where it is not here)
+--                      deployment grew: `moved` where it is not here), record=<16 hex digits> (a recorded write, which
+--                      may be sent again: one that was carried out gets its first answer)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
 --          leased | stale | moved (not here: put it where it belongs now) | refused <why>; <ms> is the due time of
@@ -29,7 +30,7 @@ local answers, accepted, at = { now_us, nil }, 0, 3
 
 -- First the plain messages, as many as the call begins with, and all of them together, without a function of their own:
 -- making one costs as much as a command. Plain is a message of a known topic that adds no expiry, whose id is free, without
--- options, and without fields that a script looks at but a hash and a group.
+-- options but a record that was not carried out, and without fields that a script looks at but a hash and a group.
 local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history', 'durability', 'large') or nil
 if terms and terms[4] then
 --# include durability
@@ -42,6 +43,17 @@ local keys, bodies, buckets, entries, joined, met
 local max_default, free, last_gen, usual_max, unleased
 -- The largest envelope of the call.
 local largest = 0
+-- The records of a call, most often of all its messages or of none, and what `once.lua` keeps of those that are carried out.
+local records, carried
+for i = 5, plain and find(ARGV[5], '^record=') and last or 0, 4 do
+  records = records or { nil }
+  records[#records + 1] = string.match(ARGV[i], '^record=(%x+)$')
+end
+if records then
+  local before = redis.pcall('HMGET', base .. 'carried', unpack(records))
+  plain = not before.err and #records * 4 == last - 2
+  for i = 1, #before do plain = plain and not before[i] end
+end
 if plain then
   max_default = tonumber(terms[1]) or MAX_ATTEMPTS
   -- What all heads have behind the due time: now, and nothing of a lease.
@@ -80,7 +92,8 @@ while plain and at <= last do
     end
   end
   local format, _, high, low = byte(env, 1, 4)
-  if ARGV[at + 2] ~= '' or #env < 32 or format ~= FORMAT then break end
+  local record = records and records[accepted + 1]
+  if not record and ARGV[at + 2] ~= '' or record and #record ~= 16 or #env < 32 or format ~= FORMAT then break end
   if met and met[key] or not free and call('EXISTS', key) == 1 then break end
   local flags, group, rest = high * 256 + low, nil, 33
   if flags % 2 == HASH then rest = 41 end
@@ -123,7 +136,13 @@ while plain and at <= last do
     entries = entries or { nil }
     entries[#entries + 1] = member .. struct.pack('>I7', now_us)
   end
-  answers[accepted + 1] = bucket and 'stored' or 'ready'
+  local word = bucket and 'stored' or 'ready'
+  answers[accepted + 1] = word
+  if record then
+    carried = carried or { nil }
+    n = #carried
+    carried[n + 1], carried[n + 2] = record, string.format('%.0f %s', now, word)
+  end
   at = at + 4
 end
 
@@ -148,6 +167,7 @@ if accepted > 0 then
   -- finds and nothing leads to.
   if not failed then
     call('MSET', unpack(bodies))
+    if carried then call('HSET', base .. 'carried', unpack(carried)) end
     -- Now and then, since a Redis that was started again has lists.
     if counted % 1024 < accepted then
 --# include tables
@@ -175,7 +195,7 @@ end
 -- Then the others, one by one, from the first on that is not plain.
 if at <= last then
 local function one_by_one()
---# include hour, due, type, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish
+--# include hour, due, type, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish, once
 
 must_be('hash', 'stats')
 gens((last - at + 1) / 4)
@@ -186,14 +206,16 @@ max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 accepted = 0
 
 -- The options that were read last: the messages of a call often share them.
-local options_text, replace, earlier, tried = '', false, false, nil
+local options_text, replace, earlier, tried, record = '', false, false, nil, nil
 local function read_options(options)
-  options_text, replace, earlier, tried = nil, false, false, nil
+  options_text, replace, earlier, tried, record = nil, false, false, nil, nil
   for word in string.gmatch(options, '%S+') do
     if word == 'replace' then
       replace = true
     elseif word == 'earlier' then
       earlier = true
+    elseif string.find(word, '^record=%x+$') and #word == 23 then
+      record = sub(word, 8)
     else
       tried = due_of(string.match(word, '^tried=(%d+)$') or '')
       if not tried then error({ err = 'option ' .. readable(word) }) end
@@ -272,8 +294,7 @@ local function misnamed(id, group)
   return not is_printable(own, 128) and 'refused id ' .. readable(own) or nil
 end
 
-local function put(id, text, options, env)
-  if options ~= options_text then read_options(options) end
+local function put(id, text, env)
   local key = key_of .. id
   local found = call('EXISTS', key) == 1
   -- What is missing here stays so: a caller who still believes that the id belongs here is refused by the layout.
@@ -298,6 +319,8 @@ local function put(id, text, options, env)
   if bit.band(flags, INDEXED) > 0 then
     _, expires, _, group = fields(env, flags)
     if expires then
+      -- A recorded delay that has passed is due at once; an expiry that has passed meanwhile is the message's end.
+      if record and text == '+0' then due = math.min(due, expires - 1) end
       if expires <= due then return 'refused expiry not after the due time' end
       if expires > LAST_MS then return 'refused expiry' end
       must_be('zset', 'expiries')
@@ -337,7 +360,10 @@ local function put(id, text, options, env)
 end
 
 while at <= last do
-  local ok, word = pcall(put, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+  local ok, word = pcall(function()
+    if ARGV[at + 2] ~= options_text then read_options(ARGV[at + 2]) end
+    return once(record, function() return put(ARGV[at], ARGV[at + 1], ARGV[at + 3]) end)
+  end)
   -- A fault refuses the one message, and the others go on behind it.
   if not ok then word = 'refused ' .. (type(word) == 'table' and word.err or word) end
   answers[#answers + 1], at = word, at + 4

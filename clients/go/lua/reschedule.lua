@@ -3,14 +3,15 @@
 --
 -- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, then 3 a message (1 to 500): id, due, expected due ms or ""
+-- ARGV     layout, topic, then 3 a message (1 to 500): id (of a recorded write: id, NUL and its record, 16 hex
+--          digits), due, expected due ms or ""
 --            due   ms since the epoch | "+" and a delay in ms from now | "by +" or "by -" and a difference in
 --                  ms to the expected due time, which must be given
 -- RETURNS  one answer a message: delayed <old due ms> <due ms> | ready <old due ms> <due ms> |
 --          changed <due ms> (not the expected one) | leased | dead | finished <outcome> <ms> | unknown |
---          refused <why> | failed <why>
+--          refused <why> | failed <why>; of a record that was carried out before, the first answer
 -- COST     O(log n) a message, n = messages of its topic due in its hours
---# include now, limits, arguments, due, delay, registry, shard, type, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, each
+--# include now, limits, arguments, due, delay, registry, shard, type, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, once, each
 
 arguments('reschedule', 2, 3)
 local no = topic_no(ARGV[2])
@@ -40,9 +41,9 @@ local function reschedule(id, text, expected_text)
   return string.format('%s %.0f %.0f', move_to(m, due), old, due)
 end
 
-local answers = each(3, 3, function(id, due, expected)
-  if not no then return 'unknown' end
-  return reschedule(id, due, expected)
+local answers = each(3, 3, function(item, due, expected)
+  local id, record = with_record(item)
+  return once(record, function() return no and reschedule(id, due, expected) or 'unknown' end)
 end)
 trim_ready()
 --# include wake

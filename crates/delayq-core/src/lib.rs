@@ -18,6 +18,7 @@ mod odd;
 pub mod policy;
 pub mod ranges;
 pub mod reason;
+pub mod record;
 pub mod reply;
 pub mod script;
 pub mod shard;

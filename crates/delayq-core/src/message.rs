@@ -3,6 +3,7 @@
 use crate::backoff::Backoff;
 use crate::envelope::{Envelope, State};
 use crate::id::{Group, MessageId, NameError, OwnId, Topic};
+use crate::record::RecordId;
 use crate::shard::ShardId;
 use crate::time::{OddTime, UnixMillis};
 use sha2::{Digest, Sha256};
@@ -48,6 +49,8 @@ pub struct Message {
     pub tried: Option<UnixMillis>,
     /// Whether its times are meant, although they look like seconds or microseconds.
     pub any_time: bool,
+    /// What this put was recorded as before it was sent: a repeat gets the answer of its first call.
+    pub record: Option<RecordId>,
 }
 
 /// When a message is due.
@@ -128,6 +131,7 @@ impl Message {
             replace: false,
             tried: None,
             any_time: false,
+            record: None,
         }
     }
 

@@ -36,7 +36,7 @@ verbs! {
     Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Discard = "discard", Extend = "extend", Forget = "forget", ForgetQuiet = "forget_quiet", Grow = "grow", Histogram = "histogram", History = "history", Hold = "hold",
     Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Move = "move", Overview = "overview", Peek = "peek", Probe = "probe", Pump = "pump",
     Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
-    Reserve = "reserve", ShiftGroup = "shift_group", Survey = "survey",
+    Reserve = "reserve", Settled = "settled", ShiftGroup = "shift_group", Survey = "survey",
 }
 
 macro_rules! parts {
@@ -47,7 +47,7 @@ macro_rules! parts {
 
 parts! {
     "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "counts", "cursor", "defaults", "delay", "due", "durabilities", "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish",
-    "format", "gen", "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale", "starts",
+    "format", "gen", "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "once", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale", "starts",
     "stats", "tables", "topic", "topic_new", "topics", "type", "wake",
 }
 

@@ -25,4 +25,5 @@ pub mod reschedule;
 pub mod reserve;
 pub mod settings;
 pub mod settle;
+pub mod settled;
 pub mod survey;

@@ -5,6 +5,7 @@
 
 mod changing;
 mod lanes;
+mod recorded;
 mod repeating;
 mod room;
 mod sending;
@@ -26,6 +27,7 @@ use delayq_core::spool::Spool;
 use delayq_core::target::Reference;
 use delayq_core::verbs::put::PutOutcome;
 use lanes::Lanes;
+pub use recorded::Recorded;
 use sending::Sender;
 use std::fmt;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::envelope::State;
 use crate::id::Topic;
+use crate::record::{self, RecordId};
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
@@ -38,10 +39,14 @@ impl CancelOutcome {
     }
 }
 
-/// Cancels messages of one topic in one shard: at most 500.
-pub fn request<'t>(shard: ShardId, topic: &Topic, targets: impl IntoIterator<Item = &'t Target>) -> Call {
+/// Cancels messages of one topic in one shard, each with the record of its write if there is one: at most 500.
+pub fn request<'t>(
+    shard: ShardId,
+    topic: &Topic,
+    items: impl IntoIterator<Item = (&'t Target, Option<RecordId>)>,
+) -> Call {
     let mut call = Call::new(Verb::Cancel, shard).arg(topic.as_bytes());
-    targets.into_iter().for_each(|target| call.push(target.stored()));
+    items.into_iter().for_each(|(target, record)| record::push(&mut call, target, record));
     call
 }
 

@@ -108,7 +108,10 @@ fn options(item: &PutItem<'_>) -> String {
         options.push_str("replace ");
     }
     if let Some(began) = first_try {
-        options.push_str(&format!("tried={began}"));
+        options.push_str(&format!("tried={began} "));
+    }
+    if let Some(record) = message.record {
+        options.push_str(&format!("record={record}"));
     }
     options
 }

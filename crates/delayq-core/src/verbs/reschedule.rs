@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::envelope::State;
 use crate::id::Topic;
 use crate::message::Due;
+use crate::record::{self, RecordId};
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
@@ -86,16 +87,16 @@ impl RescheduleOutcome {
     }
 }
 
-/// Reschedules messages of one topic in one shard: at most 500.
+/// Reschedules messages of one topic in one shard, each with the record of its write if there is one: at most 500.
 pub fn request<'t>(
     shard: ShardId,
     topic: &Topic,
-    changes: impl IntoIterator<Item = (&'t Target, Reschedule)>,
+    changes: impl IntoIterator<Item = (&'t Target, Option<RecordId>, Reschedule)>,
 ) -> Call {
     let mut call = Call::new(Verb::Reschedule, shard).arg(topic.as_bytes());
-    for (target, change) in changes {
+    for (target, record, change) in changes {
         let (due, expected) = change.arguments();
-        call.push(target.stored());
+        record::push(&mut call, target, record);
         call.push(due);
         call.push(expected);
     }

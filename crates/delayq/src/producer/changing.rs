@@ -7,6 +7,7 @@ use crate::scatter::{Batch, batches, scatter};
 use delayq_core::call::Call;
 use delayq_core::id::{Group, Topic};
 use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::record::RecordId;
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 use delayq_core::spool::{GroupChange, SpoolRecord};
@@ -35,12 +36,23 @@ impl Producer {
     /// Cancels many messages of one topic: one answer each, in order.
     #[must_use = "each has its own answer"]
     pub async fn cancel_many(&self, topic: &Topic, targets: &[Target]) -> Vec<Result<CancelOutcome, Error>> {
+        self.cancel_recorded(topic, targets, &[]).await
+    }
+
+    /// Cancels messages, each under its record; without records, as calls of their own.
+    pub(super) async fn cancel_recorded(
+        &self,
+        topic: &Topic,
+        targets: &[Target],
+        records: &[Option<RecordId>],
+    ) -> Vec<Result<CancelOutcome, Error>> {
         let began = clock::instant();
         let record = |i: usize| SpoolRecord::cancel(topic, &targets[i], clock::wall_time_of(began));
         let write = async |open: Vec<usize>| {
             let targets: Vec<&Target> = open.iter().map(|&i| &targets[i]).collect();
+            let item = |i: usize| (targets[i], of(records, open[i]));
             let request =
-                |shard, some: &[usize]| cancel::request(shard, topic, some.iter().map(|&i| targets[i]));
+                |shard, some: &[usize]| cancel::request(shard, topic, some.iter().map(|&i| item(i)));
             let unknown = |found: &CancelOutcome| *found == CancelOutcome::Unknown;
             self.where_known(&targets, request, cancel::read, unknown).await
         };
@@ -95,10 +107,20 @@ impl Producer {
         topic: &Topic,
         changes: &[(Target, Reschedule)],
     ) -> Vec<Result<RescheduleOutcome, Error>> {
-        let odd = changes.iter().map(|(_, change)| change.check().err());
-        let odd: Vec<Option<OddTime>> = odd.collect();
-        let sound = changes.iter().zip(&odd).filter(|(_, odd)| odd.is_none()).map(|(change, _)| change);
-        let mut answers = self.reschedule_sound(topic, &sound.collect::<Vec<_>>()).await.into_iter();
+        self.reschedule_recorded(topic, changes, &[]).await
+    }
+
+    /// Reschedules messages, each under its record; without records, as calls of their own.
+    pub(super) async fn reschedule_recorded(
+        &self,
+        topic: &Topic,
+        changes: &[(Target, Reschedule)],
+        records: &[Option<RecordId>],
+    ) -> Vec<Result<RescheduleOutcome, Error>> {
+        let odd: Vec<Option<OddTime>> = changes.iter().map(|(_, change)| change.check().err()).collect();
+        let sound = (0..changes.len()).filter(|&i| odd[i].is_none());
+        let sound: Vec<_> = sound.map(|i| (&changes[i].0, of(records, i), changes[i].1)).collect();
+        let mut answers = self.reschedule_sound(topic, &sound).await.into_iter();
         let answer = |odd: Option<OddTime>| match odd {
             Some(odd) => Err(odd.into()),
             None => answers.next().expect("one answer for each sound change"),
@@ -109,21 +131,21 @@ impl Producer {
     async fn reschedule_sound(
         &self,
         topic: &Topic,
-        changes: &[&(Target, Reschedule)],
+        changes: &[(&Target, Option<RecordId>, Reschedule)],
     ) -> Vec<Result<RescheduleOutcome, Error>> {
         let began = clock::instant();
         let record = |i: usize| {
-            SpoolRecord::reschedule(topic, &changes[i].0, changes[i].1, clock::wall_time_of(began))
+            SpoolRecord::reschedule(topic, changes[i].0, changes[i].2, clock::wall_time_of(began))
         };
         let write = async |open: Vec<usize>| {
-            let targets: Vec<&Target> = open.iter().map(|&i| &changes[i].0).collect();
+            let targets: Vec<&Target> = open.iter().map(|&i| changes[i].0).collect();
             let request = |shard, some: &[usize]| {
-                reschedule::request(shard, topic, some.iter().map(|&i| (targets[i], changes[open[i]].1)))
+                reschedule::request(shard, topic, some.iter().map(|&i| changes[open[i]]))
             };
             let unknown = |found: &RescheduleOutcome| *found == RescheduleOutcome::Unknown;
             self.where_known(&targets, request, reschedule::read, unknown).await
         };
-        let names = changes.iter().map(|(target, _)| (&target.id, target.group.as_ref()));
+        let names = changes.iter().map(|(target, ..)| (&target.id, target.group.as_ref()));
         self.in_order(names, record, write, |_| RescheduleOutcome::Spooled).await
     }
 
@@ -211,4 +233,8 @@ impl Producer {
         }
         answers.into_iter().map(|answer| answer.expect("every target is asked for somewhere")).collect()
     }
+}
+
+fn of(records: &[Option<RecordId>], place: usize) -> Option<RecordId> {
+    records.get(place).copied().flatten()
 }

@@ -171,6 +171,8 @@ impl Producer {
         let (host_now, asked) = (clock::now(), clock::instant());
         let since = |put: &Placed| match put.message.tried {
             Some(tried) => Some(host_now.since(tried)),
+            // Its record says whether the first try arrived.
+            None if put.message.record.is_some() => None,
             None => put.lost.map(|began| asked.duration_since(began)),
         };
         let repeats: Vec<(usize, Duration)> = puts

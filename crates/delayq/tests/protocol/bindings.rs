@@ -2,7 +2,7 @@
 
 use crate::headers::part_of;
 use delayq::admin::{ListState, Policy, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion};
-use delayq::protocol::{Holder, Owner, Release, ReserveRequest, Scripts, ShardId, Verb};
+use delayq::protocol::{Holder, Owner, RecordId, Recorded, Release, ReserveRequest, Scripts, ShardId, Verb};
 use delayq::{
     Admin, Client, Due, Group, Message, MessageId, Producer, ProducerOptions, Reschedule, Settings,
     ShardCount, Shift, Target, Topic, UnixMillis,
@@ -79,6 +79,10 @@ fn ranges(verb: Verb) -> Vec<(String, u64, u64)> {
     found
 }
 
+fn record() -> (Target, RecordId) {
+    (MessageId::own("recorded").unwrap().into(), RecordId::of([b"a source".as_slice()]))
+}
+
 /// Calls every script at least once, through the Rust bindings only.
 async fn everything(server: &SharedRedis) {
     let mut settings = Settings::new(server.url());
@@ -112,6 +116,7 @@ async fn everything(server: &SharedRedis) {
     Holder::new(client.clone()).ack(&[next()]).await.remove(0).unwrap();
     admin.replay(&topic, &ReplayOptions::default()).await.unwrap();
     looks(&client, &admin, &topic).await;
+    Recorded::by(&producer).settled(&[record()]).await.unwrap();
     admin.purge(&topic, PurgeWhat::Dead(TimeRange::ALL), |_| {}).await.unwrap();
     let samples =
         (0..200).map(|n| Message::new(topic.clone(), format!("{{\"order\":{n},\"state\":\"open\"}}")));

@@ -48,7 +48,7 @@ const WORDS: [(Verb, &[&str], &str); 20] = [
 ];
 
 /// The scripts that answer numbers, names and envelopes; no word distinguishes their answers.
-const WORDLESS: [Verb; 18] = [
+const WORDLESS: [Verb; 19] = [
     Verb::Audit,
     Verb::AuditIndex,
     Verb::CancelGroup,
@@ -66,6 +66,7 @@ const WORDLESS: [Verb; 18] = [
     Verb::Peek,
     Verb::Probe,
     Verb::Reserve,
+    Verb::Settled,
     Verb::Survey,
 ];
 

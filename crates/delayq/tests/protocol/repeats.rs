@@ -1,6 +1,6 @@
 //! Puts whose answers are lost, and which are repeated.
 
-use crate::action::{Action, Item};
+use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, scripts_with};
 use crate::snapshot::lossy;
 use delayq::admin::{Policy, Repeats};
@@ -150,4 +150,58 @@ async fn a_put_with_an_option_that_is_invalid_is_refused_and_its_neighbours_are_
         assert_eq!(lossy(&words[1]), format!("refused option {option}"));
         assert!(["ready", "exists ready"].iter().any(|word| lossy(&words[2]).starts_with(word)));
     }
+}
+
+/// The answer to a put under a record.
+async fn recorded_put(shard: &mut BareShard, item: &Item, options: &str) -> String {
+    let mut args = Action::Put { topic: "t".into(), items: vec![item.clone()] }.args();
+    args[3] = options.as_bytes().to_vec();
+    lossy(&shard.call(Verb::Put, &args).await.unwrap()[1])
+}
+
+/// The answer to a call of `cancel` or `reschedule` whose item has this record.
+async fn recorded_change(shard: &mut BareShard, verb: Verb, record: &str, rest: &[&str]) -> String {
+    let item = format!("order-17\0{record}");
+    let args: Vec<&str> = [&["t", item.as_str()], rest].concat();
+    lossy(&shard.call(verb, &args).await.unwrap()[0])
+}
+
+const RECORDS: [&str; 4] = ["000000000000000a", "000000000000000b", "000000000000000c", "000000000000000d"];
+
+#[tokio::test]
+async fn a_recorded_write_that_is_repeated_gets_its_first_answer_and_undoes_no_later_one() {
+    let server = RedisServer::start().await;
+    let mut shard = BareShard::create(&server, "r", scripts_with(&[])).await;
+    shard.clock_us = Some(NOW * 1000);
+    let item = Item::new(b"order-17", NOW + 1000);
+    let [first, cancel, second, moves] = RECORDS;
+    // With the fast way of a plain put, and with the other.
+    for _ in 0..3 {
+        assert_eq!(recorded_put(&mut shard, &item, &format!("record={first}")).await, "stored");
+        assert_eq!(recorded_change(&mut shard, Verb::Cancel, cancel, &[]).await, "cancelled");
+        assert_eq!(recorded_put(&mut shard, &item, &format!("replace record={second}")).await, "stored");
+        let due = (NOW + 2000).to_string();
+        let moved = recorded_change(&mut shard, Verb::Reschedule, moves, &[&due, ""]).await;
+        assert_eq!(moved, format!("delayed {} {due}", NOW + 1000));
+        assert_eq!(recorded_put(&mut shard, &item, "").await, format!("exists delayed {due}"));
+    }
+}
+
+#[tokio::test]
+async fn a_record_is_carried_out_again_once_it_is_settled_and_a_replacement_of_what_is_leased_is_no_answer() {
+    let server = RedisServer::start().await;
+    let mut shard = BareShard::create(&server, "r", scripts_with(&[])).await;
+    shard.clock_us = Some(NOW * 1000);
+    let item = Item::new(b"order-17", NOW);
+    let [first, second, ..] = RECORDS;
+    assert_eq!(recorded_put(&mut shard, &item, &format!("record={first}")).await, "ready");
+    let reserve = Action::Reserve(Reserve::from("t", 1, Some(1000)));
+    shard.call(Verb::Reserve, &reserve.args()).await.unwrap();
+    let replace = format!("replace record={second}");
+    assert_eq!(recorded_put(&mut shard, &item, &replace).await, "leased");
+    assert_eq!(recorded_put(&mut shard, &item, &format!("record={first}")).await, "ready");
+    let settled = shard.call(Verb::Settled, &[first, second]).await.unwrap();
+    assert_eq!(lossy(&settled[0]), "1", "the second has no answer yet: its next call is a first try");
+    let exists = recorded_put(&mut shard, &item, &format!("record={first}")).await;
+    assert_eq!(exists, format!("exists leased {NOW}"));
 }

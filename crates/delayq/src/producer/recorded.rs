@@ -1,0 +1,67 @@
+//! Writes that were recorded before they were sent: under its record, a repeat gets the answer of the first call.
+
+use super::Producer;
+use crate::error::Error;
+use crate::scatter::{Batch, batches, scatter_batches};
+use delayq_core::id::Topic;
+use delayq_core::record::RecordId;
+use delayq_core::shard::ShardId;
+use delayq_core::target::Target;
+use delayq_core::verbs::cancel::CancelOutcome;
+use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
+use delayq_core::verbs::settled;
+
+/// About how many bytes one record takes in a call.
+const RECORD_BYTES: usize = 32;
+
+/// A producer of recorded writes. A put names its record in [`Message::record`](crate::Message::record).
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'a>(&'a Producer);
+
+// === impl Recorded ===
+
+impl<'a> Recorded<'a> {
+    /// Over the connection of this producer.
+    pub fn by(producer: &'a Producer) -> Self {
+        Self(producer)
+    }
+
+    /// Cancels messages of one topic: one answer each, in order.
+    #[must_use = "each has its own answer"]
+    pub async fn cancel_many(
+        &self,
+        topic: &Topic,
+        targets: &[Target],
+        records: &[Option<RecordId>],
+    ) -> Vec<Result<CancelOutcome, Error>> {
+        self.0.cancel_recorded(topic, targets, records).await
+    }
+
+    /// Changes the due times of messages of one topic: one answer each, in order.
+    #[must_use = "each has its own answer"]
+    pub async fn reschedule_many(
+        &self,
+        topic: &Topic,
+        changes: &[(Target, Reschedule)],
+        records: &[Option<RecordId>],
+    ) -> Vec<Result<RescheduleOutcome, Error>> {
+        self.0.reschedule_recorded(topic, changes, records).await
+    }
+
+    /// Forgets the answers to these records, once their sources have noted them.
+    ///
+    /// # Errors
+    /// Some may be kept; Redis forgets them after 30 days.
+    pub async fn settled(&self, records: &[(Target, RecordId)]) -> Result<(), Error> {
+        let calls = &self.0.client.calls;
+        let (layout, mut places) = (calls.shared_layout(), Vec::new());
+        for (i, (target, _)) in records.iter().enumerate() {
+            places.extend(layout.shards_of(target).into_iter().map(|shard| (i, shard, RECORD_BYTES)));
+        }
+        let batches = batches(places.into_iter());
+        let request =
+            |batch: &Batch<ShardId>| settled::request(batch.key, batch.items.iter().map(|&i| records[i].1));
+        let answers = scatter_batches(calls, &batches, request, |_, reply| settled::read(reply)).await;
+        answers.into_iter().try_for_each(|answer| answer.map(drop))
+    }
+}

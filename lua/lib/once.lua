@@ -1,0 +1,24 @@
+-- Recorded writes. A caller that may send a write again, because it has not noted the answer yet, names its record: 16 hex
+-- digits. `carried` keeps the answer until the record is settled, so that each record is carried out once.
+
+-- The id and the record of an item: no id has a NUL before its last 16 bytes.
+local function with_record(item)
+  if string.byte(item, -17) ~= 0 or #item < 18 then return item, nil end
+  return string.sub(item, 1, -18), string.sub(item, -16)
+end
+
+-- Answers that change nothing and may be others later: the next call is a first try.
+local OPEN = { leased = true, stale = true, moved = true, refused = true, failed = true }
+
+-- Carries out a write unless its record was, and returns the first answer.
+local function once(record, write)
+  if not record then return write() end
+  must_be('hash', 'carried')
+  local carried = redis.call('HGET', base .. 'carried', record)
+  if carried then return string.match(carried, '^%d+ (.*)$') end
+  local word = write()
+  if not OPEN[string.match(word, '^%a+')] then
+    redis.call('HSET', base .. 'carried', record, string.format('%.0f %s', now, word))
+  end
+  return word
+end

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- settled: forgets the answers to recorded writes whose sources have noted them.
+--
+-- MOVES    nothing
+-- KEYS     {ns:shard}:meta, {ns:shard}:never
+-- ARGV     layout, then 1 a record (1 to 500): 16 hex digits
+-- RETURNS  the number of answers that were kept until now
+-- COST     O(1) a record, and a look at some ten answers: those older than 30 days, of callers that never came back, go
+--# include now, registry, shard, type, limits, arguments
+
+arguments('settled', 1, 1)
+must_be('hash', 'carried')
+local key = base .. 'carried'
+local settled = redis.call('HDEL', key, unpack(ARGV, 2))
+local page = redis.call('HSCAN', key, redis.call('HGET', KEYS[1], 'carried') or '0', 'COUNT', '10')
+for i = 1, #page[2], 2 do
+  local at = tonumber(string.match(page[2][i + 1], '^%d+'))
+  if not at or at + CARRIED_FOR_MS <= now then redis.call('HDEL', key, page[2][i]) end
+end
+if page[1] == '0' then
+  redis.call('HDEL', KEYS[1], 'carried')
+else
+  redis.call('HSET', KEYS[1], 'carried', page[1])
+end
+return { settled }
