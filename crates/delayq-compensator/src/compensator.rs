@@ -27,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// What a compensator works with.
+#[derive(Clone)]
 pub struct Deps {
     /// The deployment.
     pub client: Client,

@@ -30,7 +30,7 @@ use health::Health;
 use metrics::IntakesMetrics;
 use source::Source;
 use std::collections::BTreeMap;
-use taking::{Intake, Takes, Waiting};
+use taking::{Intake, Settled, Takes, Waiting};
 
 pub use config::IntakeConfig;
 pub use kafka::KafkaIntakeConfig;
@@ -148,6 +148,7 @@ impl Parts<'_> {
             metrics: self.metrics.of(self.name),
             health: self.health.clone(),
             waiting: Waiting::default(),
+            settled: Settled::default(),
         })
     }
 }

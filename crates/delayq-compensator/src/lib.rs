@@ -53,6 +53,6 @@ pub use intake::{
 };
 pub use outbox::{
     AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, Reconcile, Reconciled,
-    build_outbox, outbox_keeper,
+    build_outbox, outbox_keeper, outbox_reader,
 };
 pub use resubmit::{Report, Resubmitter};

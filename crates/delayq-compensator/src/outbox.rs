@@ -58,10 +58,22 @@ pub struct OutboxDeps {
 /// # Errors
 /// The configuration cannot be used, or the database has no outbox that fits.
 pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<OutboxReader, Fault> {
+    let mut reader = outbox_reader(config, deps)?;
+    match reader.store.books().await {
+        Err(error @ StoreError::Unfit(_)) => Err(Fault::new(&OUTBOX, "the outbox").because(error)),
+        _ => Ok(reader),
+    }
+}
+
+/// Creates the reader of an outbox that is not looked at yet: while it does not fit, the reader waits, and says so.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub fn outbox_reader(config: OutboxConfig, deps: OutboxDeps) -> Result<OutboxReader, Fault> {
     let notices = Notices::default();
     #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has notices"))]
     let mut listen: Option<Listen> = None;
-    let mut store: Box<dyn Store> = match Kind::of(&config)? {
+    let store: Box<dyn Store> = match Kind::of(&config)? {
         #[cfg(feature = "mysql")]
         Kind::MySql => Box::new(mysql::MySql::new(&config)),
         #[cfg(feature = "postgres")]
@@ -72,9 +84,6 @@ pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<Outb
             Box::new(postgres::Postgres::new(&config))
         }
     };
-    if let Err(error @ StoreError::Unfit(_)) = store.books().await {
-        return Err(Fault::new(&OUTBOX, "the outbox").because(error));
-    }
     let rotate_every = (*config.rotate_every / 10).min(Duration::from_secs(10));
     Ok(OutboxReader {
         store,

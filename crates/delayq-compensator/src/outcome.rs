@@ -23,7 +23,9 @@ pub(crate) fn of_put(answer: &PutOutcome) -> Settle {
         PutOutcome::Conflict(..) => Settle::Reject("another message has this id".to_owned()),
         PutOutcome::Newer => Settle::Reject("a message of a later format has this id".to_owned()),
         PutOutcome::Malformed => Settle::Reject("bytes that are not a message have this id".to_owned()),
-        PutOutcome::Leased => Settle::Reject("the one it was to replace is leased".to_owned()),
+        PutOutcome::Leased => {
+            Settle::Rest(Fate::NotApplied, "the message that it replaces is leased".to_owned())
+        }
         PutOutcome::Stale => Settle::Reject(
             "stale: its topic refuses repeats, and may have forgotten how the first try ended".to_owned(),
         ),
@@ -89,10 +91,10 @@ mod tests {
             PutOutcome::Newer,
             PutOutcome::Malformed,
             PutOutcome::Stale,
-            PutOutcome::Leased,
             PutOutcome::Refused("due time".to_owned()),
         ];
         assert!(rejected.iter().all(|outcome| matches!(of_put(outcome), Settle::Reject(_))));
+        assert!(matches!(of_put(&PutOutcome::Leased), Settle::Rest(Fate::NotApplied, _)), "until its ack");
         let outage = Error::Unreachable { address: String::new(), why: String::new() };
         assert!(matches!(of_error(&outage), Settle::Hold(Fate::NotApplied, _)));
         let lost = Error::NoAnswer { address: String::new(), why: String::new() };

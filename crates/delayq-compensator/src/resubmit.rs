@@ -12,7 +12,7 @@ use crate::probes::Probes;
 use crate::resting::{Resting, message_of};
 use crate::writes::{Carrier, Write};
 use delayq::spool::{AnyRecord, GroupRecord};
-use delayq::{Client, Fate, MessageId, Topic, UnixMillis};
+use delayq::{Client, Fate, Topic, UnixMillis};
 use delayq_spool::{Settled, SpoolError, SpoolReader, SpoolStats, Spooled};
 use std::collections::HashMap;
 use std::mem;
@@ -82,7 +82,7 @@ struct Parts {
     /// Where those begin that are behind the last change of a group.
     first: usize,
     /// How many records of a message are in these.
-    records: HashMap<(Topic, MessageId), usize>,
+    records: HashMap<(Topic, Vec<u8>), usize>,
 }
 
 /// What is carried out in one go.
@@ -109,7 +109,7 @@ impl Parts {
         let before = self.records.entry(message_of(&record)).or_default();
         let place = self.first + *before;
         *before += 1;
-        let write = Write::new(record, tried);
+        let write = Write::new(record, None, tried);
         match self.parts.get_mut(place) {
             Some(Part::Messages(writes)) => writes.push((seq, write)),
             _ => self.parts.push(Part::Messages(vec![(seq, write)])),

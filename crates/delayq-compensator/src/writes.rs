@@ -5,9 +5,9 @@ use crate::groups;
 use crate::outcome::{Settle, of_cancel, of_error, of_put, of_reschedule};
 use crate::resting::{Resting, message_of};
 use crate::unconfirmed::Unconfirmed;
-use delayq::protocol::Placement;
+use delayq::protocol::{Placement, RecordId, Recorded};
 use delayq::spool::{GroupRecord, Resubmit, SpoolRecord};
-use delayq::{Client, Error, Fate, Producer, ProducerOptions, UnixMillis};
+use delayq::{Client, Error, Fate, Producer, ProducerOptions, Target, UnixMillis};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, HashSet};
@@ -17,6 +17,8 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) record: SpoolRecord,
+    /// By which a repeat is recognised; `None`: its source cannot tell a record from others.
+    pub(crate) id: Option<RecordId>,
     /// When it was first tried since it was recorded, if that try may have been applied.
     pub(crate) tried: Option<UnixMillis>,
     /// No try may have been applied, as far as is known.
@@ -34,9 +36,14 @@ pub(crate) struct Carrier {
 // === impl Write ===
 
 impl Write {
-    pub(crate) fn new(record: SpoolRecord, tried: Option<UnixMillis>) -> Self {
+    pub(crate) fn new(record: SpoolRecord, id: Option<RecordId>, tried: Option<UnixMillis>) -> Self {
         let is_first = tried.is_none() && record.fate == Fate::NotApplied;
-        Self { record, tried, is_first }
+        Self { record, id, tried, is_first }
+    }
+
+    /// What is to be forgotten in Redis once the source has noted what became of it.
+    pub(crate) fn carried(&self) -> Option<(Target, RecordId)> {
+        Some((self.record.target.clone(), self.id?))
     }
 
     /// Whether to send it although it will most likely not be confirmed: it is no repeat that may be applied twice.
@@ -167,6 +174,16 @@ impl Carrier {
         settle
     }
 
+    /// Forgets what Redis keeps of writes whose sources have noted the answers. What is not forgotten now goes after a month.
+    pub(crate) async fn settled(&self, carried: &[(Target, RecordId)]) {
+        if carried.is_empty() {
+            return;
+        }
+        if let Err(error) = Recorded::by(&self.producer).settled(carried).boxed().await {
+            tracing::debug!(%error, records = carried.len(), "the answers to settled records stay in Redis for now");
+        }
+    }
+
     /// Whether any shard can be used: where nothing at all is carried out, it may be the whole Redis.
     pub(crate) async fn probe(&mut self) -> Result<(), Error> {
         self.away.probe(&self.producer).await
@@ -205,9 +222,13 @@ fn runs(batch: &[Write]) -> Vec<Range<usize>> {
 async fn call(producer: &Producer, run: &[&Write]) -> Vec<Result<Settle, Error>> {
     let now = delayq_service::host_now();
     let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
+    let records: Vec<Option<RecordId>> = run.iter().map(|write| write.id).collect();
     for write in run {
-        match write.record.resubmit(now, write.tried) {
-            Resubmit::Put(message) => puts.push(message),
+        match write.record.resubmit(now, write.tried.filter(|_| write.id.is_none())) {
+            Resubmit::Put(mut message) => {
+                message.record = write.id;
+                puts.push(message);
+            }
             Resubmit::Cancel(of, target) => {
                 topic = Some(of);
                 cancels.push(target);
@@ -218,6 +239,7 @@ async fn call(producer: &Producer, run: &[&Write]) -> Vec<Result<Settle, Error>>
             }
         }
     }
+    let recorded = Recorded::by(producer);
     match topic {
         None => {
             let answers = producer.put_many(puts).await.into_iter();
@@ -226,11 +248,11 @@ async fn call(producer: &Producer, run: &[&Write]) -> Vec<Result<Settle, Error>>
                 .collect()
         }
         Some(topic) if moves.is_empty() => {
-            let answers = producer.cancel_many(&topic, &cancels).await.into_iter();
+            let answers = recorded.cancel_many(&topic, &cancels, &records).await.into_iter();
             answers.map(|answer| answer.map(|outcome| of_cancel(&outcome))).collect()
         }
         Some(topic) => {
-            let answers = producer.reschedule_many(&topic, &moves).await.into_iter();
+            let answers = recorded.reschedule_many(&topic, &moves, &records).await.into_iter();
             answers.map(|answer| answer.map(|outcome| of_reschedule(&outcome))).collect()
         }
     }
@@ -249,7 +271,7 @@ mod tests {
             "c" => SpoolRecord::cancel(&topic, &target, at),
             _ => SpoolRecord::put(&Message::new(topic, "x").with_id(target.id), Fate::NotApplied, at),
         };
-        Write::new(record, None)
+        Write::new(record, None, None)
     }
 
     #[test]

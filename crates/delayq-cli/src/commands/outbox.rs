@@ -60,6 +60,9 @@ enum Action {
     Retry {
         #[command(flatten)]
         which: Which,
+        /// Also rows that are overtaken: a later row of their message was carried out, and a retry undoes it
+        #[arg(long)]
+        force: bool,
     },
     /// Put the pending messages of kept rows that Redis has lost
     ///
@@ -137,9 +140,9 @@ impl Outbox {
             Action::Rejected { resting, limit } => {
                 list(&keeper.aside_names(resting, 0, limit).await?, output)
             }
-            Action::Retry { which } => {
+            Action::Retry { which, force } => {
                 let numbers = which.numbers(&mut keeper).await?;
-                let done = keeper.retry(&numbers).await?;
+                let done = keeper.retry(&numbers, force).await?;
                 each(output, &numbers, &done, "is tried again")
             }
             Action::Reconcile { since, overdue, dry_run } => {
@@ -231,15 +234,16 @@ fn list(found: &[AsideRow], output: Output) -> Result<(), Fault> {
     let mut rows = output.rows(&[">number", "since", "row", "why"]);
     let mut values: Vec<Value> = Vec::new();
     for found in found {
-        let AsideRow { number, reason, since, row, .. } = found;
+        let AsideRow { number, reason, since, row, overtaken, .. } = found;
         let mut value = json!({
             "number": number, "state": row::state(found), "verb": row.verb(), "topic": row.topic(), "id": row.id(),
-            "reason": reason,
+            "reason": reason, "overtaken": overtaken,
         });
         add_time(&mut value, "since", Some(*since));
         values.push(value);
         let asked = format!("{} {} {}", row.verb(), row.topic(), row.id());
-        rows.row([number.to_string(), time(*since), asked, reason.clone()]);
+        let why = if *overtaken { format!("{reason} (overtaken)") } else { reason.clone() };
+        rows.row([number.to_string(), time(*since), asked, why]);
     }
     let empty = values.is_empty();
     output.print(&values, || if empty { "none".to_owned() } else { rows.text() })
@@ -253,7 +257,8 @@ fn each(output: Output, numbers: &[u64], done: &[u64], word: &str) -> Result<(),
     match numbers.len() - done.len() {
         0 => Ok(()),
         missing => {
-            Err(unknown(format!("{missing} of the numbers are not such rows; see delayq outbox rejected")))
+            let why = "not such rows, or overtaken by a later row of their message, which --force would undo";
+            Err(unknown(format!("{missing} of the numbers are {why}; see delayq outbox rejected")))
         }
     }
 }

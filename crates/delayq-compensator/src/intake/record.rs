@@ -13,7 +13,7 @@ pub(crate) struct Record {
     pub(crate) at: Option<UnixMillis>,
     /// An id that the broker's protocol has a place of its own for.
     pub(crate) id: Option<String>,
-    /// Whether the broker says that it has delivered it before.
+    /// Whether the broker says that it has delivered it before, and nothing tells whether it was carried out.
     pub(crate) is_repeat: bool,
     /// Whether it has no body at all, where its broker tells that from an empty one.
     pub(crate) has_no_value: bool,

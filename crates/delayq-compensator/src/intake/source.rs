@@ -35,6 +35,10 @@ pub(crate) trait Source: Send {
     /// As [`next`](Self::next).
     async fn hold(&mut self) -> Result<Infallible, String>;
 
+    /// What no other record of the source has, in no process and over no other connection; `None`: the broker gives its
+    /// records no such place. Then [`settle`](Self::settle) ends when the broker has noted it.
+    fn place(&self, ticket: &Self::Ticket) -> Option<String>;
+
     /// Whether a record was lost to another process since it was handed out.
     fn is_lost(&self, ticket: &Self::Ticket) -> bool;
 

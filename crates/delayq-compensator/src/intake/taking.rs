@@ -12,13 +12,15 @@ use super::read::read;
 use super::record::Record;
 use super::source::{Arrived, Dead, Lost, Source};
 use crate::outcome::Settle;
-use crate::resting::Resting;
+use crate::resting::{Resting, message_of};
 use crate::wake::back_off;
 use crate::writes::{Carrier, Write};
 use async_trait::async_trait;
-use delayq::{Fate, UnixMillis};
+use delayq::protocol::RecordId;
+use delayq::{Fate, Target, UnixMillis};
 use delayq_service::{Fault, Shutdown, host_now};
 use prometheus_client::metrics::counter::Counter;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
@@ -28,6 +30,8 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 const MOST_WAITING_BYTES: usize = 64 << 20;
 /// How long a broker may take to note what is settled or buried, or to close. Longer than the sources' own bounds.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long Redis keeps the answers to settled records: the brokers' clients note what is settled a little later.
+const NOTED_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum characters of the reason that a dead record carries.
 const LONGEST_REASON: usize = 300;
 
@@ -40,7 +44,12 @@ pub(crate) struct Intake<S: Source> {
     pub(super) metrics: IntakeMetrics,
     pub(super) health: Health,
     pub(super) waiting: Waiting<S::Ticket>,
+    pub(super) settled: Settled,
 }
+
+/// What Redis keeps of records that are settled, and since when: the oldest first.
+#[derive(Default)]
+pub(super) struct Settled(VecDeque<(Instant, Target, RecordId)>);
 
 /// Records that wait for another try, the oldest first.
 pub(super) struct Waiting<T> {
@@ -65,6 +74,8 @@ struct Item<T> {
 struct Origin<T> {
     record: Record,
     ticket: T,
+    /// What Redis keeps of it until it is settled.
+    carried: Option<(Target, RecordId)>,
 }
 
 /// A record for the dead destination.
@@ -80,6 +91,20 @@ struct Letter<T> {
 pub(crate) trait Takes: Send {
     /// Takes in until shutdown; what is under way is finished.
     async fn run(self: Box<Self>, shutdown: Shutdown) -> Result<(), Fault>;
+}
+
+// === impl Settled ===
+
+impl Settled {
+    fn add<'c>(&mut self, carried: impl Iterator<Item = &'c (Target, RecordId)>, now: Instant) {
+        self.0.extend(carried.map(|(target, record)| (now, target.clone(), *record)));
+    }
+
+    /// Those that were settled at this time or before.
+    fn until(&mut self, then: Instant) -> Vec<(Target, RecordId)> {
+        let some = self.0.partition_point(|(at, ..)| *at <= then);
+        self.0.drain(..some).map(|(_, target, record)| (target, record)).collect()
+    }
 }
 
 // === impl Waiting ===
@@ -173,6 +198,9 @@ impl<S: Source> Takes for Intake<S> {
             }
         }
         self.close().await;
+        // Closed, the client has noted all of them.
+        let noted = self.settled.until(Instant::now());
+        self.carrier.settled(&noted).await;
         Ok(())
     }
 }
@@ -191,6 +219,10 @@ impl<S: Source> Intake<S> {
         loop {
             let Some(arrived) = shutdown.or(self.wait()).await else { return Ok(()) };
             self.step(arrived?).await?;
+            if let Some(then) = Instant::now().checked_sub(NOTED_WITHIN) {
+                let noted = self.settled.until(then);
+                self.carrier.settled(&noted).await;
+            }
             *failures = 0;
         }
     }
@@ -245,15 +277,30 @@ impl<S: Source> Intake<S> {
         let now = host_now();
         for Arrived { record, ticket } in arrived.into_iter().filter(|new| !source.is_lost(&new.ticket)) {
             let read = read(&record, self.config.topic.as_ref(), now);
-            let origin = Origin { record, ticket };
-            match read {
-                Ok(record) => due.push(Item { write: Write::new(record, None), origin }),
-                Err(reason) => dead.push(Letter::new(origin, &reason, &self.metrics.unreadable)),
+            let id = source.place(&ticket).map(|place| id_of(&place, &record));
+            match read.map(|read| Write::new(read, id, None)) {
+                Ok(write) => {
+                    let carried = write.carried();
+                    due.push(Item { write, origin: Origin { record, ticket, carried } });
+                }
+                Err(reason) => {
+                    let origin = Origin { record, ticket, carried: None };
+                    dead.push(Letter::new(origin, &reason, &self.metrics.unreadable));
+                }
             }
         }
-        // In a box: the calls to Redis nest too deep for the compiler to lay all of it out in one.
-        let (done, held) = Box::pin(self.carry_out(due, now, &mut dead)).await;
-        self.settle(done.iter()).await?;
+        let mut held = None;
+        for some in apart(due) {
+            if held.is_some() {
+                self.waiting.items.extend(some);
+                continue;
+            }
+            // In a box: the calls to Redis nest too deep for the compiler to lay all of it out in one.
+            let done = Box::pin(self.carry_out(some, now, &mut dead));
+            let (done, why) = done.await;
+            self.settle(done.iter()).await?;
+            held = why;
+        }
         let unburied = self.bury(dead).await?;
         self.plan(held.or(unburied).as_deref());
         Ok(())
@@ -327,8 +374,14 @@ impl<S: Source> Intake<S> {
     where
         S: 'o,
     {
-        let tickets: Vec<&S::Ticket> = origins.map(|origin| &origin.ticket).collect();
-        if tickets.is_empty() { Ok(()) } else { within(self.source.settle(&tickets)).await }
+        let origins: Vec<&Origin<S::Ticket>> = origins.collect();
+        if origins.is_empty() {
+            return Ok(());
+        }
+        let tickets: Vec<&S::Ticket> = origins.iter().map(|origin| &origin.ticket).collect();
+        within(self.source.settle(&tickets)).await?;
+        self.settled.add(origins.iter().filter_map(|origin| origin.carried.as_ref()), Instant::now());
+        Ok(())
     }
 
     /// Buries and settles records; those that the dead destination does not take wait, and why is returned.
@@ -338,7 +391,11 @@ impl<S: Source> Intake<S> {
         }
         let letters: Vec<_> = dead
             .iter()
-            .map(|Letter { origin: Origin { record, ticket }, reason, .. }| Dead { record, ticket, reason })
+            .map(|Letter { origin: Origin { record, ticket, .. }, reason, .. }| Dead {
+                record,
+                ticket,
+                reason,
+            })
             .collect();
         let answers = within(self.source.bury(&letters)).await;
         let answers = answers.unwrap_or_else(|why| vec![Err(why); dead.len()]);
@@ -374,6 +431,27 @@ impl<S: Source> Intake<S> {
     }
 }
 
+/// Items in parts. What Redis cannot recognise is settled before a later write of its message is sent, so that a repeat cannot
+/// undo that one: a cancel that came before a put would cancel it.
+fn apart<T>(items: Vec<Item<T>>) -> Vec<Vec<Item<T>>> {
+    let (mut parts, mut open) = (vec![Vec::new()], HashSet::new());
+    for item in items {
+        if item.write.id.is_none() && !open.insert(message_of(&item.write.record)) {
+            parts.push(Vec::new());
+            open = HashSet::from([message_of(&item.write.record)]);
+        }
+        parts.last_mut().expect("there is a first part").push(item);
+    }
+    parts
+}
+
+/// What Redis recognises a record by: a topic that was made again has its offsets again.
+fn id_of(place: &str, record: &Record) -> RecordId {
+    let at = record.at.map_or(0, UnixMillis::get).to_be_bytes();
+    let headers = record.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_slice()]);
+    RecordId::of([place.as_bytes(), &at[..], record.body.as_slice()].into_iter().chain(headers))
+}
+
 /// An answer of a broker, or that there is none.
 async fn within<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let answered = timeout(PATIENCE, answer).await;
@@ -389,8 +467,8 @@ mod tests {
     fn item() -> Item<()> {
         let target = Target::from(MessageId::own("a").unwrap());
         let record = SpoolRecord::cancel(&Topic::new("t").unwrap(), &target, UnixMillis::new(1));
-        let origin = Origin { record: Record::default(), ticket: () };
-        Item { write: Write::new(record, None), origin }
+        let origin = Origin { record: Record::default(), ticket: (), carried: None };
+        Item { write: Write::new(record, None, None), origin }
     }
 
     #[test]

@@ -5,23 +5,32 @@ use super::store::Verdict;
 use crate::outcome::Settle;
 use crate::resting::Resting;
 use crate::writes::{Carrier, Write};
+use delayq::Target;
+use delayq::protocol::RecordId;
 
 const BEHIND: &str = "an older row of its message rests";
 /// A reason has at most so many characters, for it has to fit into a column.
 const REASON: usize = 1000;
 
-/// What became of each row, and why Redis could not be used, if so; `resting`: they rested before, and may have been carried
-/// out.
-pub(super) async fn carry_out(
-    carrier: &mut Carrier,
-    rows: Vec<Row>,
-    resting: bool,
-) -> (Vec<Verdict>, Option<String>) {
+/// What became of rows.
+pub(super) struct Carried {
+    /// Of each.
+    pub(super) verdicts: Vec<Verdict>,
+    /// Why Redis could not be used, if so.
+    pub(super) held: Option<String>,
+    /// What Redis keeps of each until it is settled.
+    pub(super) records: Vec<Option<(Target, RecordId)>>,
+}
+
+/// Carries out rows; `resting`: they rested before, and may have been carried out.
+pub(super) async fn carry_out(carrier: &mut Carrier, rows: Vec<Row>, resting: bool) -> Carried {
     let mut verdicts = vec![Verdict::Untried; rows.len()];
+    let mut records = vec![None; rows.len()];
     let (mut places, mut asked) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for (place, row) in rows.into_iter().enumerate() {
         match read(row, resting) {
             Ok(write) => {
+                records[place] = write.carried();
                 places.push(place);
                 asked.push(write);
             }
@@ -52,7 +61,7 @@ pub(super) async fn carry_out(
             verdicts.fill(Verdict::Untried);
         }
     }
-    (verdicts, held)
+    Carried { verdicts, held, records }
 }
 
 /// The write of a row, unless it is to rest or cannot be one.
@@ -61,8 +70,9 @@ fn read(row: Row, resting: bool) -> Result<Write, Verdict> {
         return Err(Verdict::Rests(BEHIND.to_owned()));
     }
     let rejected = |reason| Verdict::Rejected(short(reason));
+    let id = Some(row.id());
     let record = row.record(delayq_service::host_now()).map_err(rejected)?;
-    Ok(Write { record, tried: None, is_first: !resting })
+    Ok(Write { record, id, tried: None, is_first: !resting })
 }
 
 fn short(mut reason: String) -> String {

@@ -34,8 +34,8 @@ pub(super) trait Keeper: Send {
     /// Rows aside.
     async fn aside(&mut self, page: Page) -> Result<Vec<AsideRow>, StoreError>;
 
-    /// Has rejected rows tried again; returns which were there.
-    async fn retry(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError>;
+    /// Has rejected rows tried again, overtaken ones only by force; returns which are.
+    async fn retry(&mut self, numbers: &[u64], force: bool) -> Result<Vec<u64>, StoreError>;
 
     /// Deletes rows aside; returns which were there.
     async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError>;
@@ -72,6 +72,8 @@ pub struct AsideRow {
     pub number: u64,
     /// Whether it rests until it is tried again; or it was rejected.
     pub rests: bool,
+    /// Whether a later row of its message was carried out since.
+    pub overtaken: bool,
     /// Why it is kept aside.
     pub reason: String,
     /// Since when, by the database's clock.
@@ -138,12 +140,13 @@ impl OutboxKeeper {
         self.0.aside(Page { resting, after, most, whole: false }).await.map_err(unusable)
     }
 
-    /// Has rejected rows tried again; returns which were there.
+    /// Has rejected rows tried again; by force also overtaken ones, which undo a later write of their message. Returns which
+    /// are tried again.
     ///
     /// # Errors
     /// The outbox cannot be changed.
-    pub async fn retry(&mut self, numbers: &[u64]) -> Result<Vec<u64>, Fault> {
-        self.0.retry(numbers).await.map_err(unusable)
+    pub async fn retry(&mut self, numbers: &[u64], force: bool) -> Result<Vec<u64>, Fault> {
+        self.0.retry(numbers, force).await.map_err(unusable)
     }
 
     /// Deletes rows aside, rejected or resting; returns which were there.

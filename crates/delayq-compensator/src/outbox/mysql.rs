@@ -50,6 +50,10 @@ pub(super) struct MySql {
     is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
     tried_aside: u64,
+    /// Maximum rows of the next page: fewer while the database cannot read one of them.
+    most: usize,
+    /// Why it cannot read the first one.
+    unreadable: Option<String>,
 }
 
 // === impl MySql ===
@@ -63,6 +67,8 @@ impl MySql {
             turn: None,
             is_taking: false,
             tried_aside: 0,
+            most: config.batch.into(),
+            unreadable: None,
         }
     }
 

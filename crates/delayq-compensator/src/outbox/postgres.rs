@@ -27,7 +27,7 @@ use super::config::OutboxConfig;
 use super::store::{Books, Store, StoreError, Taken, Verdict};
 use async_trait::async_trait;
 use connection::{Connection, Link, Param};
-use keys::Window;
+use keys::{Key, Window};
 use sql::Sql;
 use std::time::Duration;
 use turn::Turn;
@@ -52,6 +52,10 @@ pub(super) struct Postgres {
     is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
     tried_aside: i64,
+    /// Maximum rows of the next page: fewer while the database cannot read one of them.
+    most: usize,
+    /// That one, and why.
+    unreadable: Option<(Key, String)>,
     /// What keeps a table from being truncated.
     held: Option<String>,
 }
@@ -69,6 +73,8 @@ impl Postgres {
             turn: None,
             is_taking: false,
             tried_aside: 0,
+            most: config.batch.into(),
+            unreadable: None,
             held: None,
         }
     }

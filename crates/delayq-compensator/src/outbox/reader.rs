@@ -1,6 +1,6 @@
 //! Reading an outbox: turn after turn, until shutdown.
 
-use super::carry::carry_out;
+use super::carry::{Carried, carry_out};
 use super::config::OutboxConfig;
 use super::metrics::OutboxMetrics;
 use super::notices::Notices;
@@ -183,7 +183,7 @@ impl OutboxReader {
         let limit = *self.config.deadline;
         // In a box: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
         let carrying = carry_out(&mut self.carrier, rows, resting).boxed();
-        let Ok((mut verdicts, held)) = tokio::time::timeout(limit, carrying).await else {
+        let Ok(Carried { mut verdicts, held, records }) = tokio::time::timeout(limit, carrying).await else {
             self.store.leave().await;
             return Ok((Step::Held(format!("a batch was not carried out within {limit:?}")), false));
         };
@@ -193,6 +193,10 @@ impl OutboxReader {
             verdicts.truncate(settled);
         }
         self.store.settle(verdicts.clone()).await?;
+        let is_over = |verdict: &Verdict| matches!(verdict, Verdict::Done | Verdict::Rejected(_));
+        let over = verdicts.iter().zip(records).filter(|(verdict, _)| is_over(verdict));
+        let over: Vec<_> = over.filter_map(|(_, record)| record).collect();
+        self.carrier.settled(&over).await;
         self.report(&verdicts);
         Ok((held.map_or(Step::More, Step::Held), verdicts.contains(&Verdict::Done)))
     }

@@ -1,6 +1,6 @@
 //! A row of the outbox as the write that it asks for.
 
-use delayq::protocol::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
+use delayq::protocol::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, RecordId};
 use delayq::spool::SpoolRecord;
 use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Target, Topic, UnixMillis};
 use std::collections::BTreeMap;
@@ -36,13 +36,25 @@ pub(crate) struct Row {
     pub(crate) fault: Option<String>,
     /// Whether an older row of its message rests.
     pub(crate) is_behind: bool,
+    /// Its number and when it was added: of no other row.
+    pub(crate) key: String,
 }
 
 // === impl Row ===
 
 impl Row {
-    /// The write that it asks for. It may have been tried before, by a compensator that died before it could say so; its
-    /// delay counts from when the row was added.
+    /// By which Redis recognises a repeat of it.
+    pub(crate) fn id(&self) -> RecordId {
+        RecordId::of([
+            b"outbox",
+            self.key.as_bytes(),
+            self.verb.as_bytes(),
+            self.topic.as_bytes(),
+            self.id.as_bytes(),
+        ])
+    }
+
+    /// The write that it asks for. Its delay counts from when the row was added.
     ///
     /// # Errors
     /// Why it can never be carried out.
@@ -75,7 +87,7 @@ impl Row {
                 let attempts = u16::try_from(self.max_attempts.unwrap_or(0));
                 message.max_attempts = attempts.map_err(|_| "max_attempts: expected 0 to 65535")?;
                 message.replace = self.replaces;
-                Ok(SpoolRecord::put(&message, Fate::Unknown, tried_at))
+                Ok(SpoolRecord::put(&message, Fate::NotApplied, tried_at))
             }
             other => Err(format!("verb {other:?}: expected put, cancel or reschedule")),
         }
@@ -162,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_counts_from_when_the_row_was_added_and_each_row_may_have_been_tried_since() {
+    fn a_delay_counts_from_when_the_row_was_added_and_no_row_says_that_it_was_tried() {
         let waited = Row { delay_ms: Some(30_000), age: Duration::from_secs(10), ..row("put") };
         let record = waited.record(NOW).unwrap();
         let Resubmit::Put(message) = record.resubmit(NOW, None) else { panic!("a put") };
         assert_eq!(message.due, Due::After(Duration::from_secs(20)));
-        assert_eq!(message.tried, Some(UnixMillis::new(NOW.get() - 10_000)));
+        assert_eq!(message.tried, None, "its record says whether it was carried out");
     }
 
     #[test]

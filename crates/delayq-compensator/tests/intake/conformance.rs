@@ -49,17 +49,21 @@ pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let mut records = Vec::new();
     for n in 0..200 {
-        let (kept, gone) = (format!("kept{n}"), format!("gone{n}"));
+        let (kept, gone, again) = (format!("kept{n}"), format!("gone{n}"), format!("again{n}"));
         records.push(Sent::put(&kept, &[]));
         records.push(Sent::put(&gone, &[]));
         records.push(Sent::verb("reschedule", &kept, &[("delayq-due", "4102444805000")]));
         records.push(Sent::verb("cancel", &gone, &[]));
         records.push(Sent::put(&gone, &[]));
+        // The last put has the content of the one that was cancelled, and is another one.
+        records.push(Sent::put(&again, &[]));
+        records.push(Sent::verb("cancel", &again, &[]));
+        records.push(Sent::put(&again, &[("delayq-replace", "true")]));
     }
     stage.broker.publish(records).await;
     let compensator = stage.compensator("batch = 7").await;
-    compensator.shows(DONE, 1000.0).await;
-    assert_eq!(stage.books().await, Books { accepted: 400, delayed: 200, ready: 0, cancelled: 200 });
+    compensator.shows(DONE, 1600.0).await;
+    assert_eq!(stage.books().await, Books { accepted: 800, delayed: 400, ready: 0, cancelled: 400 });
     let again = Message::new(topic(), "body of kept7").id("kept7").unwrap();
     let answer = stage.deployment.producer.put(again).await.unwrap().outcome;
     assert_eq!(answer, PutOutcome::Exists(State::Delayed, UnixMillis::new(4_102_444_805_000)));

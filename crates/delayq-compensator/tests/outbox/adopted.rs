@@ -121,7 +121,7 @@ async fn rows_of_the_migrations_own_transaction_are_carried_out() {
     database
         .batch_execute(
             "DROP TABLE delayq_outbox, delayq_outbox_aside, delayq_outbox_progress, delayq_outbox_state;
-             DROP SEQUENCE delayq_outbox_seq, delayq_outbox_turn; DROP FUNCTION delayq_outbox_current;
+             DROP SEQUENCE delayq_outbox_seq, delayq_outbox_turn; DROP FUNCTION delayq_outbox_current, delayq_outbox_number;
              DROP SEQUENCE delayq_outbox_slot; BEGIN; SELECT pg_current_xact_id()",
         )
         .await

@@ -2,23 +2,20 @@
 
 use crate::readers::pages_of_rows_that_rest;
 use crate::stand::{Stand, topic};
-use delayq::admin::{Policy, Repeats};
-use delayq::{Message, Topic};
+use delayq::Message;
 use delayq_tests::deadline::{LONG, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_can_never_be_carried_out_is_kept_with_its_reason_until_it_is_retried_or_discarded() {
     let stand = Stand::start().await;
     stand.deployment.put([Message::new(topic(), "another").id("taken").unwrap()]).await;
-    let refuse = |repeats| Policy { repeats: Some(repeats), ..Policy::default() };
-    let strict = Topic::new("strict").unwrap();
-    stand.deployment.admin.set_policy(&strict, &refuse(Repeats::Refuse)).await.unwrap();
     let database = stand.database().await;
     database
         .batch_execute(
             "INSERT INTO delayq_outbox (topic, id, payload, added) VALUES
-               ('orders', 'taken', 'x', now()), ('a b', 'm', 'x', now()), ('strict', 'old', 'x', now() - interval '1 day'),
-               ('orders', 'fine', 'x', now())",
+               ('orders', 'taken', 'x', now()), ('a b', 'm', 'x', now());
+             INSERT INTO delayq_outbox (verb, topic, id, delay_ms) VALUES ('reschedule', 'orders', 'not yet', 1);
+             INSERT INTO delayq_outbox (topic, id, payload) VALUES ('orders', 'fine', 'x')",
         )
         .await
         .unwrap();
@@ -30,13 +27,13 @@ async fn a_row_that_can_never_be_carried_out_is_kept_with_its_reason_until_it_is
         aside.iter().map(|found| (found.row.topic(), found.row.id(), found.reason.as_str())).collect();
     assert_eq!(shown[0], ("orders", "taken", "another message has this id"));
     assert!(shown[1].0 == "a b" && shown[1].2.contains("only ASCII letters"), "{shown:?}");
-    assert!(shown[2].2.starts_with("stale"), "{shown:?}");
+    assert_eq!(shown[2].2, "nothing is known of it");
     let books = keeper.books().await.unwrap();
     assert_eq!((books.rejected, books.resting, books.oldest), (3, 0, None));
 
-    stand.deployment.admin.set_policy(&strict, &refuse(Repeats::Deliver)).await.unwrap();
+    stand.deployment.put([Message::new(topic(), "x").id("not yet").unwrap()]).await;
     let numbers: Vec<u64> = aside.iter().map(|found| found.number).collect();
-    assert_eq!(keeper.retry(&[numbers[2], 999]).await.unwrap(), [numbers[2]]);
+    assert_eq!(keeper.retry(&[numbers[2], 999], false).await.unwrap(), [numbers[2]]);
     stand.is_settled(2).await;
     assert_eq!(keeper.discard(&numbers).await.unwrap(), numbers[..2]);
     let books = keeper.books().await.unwrap();

@@ -6,6 +6,7 @@ mod adopted;
 mod aside;
 mod bounded;
 mod hosts;
+mod last_word;
 mod mysql;
 mod order;
 mod pooled;
@@ -15,6 +16,7 @@ mod reconcile;
 mod resting;
 mod side_jobs;
 mod stand;
+mod stress;
 mod tls;
 mod unconfirmed;
 mod unreadable;
@@ -125,5 +127,32 @@ async fn a_hundred_thousand_rows_are_put_once_while_the_tables_are_rotated() {
     stand.is_all_settled().await;
     assert_eq!(stand.accepted().await, 100_000);
     stand.is_truncated().await;
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_statement_of_the_guide_takes_a_text_of_any_content_byte_for_byte() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    database.batch_execute("CREATE TABLE orders (id bigint, paid bool)").await.unwrap();
+    let guide = include_str!("../../../../examples/outbox/place_order.sql");
+    let (payload, id) = (r#"{"order":17}"#, "order-17");
+    assert!(guide.contains(payload) && guide.contains(id));
+    let texts = [r"C:\temp", r#"a\n\"\u00e9"#, "it's \"quoted\"", "two\nlines\ttab", &"é\\".repeat(60_000)];
+    for (n, text) in texts.iter().enumerate() {
+        let statement = guide.replace(payload, &text.replace('\'', "''")).replace(id, &format!("m{n}"));
+        database.batch_execute(&statement).await.unwrap();
+    }
+    let bytes: &[u8] = b"\0\xff\\'\"\n";
+    let insert =
+        "INSERT INTO delayq_outbox (topic, id, due, payload) VALUES ('orders', 'bytes', '2100-01-01Z', $1)";
+    database.execute(insert, &[&bytes]).await.unwrap();
+    let reader = stand.read();
+    stand.is_settled(texts.len() as u64 + 1).await;
+    for (n, text) in texts.iter().enumerate() {
+        let kept = stand.stored(&format!("m{n}"), None).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&kept.payload), *text);
+    }
+    assert_eq!(stand.stored("bytes", None).await.unwrap().payload, bytes);
     reader.end().await;
 }

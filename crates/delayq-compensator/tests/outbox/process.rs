@@ -2,6 +2,7 @@
 
 use crate::stand::{Stand, ms, put};
 use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,10 +11,17 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
 const COUNT: u64 = 6000;
 
 fn start(stand: &Stand) -> Process {
+    start_with(stand, None)
+}
+
+fn start_with(stand: &Stand, spool: Option<&Folder>) -> Process {
     let mut command = Command::new(PROGRAM);
     command.env("DELAYQ__REDIS__URL", stand.deployment.server.url()).env("DELAYQ__ADMIN__LISTEN", "");
     command.env("DELAYQ__DEPLOYMENT__SHARDS", stand.deployment.client.shards().get().to_string());
     command.env("DELAYQ__OUTBOX__URL", stand.postgres.url()).env("DELAYQ__OUTBOX__BATCH", "20");
+    if let Some(spool) = spool {
+        command.env("DELAYQ__SPOOL__DIR", spool.path());
+    }
     Process::spawn("delayq-compensator", command)
 }
 
@@ -34,6 +42,32 @@ async fn a_compensator_that_is_killed_between_redis_and_its_commit_loses_nothing
     assert_eq!((books.rejected, books.resting), (0, 0));
     let ended = process.end_by(Signal::TERM, LONG).await;
     assert_eq!(ended.code(), Some(0), "{}", process.tail());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_spool_does_not_stop_the_outbox() {
+    let (stand, spool) = (Stand::start().await, Folder::new("spool"));
+    std::fs::write(spool.path().join("spool.db"), "this is no database, ".repeat(1000)).unwrap();
+    stand.database().await.batch_execute(&put(0..10)).await.unwrap();
+    let mut process = start_with(&stand, Some(&spool));
+    process.wait_for_line("the spool cannot be opened", LONG).await;
+    stand.is_all_settled().await;
+    assert_eq!(stand.accepted().await, 10);
+    process.ends_well_by(Signal::TERM, LONG).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outbox_without_tables_does_not_stop_the_spool_and_is_read_once_it_has_some() {
+    let (stand, spool) = (Stand::start().await, Folder::new("spool"));
+    let database = stand.database().await;
+    database.batch_execute("ALTER TABLE delayq_outbox_state RENAME TO away").await.unwrap();
+    let mut process = start_with(&stand, Some(&spool));
+    process.wait_for_line("there is no outbox", LONG).await;
+    database.batch_execute("ALTER TABLE away RENAME TO delayq_outbox_state").await.unwrap();
+    database.batch_execute(&put(0..10)).await.unwrap();
+    stand.is_all_settled().await;
+    assert_eq!(stand.accepted().await, 10);
+    process.ends_well_by(Signal::TERM, LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
 //! A row that cannot be read, or is no write, holds up no other.
 
-use crate::stand::Stand;
+use crate::stand::{Stand, shadow};
+use delayq_tests::deadline::{LONG, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_of_any_content_holds_up_no_other() {
@@ -28,4 +29,21 @@ async fn a_row_of_any_content_holds_up_no_other() {
     assert!(database.batch_execute(infinite).await.is_err(), "it would have no age");
     let large = ["payload: 2097152 bytes; at most 1048576", "headers: 200009 bytes; at most 131072"];
     stand.is_read(&["no headers", "last"], 15, large).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_the_database_cannot_hand_over_is_set_aside_and_blocks_no_other() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    let insert = "INSERT INTO delayq_outbox (topic, id, due) SELECT 'orders', 'm' || n, '2100-01-01Z' FROM generate_series(1, 200) n";
+    database.batch_execute(insert).await.unwrap();
+    let damaged = "IF $1 = 'm77' THEN RAISE EXCEPTION 'invalid page in block 7'; END IF; RETURN pg_catalog.left($1, $2)";
+    database.batch_execute(&shadow("left(text, int) RETURNS text", damaged)).await.unwrap();
+    let reader = stand.read();
+    stand.is_settled(199).await;
+    wait_until("the row aside", LONG, async || stand.keeper().books().await.unwrap().rejected == 1).await;
+    let aside = "SELECT id || ' ' || reason FROM delayq_outbox_aside";
+    let aside: String = database.query_one(aside, &[]).await.unwrap().get(0);
+    assert!(aside.starts_with("m77 the database cannot read it: invalid page"), "{aside}");
+    reader.end().await;
 }

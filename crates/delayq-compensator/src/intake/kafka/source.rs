@@ -225,6 +225,10 @@ impl Source for KafkaSource {
         }
     }
 
+    fn place(&self, ticket: &KafkaTicket) -> Option<String> {
+        Some(ticket.to_string())
+    }
+
     fn is_lost(&self, ticket: &KafkaTicket) -> bool {
         self.open.as_ref().is_none_or(|open| open.group.offsets().is_lost(&ticket.place))
     }

@@ -25,7 +25,7 @@ pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
         body: message.payload.to_vec(),
         at: published.map(UnixMillis::new),
         // `Nats-Msg-Id` is none: the stream drops a second record that has the same, such as the message's cancel.
-        is_repeat: info.delivered > 1,
+        is_repeat: false,
         ..Record::default()
     }
 }

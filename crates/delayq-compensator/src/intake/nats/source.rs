@@ -420,6 +420,10 @@ impl Source for NatsSource {
         }
     }
 
+    fn place(&self, ticket: &NatsTicket) -> Option<String> {
+        Some(ticket.to_string())
+    }
+
     fn is_lost(&self, ticket: &NatsTicket) -> bool {
         self.open.as_ref().is_none_or(|open| open.number != ticket.connection || open.lost().is_some())
     }

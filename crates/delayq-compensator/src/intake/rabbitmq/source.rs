@@ -195,17 +195,26 @@ impl Source for RabbitmqSource {
         }
     }
 
+    /// A queue has no offsets.
+    fn place(&self, _: &RabbitmqTicket) -> Option<String> {
+        None
+    }
+
     /// All are, with their channel.
     fn is_lost(&self, _: &RabbitmqTicket) -> bool {
         self.open.as_ref().is_none_or(|open| !open.channel.status().connected())
     }
 
     async fn settle(&mut self, tickets: &[&RabbitmqTicket]) -> Result<(), String> {
+        let in_flight = self.in_flight;
         let open = self.opened()?;
         // All at once: each waits until the client's own thread has written it, and together they take few writes.
         let acks =
             tickets.iter().map(|ticket| open.channel.basic_ack(ticket.tag, BasicAckOptions::default()));
         try_join_all(acks).await.map_err(|error| rabbitmq_words(&error))?;
+        // Acks have no answer; the broker answers this after it has taken them.
+        let asked = open.channel.basic_qos(in_flight, BasicQosOptions::default()).await;
+        asked.map_err(|error| rabbitmq_words(&error))?;
         open.unsettled -= tickets.len();
         open.bytes -= tickets.iter().map(|ticket| ticket.bytes).sum::<usize>();
         Ok(())

@@ -107,10 +107,9 @@ impl Asked {
                 return Err(format!("delayq-verb is {verb:?}, expected put, cancel or reschedule"));
             }
         };
-        // A replacing put would bring back what an earlier try has replaced and a consumer has finished since, so it says
-        // when it was published.
-        let doubtful = record.is_repeat || matches!(&action, SpoolAction::Put(message) if message.replace);
-        let fate = if doubtful { Fate::Unknown } else { Fate::NotApplied };
+        // Of a repeat that replaces, nothing says whether the present message is its own: it is put again rather than lost.
+        let replaces = matches!(&action, SpoolAction::Put(message) if message.replace);
+        let fate = if record.is_repeat && !replaces { Fate::Unknown } else { Fate::NotApplied };
         Ok(SpoolRecord { topic, target, tried_at: record.at.unwrap_or(now), fate, action })
     }
 

@@ -102,7 +102,7 @@ fn a_repeat_and_a_replacing_put_may_have_been_tried_since_they_were_published() 
     let base = [("delayq-topic", "t"), ("delayq-id", "a")];
     assert_eq!(reading(&base, "").unwrap().fate, Fate::NotApplied);
     let replacing = reading(&[base[0], base[1], ("delayq-replace", "true")], "").unwrap();
-    assert_eq!((replacing.fate, replacing.tried_at), (Fate::Unknown, AT));
+    assert_eq!((replacing.fate, replacing.tried_at), (Fate::NotApplied, AT));
     let repeat = Record { is_repeat: true, ..record(&base, "") };
     assert_eq!(read(&repeat, None, NOW).unwrap().fate, Fate::Unknown);
 }

@@ -54,12 +54,13 @@ impl Keeper for MySql {
         found.into_iter().map(aside_of).collect()
     }
 
-    async fn retry(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
-        self.change(sql::retry, &sql::lock_aside(numbers, true)).await
+    async fn retry(&mut self, numbers: &[u64], force: bool) -> Result<Vec<u64>, StoreError> {
+        let only = if force { "NOT resting" } else { "NOT resting AND NOT overtaken" };
+        self.change(sql::retry, &sql::lock_aside(numbers, only)).await
     }
 
     async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
-        self.change(sql::delete_aside, &sql::lock_aside(numbers, false)).await
+        self.change(sql::delete_aside, &sql::lock_aside(numbers, "TRUE")).await
     }
 
     async fn kept(&mut self, _since: Duration, _each: &mut Each<'_>) -> Result<(), StoreError> {
@@ -107,9 +108,10 @@ fn aside_of(mut found: mysql_async::Row) -> Result<AsideRow, StoreError> {
     Ok(AsideRow {
         number: column(&mut found, 0)?,
         row: row_of(&mut found)?.into(),
-        reason: column(&mut found, 16)?,
-        since: UnixMillis::new(column(&mut found, 17)?),
-        rests: column(&mut found, 18)?,
+        reason: column(&mut found, 17)?,
+        since: UnixMillis::new(column(&mut found, 18)?),
+        rests: column(&mut found, 19)?,
+        overtaken: column(&mut found, 20)?,
     })
 }
 

@@ -15,6 +15,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Longer than a reader rests between two turns, besides its poll.
 const REST: Duration = Duration::from_secs(10);
+/// Maximum bytes of a packet: several times those of a row.
+const LARGEST_PACKET: usize = 64 << 20;
 /// The first versions with `SKIP LOCKED`, and with checks that refuse.
 const OLDEST: [(&str, [u32; 3]); 2] = [("MariaDB", [10, 6, 0]), ("MySQL", [8, 0, 16])];
 
@@ -141,6 +143,8 @@ pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Opts, String>
         options = options.pass(Some(password.reveal()?.expose_secret().to_owned()));
     }
     options = options.prefer_socket(false).tcp_keepalive(Some(KEEPALIVE)).setup(session(config));
+    // A server sends rows that are larger than its own limit.
+    options = options.max_allowed_packet(Some(LARGEST_PACKET));
     Ok(options.into())
 }
 

@@ -45,6 +45,8 @@ CREATE TABLE IF NOT EXISTS delayq_outbox_aside (
     resting      BOOLEAN         NOT NULL,
     reason       TEXT            NOT NULL,
     since        TIMESTAMP(6)    NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+    -- A later write of its message was carried out.
+    overtaken    BOOLEAN         NOT NULL DEFAULT FALSE,
     seq          BIGINT UNSIGNED NOT NULL,
     added        TIMESTAMP(6)    NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
     verb         VARCHAR(16)     NOT NULL,

@@ -58,19 +58,41 @@ fn columns_with(payload: &str, headers: &str, behind: &str) -> String {
          WHEN OCTET_LENGTH(o.headers) > {MAX_HEADERS} \
              THEN CONCAT('headers: ', OCTET_LENGTH(o.headers), ' bytes; at most {MAX_HEADERS}') END, \
          EXISTS (SELECT 1 FROM delayq_outbox_aside b \
-             WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind})"
+             WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind}), \
+         CAST(CONCAT(o.seq, ' ', UNIX_TIMESTAMP(o.added)) AS CHAR)"
     )
 }
 
-/// Keeps a row aside: resting, reason, seq.
-pub(super) fn set_aside() -> String {
+/// Keeps a row aside: resting, reason, seq; `whole`: with what its payload and headers are.
+pub(super) fn set_aside(whole: bool) -> String {
+    let columns = if whole { ALL.to_owned() } else { ALL.replace("payload, headers", "NULL, NULL") };
     format!(
-        "INSERT INTO delayq_outbox_aside (resting, reason, {ALL}) SELECT ?, ?, {ALL} FROM delayq_outbox WHERE seq = ?"
+        "INSERT INTO delayq_outbox_aside (resting, reason, {ALL}) SELECT ?, ?, {columns} FROM delayq_outbox WHERE seq = ?"
     )
+}
+
+/// The number of the first row.
+pub(super) const FIRST: &str = "SELECT seq FROM delayq_outbox ORDER BY seq LIMIT 1";
+/// A row if any is rejected.
+pub(super) const ANY_REJECTED: &str = "SELECT 1 FROM delayq_outbox_aside WHERE resting = FALSE LIMIT 1";
+
+/// The numbers of rejected rows whose messages these rows are of, which come later; `aside`: rows aside, by number.
+pub(super) fn overtaken(of: &[u64], aside: bool) -> String {
+    let (table, key) = if aside { ("delayq_outbox_aside", "number") } else { ("delayq_outbox", "seq") };
+    format!(
+        "SELECT DISTINCT a.number FROM delayq_outbox_aside a JOIN {table} o ON o.id = a.id AND o.topic = a.topic \
+         WHERE o.{key} IN ({}) AND a.seq < o.seq AND a.resting = FALSE AND a.overtaken = FALSE",
+        list(of)
+    )
+}
+
+/// Notes that rejected rows are overtaken.
+pub(super) fn overtake(numbers: &[u64]) -> String {
+    format!("UPDATE delayq_outbox_aside SET overtaken = TRUE WHERE number IN ({})", list(numbers))
 }
 
 /// seq and columns of the first rows, at most so many.
-pub(super) fn next_rows(most: u16) -> String {
+pub(super) fn next_rows(most: usize) -> String {
     format!(
         "SELECT o.seq, {} FROM \
          (SELECT seq, bytes, SUM(bytes) OVER (ORDER BY seq) AS total FROM \
@@ -92,7 +114,7 @@ pub(super) fn aside_rows(Page { resting, after, most, whole }: Page) -> String {
         false => ("0", columns_with("NULL", "NULL", "FALSE")),
     };
     format!(
-        "SELECT o.number, {columns}, o.reason, CAST(UNIX_TIMESTAMP(o.since) * 1000 AS UNSIGNED), o.resting <> 0 FROM \
+        "SELECT o.number, {columns}, o.reason, CAST(UNIX_TIMESTAMP(o.since) * 1000 AS UNSIGNED), o.resting <> 0, o.overtaken <> 0 FROM \
          (SELECT number, bytes, SUM(bytes) OVER (ORDER BY number) AS total FROM \
           (SELECT number, {bytes} AS bytes FROM delayq_outbox_aside \
            WHERE resting = {resting} AND number > {after} ORDER BY number LIMIT {most}) f) k \
@@ -101,18 +123,20 @@ pub(super) fn aside_rows(Page { resting, after, most, whole }: Page) -> String {
     )
 }
 
-/// Locks rows aside, and returns their numbers: all of these, or only those that were rejected.
-pub(super) fn lock_aside(numbers: &[u64], rejected: bool) -> String {
-    let only = if rejected { "AND NOT resting" } else { "" };
+/// Locks rows aside, and returns their numbers, of those for which this holds.
+pub(super) fn lock_aside(numbers: &[u64], only: &str) -> String {
     format!(
-        "SELECT number FROM delayq_outbox_aside WHERE number IN ({}) {only} ORDER BY number FOR UPDATE",
+        "SELECT number FROM delayq_outbox_aside WHERE number IN ({}) AND {only} ORDER BY number FOR UPDATE",
         list(numbers)
     )
 }
 
 /// Lets rejected rows rest until they are tried again.
 pub(super) fn retry(numbers: &[u64]) -> String {
-    format!("UPDATE delayq_outbox_aside SET resting = TRUE WHERE number IN ({})", list(numbers))
+    format!(
+        "UPDATE delayq_outbox_aside SET resting = TRUE, overtaken = FALSE WHERE number IN ({})",
+        list(numbers)
+    )
 }
 
 /// Deletes rows aside.

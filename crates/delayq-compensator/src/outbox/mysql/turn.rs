@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// What a turn works with.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// Rows, by seq.
-    Rows(Vec<u64>),
+    /// Rows, by seq; `whole`: they were read.
+    Rows { seqs: Vec<u64>, whole: bool },
     /// Rows aside, by number.
     Aside(Vec<u64>),
 }
@@ -19,7 +19,8 @@ pub(super) enum Turn {
 
 impl MySql {
     pub(super) async fn take_turn(&mut self, resting: bool) -> Result<Taken, StoreError> {
-        let (batch, tried_aside) = (self.config.batch, self.tried_aside);
+        let (batch, most, tried_aside) = (self.config.batch, self.most, self.tried_aside);
+        let unreadable = self.unreadable.take().filter(|_| !resting);
         let link = self.connect().await?;
         if !resting && link.first(sql::WAITS).await?.is_none() {
             return Ok(Taken::Nothing);
@@ -29,10 +30,24 @@ impl MySql {
             link.run("ROLLBACK").await?;
             return Ok(Taken::Busy);
         }
+        if let Some(why) = unreadable
+            && let Some(mut first) = link.first(sql::FIRST).await?
+        {
+            let seqs = vec![column(&mut first, 0)?];
+            self.turn = Some(Turn::Rows { seqs, whole: false });
+            let row = Row { fault: Some(format!("the database cannot read it: {why}")), ..Row::default() };
+            return Ok(Taken::Turn(vec![row]));
+        }
         let page = |after| Page { resting, after, most: batch.into(), whole: true };
         let mut read = match resting {
             true => link.rows(&sql::aside_rows(page(tried_aside))).await?,
-            false => link.rows(&sql::next_rows(batch)).await?,
+            false => match link.rows(&sql::next_rows(most)).await {
+                Err(StoreError::Refused(why)) => {
+                    self.narrow(&why);
+                    return Err(StoreError::Refused(why));
+                }
+                found => found?,
+            },
         };
         // After the last one that rests, the first one again.
         if resting && read.is_empty() && tried_aside > 0 {
@@ -46,8 +61,19 @@ impl MySql {
         if resting {
             self.tried_aside = keys.last().copied().unwrap_or(0);
         }
-        self.turn = Some(if resting { Turn::Aside(keys) } else { Turn::Rows(keys) });
+        if !resting {
+            self.most = (2 * self.most).min(batch.into());
+        }
+        self.turn = Some(if resting { Turn::Aside(keys) } else { Turn::Rows { seqs: keys, whole: true } });
         Ok(Taken::Turn(found))
+    }
+
+    /// Reads fewer rows the next time, down to the one that the database cannot read: that one is set aside.
+    fn narrow(&mut self, why: &str) {
+        if self.most == 1 {
+            self.unreadable = Some(why.to_owned());
+        }
+        self.most = (self.most / 10).max(1);
     }
 
     pub(super) async fn end_turn(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
@@ -55,26 +81,43 @@ impl MySql {
         let turn = self.turn.take().ok_or_else(lost)?;
         let link = self.connection.present().ok_or_else(lost)?;
         match turn {
-            Turn::Rows(seqs) => settle_rows(link, &seqs, verdicts).await?,
+            Turn::Rows { seqs, whole } => settle_rows(link, &seqs, whole, verdicts).await?,
             Turn::Aside(numbers) => settle_aside(link, &numbers, verdicts).await?,
         }
         link.run("COMMIT").await
     }
 }
 
-async fn settle_rows(link: &mut Link, seqs: &[u64], verdicts: Vec<Verdict>) -> Result<(), StoreError> {
-    let set_aside = sql::set_aside();
-    let mut settled = Vec::with_capacity(seqs.len());
+async fn settle_rows(
+    link: &mut Link,
+    seqs: &[u64],
+    whole: bool,
+    verdicts: Vec<Verdict>,
+) -> Result<(), StoreError> {
+    let set_aside = sql::set_aside(whole);
+    let (mut settled, mut done) = (Vec::with_capacity(seqs.len()), Vec::with_capacity(seqs.len()));
     for (&seq, verdict) in seqs.iter().zip(verdicts) {
         match verdict {
             Verdict::Untried => break,
-            Verdict::Done => {}
+            Verdict::Done => done.push(seq),
             Verdict::Rejected(reason) => link.run_with(&set_aside, (false, reason, seq)).await?,
             Verdict::Rests(reason) => link.run_with(&set_aside, (true, reason, seq)).await?,
         }
         settled.push(seq);
     }
+    overtake(link, &done, false).await?;
     if settled.is_empty() { Ok(()) } else { link.run(&sql::settled(&settled)).await }
+}
+
+/// Notes of rejected rows that later ones of their messages were carried out.
+async fn overtake(link: &mut Link, done: &[u64], aside: bool) -> Result<(), StoreError> {
+    if done.is_empty() || link.first(sql::ANY_REJECTED).await?.is_none() {
+        return Ok(());
+    }
+    let found = link.rows(&sql::overtaken(done, aside)).await?;
+    let numbers = found.into_iter().map(|mut row| column(&mut row, 0));
+    let numbers = numbers.collect::<Result<Vec<u64>, _>>()?;
+    if numbers.is_empty() { Ok(()) } else { link.run(&sql::overtake(&numbers)).await }
 }
 
 async fn settle_aside(link: &mut Link, numbers: &[u64], verdicts: Vec<Verdict>) -> Result<(), StoreError> {
@@ -87,6 +130,7 @@ async fn settle_aside(link: &mut Link, numbers: &[u64], verdicts: Vec<Verdict>) 
             Verdict::Rests(reason) => link.run_with(sql::STILL_ASIDE, (true, reason, number)).await?,
         }
     }
+    overtake(link, &done, true).await?;
     if done.is_empty() { Ok(()) } else { link.run(&sql::delete_aside(&done)).await }
 }
 
@@ -108,6 +152,7 @@ pub(super) fn row_of(found: &mut mysql_async::Row) -> Result<Row, StoreError> {
         age: Duration::from_millis(column(found, 13)?),
         fault: column(found, 14)?,
         is_behind: column(found, 15)?,
+        key: column(found, 16)?,
     })
 }
 

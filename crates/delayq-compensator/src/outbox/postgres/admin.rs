@@ -1,7 +1,7 @@
 //! What an operator does with an outbox in PostgreSQL.
 
-use super::Postgres;
 use super::turn::{place_of, row_of};
+use super::{Param, Postgres};
 use crate::outbox::keeper::{AsideRow, Each, Keeper, Page};
 use crate::outbox::reconcile::RowKey;
 use crate::outbox::row::Row;
@@ -57,14 +57,14 @@ impl Keeper for Postgres {
         Ok(found.iter().map(aside_of).collect())
     }
 
-    async fn retry(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
+    async fn retry(&mut self, numbers: &[u64], force: bool) -> Result<Vec<u64>, StoreError> {
         let statement = self.sql.retry();
-        self.change(&statement, numbers).await
+        self.change(&statement, numbers, Some((&force, Type::BOOL))).await
     }
 
     async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
         let statement = self.sql.discard();
-        self.change(&statement, numbers).await
+        self.change(&statement, numbers, None).await
     }
 
     async fn kept(&mut self, since: Duration, each: &mut Each<'_>) -> Result<(), StoreError> {
@@ -72,7 +72,7 @@ impl Keeper for Postgres {
         let since = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let link = self.link()?;
         link.batch_within(SLOW, &self.sql.hold()).await?;
-        let each = |row: &tokio_postgres::Row| each((row.get(0), row.get(16)), row_of(row));
+        let each = |row: &tokio_postgres::Row| each((row.get(0), row.get(17)), row_of(row));
         link.each_row(&self.sql.kept(), &[(&since as _, Type::INT8)], each).await
     }
 
@@ -90,20 +90,27 @@ impl Keeper for Postgres {
 
 impl Postgres {
     /// Changes rows aside, and returns the numbers of those that were there.
-    async fn change(&mut self, statement: &str, numbers: &[u64]) -> Result<Vec<u64>, StoreError> {
+    async fn change(
+        &mut self,
+        statement: &str,
+        numbers: &[u64],
+        more: Option<Param<'_>>,
+    ) -> Result<Vec<u64>, StoreError> {
         self.connect().await?;
         let numbers: Vec<i64> = numbers.iter().copied().map(number).collect();
-        let found = self.link()?.rows(statement, &[(&numbers as _, Type::INT8_ARRAY)]).await?;
+        let params: Vec<Param<'_>> = std::iter::once((&numbers as _, Type::INT8_ARRAY)).chain(more).collect();
+        let found = self.link()?.rows(statement, &params).await?;
         Ok(found.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect())
     }
 }
 
 fn aside_of(found: &tokio_postgres::Row) -> AsideRow {
-    let since: i64 = found.get(17);
+    let since: i64 = found.get(18);
     AsideRow {
         number: found.get::<_, i64>(0).unsigned_abs(),
-        reason: found.get(16),
-        rests: found.get(18),
+        reason: found.get(17),
+        rests: found.get(19),
+        overtaken: found.get(20),
         since: UnixMillis::new(since.unsigned_abs()),
         row: row_of(found).into(),
     }

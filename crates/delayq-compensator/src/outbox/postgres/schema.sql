@@ -3,7 +3,7 @@
 --     INSERT INTO delayq_outbox (topic, id, due, payload)
 --     VALUES ('orders', 'order-17', now() + interval '30 minutes', '{"order":17}');
 --
--- Rows are only inserted, into one of two tables; the other one is truncated once all of its rows are settled. What a
+-- Producers only insert rows, into one of two tables; the other one is truncated once all of its rows are settled. What a
 -- producer needs:
 --
 --     GRANT INSERT ON {schema}.delayq_outbox TO app;
@@ -19,7 +19,7 @@ CREATE FUNCTION {schema}.delayq_outbox_current() RETURNS smallint LANGUAGE plpgs
 $$BEGIN RETURN (SELECT last_value FROM {schema}.delayq_outbox_slot); END$$;
 
 CREATE TABLE {schema}.delayq_outbox (
-    -- The order of rows. Never set these four: their defaults are right.
+    -- The order of rows, as of their transactions' ends. Never set these four: their defaults are right.
     tx           xid8        NOT NULL DEFAULT pg_current_xact_id(),
     seq          bigint      NOT NULL DEFAULT nextval('{schema}.delayq_outbox_seq'),
     slot         smallint    NOT NULL DEFAULT {schema}.delayq_outbox_current(),
@@ -51,15 +51,39 @@ CREATE TABLE {schema}.delayq_outbox (
 CREATE TABLE {schema}.delayq_outbox_0 PARTITION OF {schema}.delayq_outbox FOR VALUES IN (0);
 CREATE TABLE {schema}.delayq_outbox_1 PARTITION OF {schema}.delayq_outbox FOR VALUES IN (1);
 
+-- A transaction's rows take their numbers at its end, when it waits for no lock any more: so if it waited for another
+-- transaction, they come after that one's, wherever in the transaction they were inserted. Where nobody else has taken a
+-- number since its first row, those that they have will do.
+CREATE FUNCTION {schema}.delayq_outbox_number() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path TO pg_catalog, pg_temp AS
+$$DECLARE
+    decided text := current_setting('delayq_outbox.numbers', true);
+BEGIN
+    IF decided IS DISTINCT FROM 'keep ' || NEW.tx AND decided IS DISTINCT FROM 'renew ' || NEW.tx THEN
+        decided := CASE WHEN (SELECT last_value FROM {schema}.delayq_outbox_seq) - NEW.seq + 1
+                           = (SELECT count(*) FROM {schema}.delayq_outbox WHERE tx = NEW.tx)
+                   THEN 'keep ' ELSE 'renew ' END || NEW.tx;
+        PERFORM set_config('delayq_outbox.numbers', decided, true);
+    END IF;
+    IF decided = 'renew ' || NEW.tx THEN
+        UPDATE {schema}.delayq_outbox SET seq = nextval('{schema}.delayq_outbox_seq')
+            WHERE tx = NEW.tx AND seq = NEW.seq AND slot = NEW.slot;
+    END IF;
+    RETURN NULL;
+END$$;
+CREATE CONSTRAINT TRIGGER delayq_outbox_number AFTER INSERT ON {schema}.delayq_outbox
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.delayq_outbox_number();
+
 -- Rows that could not be carried out: rejected for good, or resting and tried again from time to time.
 CREATE TABLE {schema}.delayq_outbox_aside (
     number  bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     resting boolean     NOT NULL,
     reason  text        NOT NULL,
     since   timestamptz NOT NULL DEFAULT now(),
+    -- A later write of its message was carried out.
+    overtaken boolean NOT NULL DEFAULT false,
     LIKE {schema}.delayq_outbox
 );
-CREATE INDEX ON {schema}.delayq_outbox_aside USING hash (id) WHERE resting;
+CREATE INDEX ON {schema}.delayq_outbox_aside USING hash (id);
 CREATE INDEX ON {schema}.delayq_outbox_aside (resting, number, added);
 
 -- How far the rows are settled; the last one counts. All that the snapshot `before` sees is settled, and of what `until`

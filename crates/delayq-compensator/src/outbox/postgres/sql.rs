@@ -1,6 +1,7 @@
 //! The statements, for the tables of one schema.
 
 use crate::outbox::row::{MAX_HEADERS, MAX_PAGE_BYTES, MAX_PAYLOAD};
+use crate::outbox::store::SLOW;
 
 /// All columns of a row, by name.
 const ALL: &str = "tx, seq, slot, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, \
@@ -16,6 +17,9 @@ const SETTLED: &str = "'3'::xid8";
 const ALL_WAIT: &str = "'4:4:'::pg_snapshot";
 /// A statement that has to pass a disabled plan is not worth compiling.
 const PLANS: &str = "SET LOCAL jit = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+
+/// A role's own limit may be too short for the keys of a window that waited long.
+const SLOW_S: u64 = SLOW.as_secs();
 
 /// The statements of one schema.
 #[derive(Debug)]
@@ -56,7 +60,8 @@ impl Sql {
              WHEN octet_length(o.headers::text) > {MAX_HEADERS} \
                  THEN 'headers: ' || octet_length(o.headers::text) || ' bytes; at most {MAX_HEADERS}' END, \
              EXISTS (SELECT FROM {}.delayq_outbox_aside b \
-             WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind})",
+             WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind}), \
+             o.seq || ' ' || extract(epoch FROM o.added)",
             self.schema
         )
     }
@@ -82,7 +87,7 @@ impl Sql {
     pub(super) fn begin(idle_ms: u128) -> String {
         format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; \
-             SET LOCAL lock_timeout = {idle_ms}; SET LOCAL enable_seqscan = off; {PLANS}"
+             SET LOCAL lock_timeout = {idle_ms}; SET LOCAL statement_timeout = '{SLOW_S}s'; SET LOCAL enable_seqscan = off; {PLANS}"
         )
     }
 
@@ -128,10 +133,14 @@ impl Sql {
         )
     }
 
-    /// Keeps rows aside: tx, seq, resting, reason.
-    pub(super) fn set_aside(&self) -> String {
+    /// Keeps rows aside: tx, seq, resting, reason; `whole`: with what their payloads and headers are.
+    pub(super) fn set_aside(&self, whole: bool) -> String {
         let s = &self.schema;
-        let columns = ALL.split(", ").map(|column| format!("o.{column}")).collect::<Vec<_>>().join(", ");
+        let column = |name: &str| match name {
+            "payload" | "headers" if !whole => "NULL".to_owned(),
+            name => format!("o.{name}"),
+        };
+        let columns = ALL.split(", ").map(column).collect::<Vec<_>>().join(", ");
         format!(
             "INSERT INTO {s}.delayq_outbox_aside (resting, reason, {ALL}) \
              SELECT k.resting, k.reason, {columns} \
@@ -268,7 +277,7 @@ impl Sql {
     fn aside_page(&self, bytes: &str, columns: &str) -> String {
         let s = &self.schema;
         format!(
-            "SELECT o.number, {columns}, o.reason, (extract(epoch FROM o.since) * 1000)::bigint, o.resting FROM \
+            "SELECT o.number, {columns}, o.reason, (extract(epoch FROM o.since) * 1000)::bigint, o.resting, o.overtaken FROM \
              (SELECT number, bytes, sum(bytes) OVER (ORDER BY number) AS total FROM \
               (SELECT number, {bytes} AS bytes FROM {s}.delayq_outbox_aside \
                WHERE resting = $1 AND number > $2 ORDER BY number LIMIT $3) f) k \
@@ -277,10 +286,32 @@ impl Sql {
         )
     }
 
-    /// Lets rejected rows rest until they are tried again.
+    /// Notes of rejected rows that later ones of their messages were carried out, those with $1 (tx) and $2 (seq).
+    pub(super) fn overtake(&self) -> String {
+        let s = &self.schema;
+        format!(
+            "UPDATE {s}.delayq_outbox_aside a SET overtaken = true FROM unnest($1, $2) AS k(tx, seq) \
+             JOIN {s}.delayq_outbox o ON o.tx = k.tx::text::xid8 AND o.seq = k.seq \
+             WHERE a.id = o.id AND a.topic = o.topic AND a.seq < o.seq AND NOT a.resting AND NOT a.overtaken \
+             AND EXISTS (SELECT FROM {s}.delayq_outbox_aside WHERE NOT resting)"
+        )
+    }
+
+    /// The same of later ones that were aside too: their numbers.
+    pub(super) fn overtake_aside(&self) -> String {
+        let s = &self.schema;
+        format!(
+            "UPDATE {s}.delayq_outbox_aside a SET overtaken = true FROM {s}.delayq_outbox_aside o \
+             WHERE o.number = ANY ($1) AND a.id = o.id AND a.topic = o.topic AND a.seq < o.seq \
+             AND NOT a.resting AND NOT a.overtaken"
+        )
+    }
+
+    /// Lets rejected rows rest until they are tried again; overtaken ones too ($2).
     pub(super) fn retry(&self) -> String {
         format!(
-            "UPDATE {}.delayq_outbox_aside SET resting = true WHERE number = ANY ($1) AND NOT resting RETURNING number",
+            "UPDATE {}.delayq_outbox_aside SET resting = true, overtaken = false \
+             WHERE number = ANY ($1) AND NOT resting AND ($2 OR NOT overtaken) RETURNING number",
             self.schema
         )
     }

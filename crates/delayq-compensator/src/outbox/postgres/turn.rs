@@ -11,8 +11,8 @@ use tokio_postgres::types::Type;
 /// What a turn works with.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// Rows of the window: the keys of those that are there, and how many the page had.
-    Rows { keys: Vec<Key>, page: usize },
+    /// Rows of the window: the keys of those that are there, and how many the page had; `whole`: they were read.
+    Rows { keys: Vec<Key>, page: usize, whole: bool },
     /// Rows aside, by number.
     Aside(Vec<i64>),
 }
@@ -86,13 +86,34 @@ impl Postgres {
             Some(window) => window,
             None => self.read_keys(progress).await?,
         };
-        let page = window.page(self.config.batch.into());
+        let unreadable = self.unreadable.take().filter(|(key, _)| window.keys.front() == Some(key));
+        if let Some((key, why)) = unreadable {
+            self.window = Some(window);
+            let row = Row { fault: Some(format!("the database cannot read it: {why}")), ..Row::default() };
+            return Ok((Turn::Rows { keys: vec![key], page: 1, whole: false }, vec![row]));
+        }
+        let page = window.page(self.most);
         let (txs, seqs): (Vec<i64>, Vec<i64>) = page.iter().map(|key| (key.tx, key.seq)).unzip();
         let of = [(&txs as _, Type::INT8_ARRAY), (&seqs as _, Type::INT8_ARRAY)];
-        let found = self.link()?.rows(&self.sql.rows(), &of).await?;
+        let found = match self.link()?.rows(&self.sql.rows(), &of).await {
+            Err(StoreError::Refused(why)) => {
+                self.narrow(&page, &why);
+                return Err(StoreError::Refused(why));
+            }
+            found => found?,
+        };
+        self.most = (2 * self.most).min(self.config.batch.into());
         self.window = Some(window);
         let keys = found.iter().filter_map(|row| page.get(place_of(row)).copied()).collect();
-        Ok((Turn::Rows { keys, page: page.len() }, found.iter().map(row_of).collect()))
+        Ok((Turn::Rows { keys, page: page.len(), whole: true }, found.iter().map(row_of).collect()))
+    }
+
+    /// Reads fewer rows the next time, down to the one that the database cannot read: that one is set aside.
+    fn narrow(&mut self, page: &[Key], why: &str) {
+        if let [key] = page {
+            self.unreadable = Some((*key, why.to_owned()));
+        }
+        self.most = (page.len() / 10).max(1);
     }
 
     async fn read_keys(&self, progress: &Progress) -> Result<Window, StoreError> {
@@ -137,7 +158,7 @@ impl Postgres {
 
     pub(super) async fn end_turn(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
         match self.turn.take() {
-            Some(Turn::Rows { keys, page }) => self.settle_rows(&keys, page, verdicts).await,
+            Some(Turn::Rows { keys, page, whole }) => self.settle_rows(&keys, (page, whole), verdicts).await,
             Some(Turn::Aside(numbers)) => self.settle_aside(&numbers, verdicts).await,
             None => Err(StoreError::Unreachable("the connection with the turn was lost".to_owned())),
         }
@@ -146,7 +167,7 @@ impl Postgres {
     async fn settle_rows(
         &mut self,
         keys: &[Key],
-        page: usize,
+        (page, whole): (usize, bool),
         verdicts: Vec<Verdict>,
     ) -> Result<(), StoreError> {
         let Some(mut window) = self.window.take() else {
@@ -174,8 +195,11 @@ impl Postgres {
             (&seq as _, Type::INT8),
             (&tx as _, Type::INT8),
         ];
-        let (set_aside, advance) = (self.sql.set_aside(), self.sql.advance());
-        let (_, advanced, ()) = tokio::try_join!(
+        let (txs, seqs) = done_of(keys, &verdicts);
+        let done = [(&txs as _, Type::INT8_ARRAY), (&seqs as _, Type::INT8_ARRAY)];
+        let (set_aside, advance) = (self.sql.set_aside(whole), self.sql.advance());
+        let overtake = self.sql.overtake();
+        let (_, _, advanced, ()) = tokio::try_join!(
             biased;
             async {
                 match aside.reason.is_empty() {
@@ -183,6 +207,7 @@ impl Postgres {
                     false => link.rows(&set_aside, &aside.params()).await,
                 }
             },
+            link.rows(&overtake, &done),
             link.rows(&advance, &of),
             link.batch("COMMIT"),
         )?;
@@ -216,14 +241,22 @@ impl Postgres {
             (&resting as _, Type::BOOL_ARRAY),
             (&reasons as _, Type::TEXT_ARRAY),
         ];
+        let overtake = self.sql.overtake_aside();
         tokio::try_join!(
             biased;
+            link.rows(&overtake, &done),
             link.rows(&carried_out, &done),
             link.rows(&still_aside, &still),
             link.batch("COMMIT"),
         )?;
         Ok(())
     }
+}
+
+/// The rows that were carried out, as the arrays of a statement.
+fn done_of(keys: &[Key], verdicts: &[Verdict]) -> (Vec<i64>, Vec<i64>) {
+    let done = keys.iter().zip(verdicts).filter(|(_, verdict)| **verdict == Verdict::Done);
+    done.map(|(key, _)| (key.tx, key.seq)).unzip()
 }
 
 /// Rows to keep aside, as the arrays of a statement.
@@ -287,5 +320,6 @@ pub(super) fn row_of(found: &tokio_postgres::Row) -> Row {
         age: Duration::from_millis(u64::try_from(found.get::<_, i64>(13)).unwrap_or(0)),
         fault: found.get(14),
         is_behind: found.get(15),
+        key: found.get(16),
     }
 }

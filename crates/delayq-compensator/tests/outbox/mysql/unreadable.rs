@@ -1,6 +1,7 @@
 //! A row that cannot be read, or is no write, holds up no other.
 
-use super::stand::Stand;
+use super::stand::{Stand, put};
+use delayq_tests::deadline::{LONG, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_of_any_content_holds_up_no_other() {
@@ -22,4 +23,43 @@ async fn a_row_of_any_content_holds_up_no_other() {
         .await;
     let large = ["payload: 2097152 bytes; at most 1048576", "headers: 200008 bytes; at most 131072"];
     stand.is_read(&["twice true", "negative", "no headers", "no age", "last"], 9, large).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_larger_than_the_servers_packets_is_put_and_blocks_no_other() {
+    let stand = Stand::start().await;
+    let mut database = stand.database().await;
+    database.run(&put(0..5)).await;
+    database
+        .run("INSERT INTO delayq_outbox (topic, id, payload) VALUES ('orders', 'large', REPEAT('x', 200000))")
+        .await;
+    // For connections to come.
+    database.run("SET GLOBAL max_allowed_packet = 131072").await;
+    let reader = stand.read();
+    stand.is_settled(6).await;
+    assert_eq!(stand.stored("large", None).await.unwrap().payload.len(), 200_000);
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_the_database_cannot_hand_over_is_set_aside_and_blocks_no_other() {
+    let stand = Stand::start().await;
+    let mut database = stand.database().await;
+    database.run(&put(0..100)).await;
+    // A row whose payload is an error.
+    let columns = "seq, added, verb, topic, id, group_id, due, delay_ms, expected, \
+        IF(id = 'm77', (SELECT 1 UNION SELECT 2), payload) AS payload, headers, expires, max_attempts, replaces";
+    let damaged = format!(
+        "RENAME TABLE delayq_outbox TO base; CREATE VIEW delayq_outbox AS SELECT {columns} FROM base"
+    );
+    database.run(&damaged).await;
+    let reader = stand.read();
+    stand.is_settled(99).await;
+    wait_until("the row aside", LONG, async || stand.keeper().books().await.unwrap().rejected == 1).await;
+    let aside = stand.keeper().aside(false, 0, 10).await.unwrap();
+    assert!(
+        aside[0].row.id() == "m77" && aside[0].reason.starts_with("the database cannot read it"),
+        "{aside:?}"
+    );
+    reader.end().await;
 }

@@ -1,0 +1,225 @@
+//! Of the writes of one message the last one counts, however often they are sent, and whatever happens in between.
+
+use crate::mysql::stand::Stand as MariaDb;
+use crate::readers::{Readers, topic};
+use crate::stand::{Stand, shadow};
+use delayq::admin::{Policy, Repeats};
+use delayq::protocol::{Holder, ReserveRequest, ShardId};
+use delayq::{Message, Settled, State};
+use delayq_tests::deadline::{LONG, wait_until};
+use futures_util::future::join_all;
+
+/// A put, its cancel, and another put of the same content that replaces it.
+const BACKLOG: &str = "
+    INSERT INTO delayq_outbox (topic, id, delay_ms, payload) VALUES ('orders', 'a', 86400000, 'x');
+    INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'a');
+    INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces) VALUES ('orders', 'a', 86400000, 'x', TRUE)";
+
+/// The next occurrence of what a handler holds, as it inserts it before its ack.
+const NEXT: &str = "INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces)
+    VALUES ('orders', 'daily', 86400000, 'x', TRUE)";
+
+async fn is_put_in_the_end(readers: &Readers, id: &str) {
+    readers.is_all_settled().await;
+    assert_eq!(readers.keeper().books().await.unwrap().rejected, 0);
+    assert_eq!(readers.stored(id, None).await.map(|kept| kept.state), Some(State::Delayed), "{id}");
+}
+
+/// Reserves the one message that is ready.
+async fn hold(readers: &Readers) -> (Holder, delayq::protocol::Receipt) {
+    readers.deployment.put([Message::new(topic(), "x").id("daily").unwrap()]).await;
+    let holder = Holder::new(readers.deployment.client.clone());
+    let request = || ReserveRequest { topics: vec![topic()], most: 1, max_bytes: 0, lease: None };
+    let shards: Vec<_> = (0..4).map(|shard| (ShardId::new(shard), request())).collect();
+    let found = holder.reserve(&shards).await;
+    let held = found.into_iter().flat_map(|report| report.unwrap().messages).next().unwrap();
+    (holder, held.receipt)
+}
+
+async fn comes_after_the_ack(readers: &Readers, insert: impl AsyncFnOnce()) {
+    let (holder, receipt) = hold(readers).await;
+    insert().await;
+    let reader = readers.read();
+    wait_until("a row that rests", LONG, async || readers.keeper().books().await.unwrap().resting == 1).await;
+    assert_eq!(holder.ack(&[receipt]).await.remove(0).unwrap(), Settled::Delivered);
+    is_put_in_the_end(readers, "daily").await;
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_put_of_a_backlog_is_not_taken_for_the_one_that_was_cancelled() {
+    let stand = Stand::start().await;
+    stand.database().await.batch_execute(BACKLOG).await.unwrap();
+    let reader = stand.read();
+    is_put_in_the_end(&stand, "a").await;
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_the_last_put_of_a_backlog_is_not_taken_for_the_one_that_was_cancelled() {
+    let stand = MariaDb::start().await;
+    stand.database().await.run(BACKLOG).await;
+    let reader = stand.read();
+    is_put_in_the_end(&stand, "a").await;
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_occurrence_that_a_handler_adds_before_its_ack_is_put_after_it() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    comes_after_the_ack(&stand, async || database.batch_execute(NEXT).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_an_occurrence_that_a_handler_adds_before_its_ack_is_put_after_it() {
+    let stand = MariaDb::start().await;
+    let mut database = stand.database().await;
+    comes_after_the_ack(&stand, async || database.run(NEXT).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_whose_result_cannot_be_noted_is_carried_out_once_and_waits() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    database
+        .batch_execute(
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+               $$BEGIN RAISE EXCEPTION 'no space left'; END$$;
+             CREATE TRIGGER full_disk BEFORE INSERT ON delayq_outbox_progress_0 FOR EACH ROW EXECUTE FUNCTION full_disk();
+             INSERT INTO delayq_outbox (topic, id, payload, replaces) VALUES ('orders', 'a', 'x', true)",
+        )
+        .await
+        .unwrap();
+    let forgetful = Policy { remember_own: Some(std::time::Duration::ZERO), ..Policy::default() };
+    stand.deployment.admin.set_policy(&topic(), &forgetful).await.unwrap();
+    let reader = stand.read();
+    stand.is_unready("no space left").await;
+    let holder = Holder::new(stand.deployment.client.clone());
+    let request = || ReserveRequest { topics: vec![topic()], most: 1, max_bytes: 0, lease: None };
+    let shards: Vec<_> = (0..4).map(|shard| (ShardId::new(shard), request())).collect();
+    let found = holder.reserve(&shards).await;
+    let held = found.into_iter().flat_map(|report| report.unwrap().messages).next().unwrap();
+    assert_eq!(holder.ack(&[held.receipt]).await.remove(0).unwrap(), Settled::Delivered);
+    let turns = stand.held_turns();
+    wait_until("more turns", LONG, async || stand.held_turns() > turns + 3).await;
+    database.batch_execute("DROP TRIGGER full_disk ON delayq_outbox_progress_0").await.unwrap();
+    stand.is_all_settled().await;
+    assert_eq!(stand.accepted().await, 1, "what was delivered came again");
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_was_never_tried_is_not_stale_however_old_it_is() {
+    let stand = Stand::start().await;
+    let refuse = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
+    stand.deployment.admin.set_policy(&topic(), &refuse).await.unwrap();
+    let old = "INSERT INTO delayq_outbox (topic, id, due, added) VALUES ('orders', 'a', '2100-01-01Z', now() - interval '1 day')";
+    stand.database().await.batch_execute(old).await.unwrap();
+    let reader = stand.read();
+    is_put_in_the_end(&stand, "a").await;
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_delay_and_expiry_passed_in_an_outage_is_expired_and_not_rejected() {
+    let stand = Stand::start().await;
+    let row = "INSERT INTO delayq_outbox (topic, id, delay_ms, expires, added)
+        VALUES ('orders', 'a', 1000, now() - interval '1 minute', now() - interval '1 hour')";
+    stand.database().await.batch_execute(row).await.unwrap();
+    let reader = stand.read();
+    stand.is_all_settled().await;
+    assert_eq!(stand.keeper().books().await.unwrap().rejected, 0);
+    assert_eq!(stand.accepted().await, 1);
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_inserted_before_the_statement_that_waits_comes_after_what_it_waited_for() {
+    const ORDERS: usize = 30;
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    database.batch_execute("CREATE TABLE orders (id int PRIMARY KEY, paid bool)").await.unwrap();
+    let placed_and_paid = (0..ORDERS).map(async |n| {
+        let (places, pays) = (stand.database().await, stand.database().await);
+        places.batch_execute(&format!("INSERT INTO orders VALUES ({n}, false)")).await.unwrap();
+        let locks = format!("BEGIN; UPDATE orders SET paid = false WHERE id = {n}");
+        places.batch_execute(&locks).await.unwrap();
+        pays.batch_execute(&format!(
+            "BEGIN; INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'o{n}')"
+        ))
+        .await
+        .unwrap();
+        let update = format!("UPDATE orders SET paid = true WHERE id = {n}; COMMIT");
+        let waits = pays.batch_execute(&update);
+        let place = async {
+            places
+                .batch_execute(&format!(
+                    "INSERT INTO delayq_outbox (topic, id, due) \
+                VALUES ('orders', 'o{n}', '2100-01-01Z'); COMMIT"
+                ))
+                .await
+        };
+        let (paid, placed) = tokio::join!(waits, place);
+        paid.and(placed).unwrap();
+    });
+    join_all(placed_and_paid).await;
+    let reader = stand.read();
+    stand.is_settled(2 * ORDERS as u64).await;
+    for n in 0..ORDERS {
+        let kept = stand.stored(&format!("o{n}"), None).await.unwrap();
+        assert_eq!(kept.state, State::Cancelled, "the paid order {n} kept its timeout");
+    }
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_with_a_short_statement_timeout_reads_a_window_that_takes_longer() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    // It takes longer than the role's limit to read the sizes of the rows.
+    let slow = shadow(
+        "octet_length(bytea) RETURNS int",
+        "PERFORM pg_catalog.pg_sleep(0.05); RETURN pg_catalog.octet_length($1)",
+    );
+    database.batch_execute(&crate::stand::put(0..60)).await.unwrap();
+    database.batch_execute(&slow).await.unwrap();
+    database.batch_execute("ALTER ROLE postgres SET statement_timeout = '1s'").await.unwrap();
+    let reader = stand.read();
+    stand.is_settled(60).await;
+    reader.end().await;
+}
+
+/// A put that is rejected, for its id is taken, and the cancel of its message.
+const OVERTAKEN: &str = "
+    INSERT INTO delayq_outbox (topic, id, payload) VALUES ('orders', 'taken', 'x');
+    INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'taken')";
+
+async fn is_retried_only_by_force(readers: &Readers, insert: impl AsyncFnOnce()) {
+    let another = Message::new(topic(), "another").id("taken").unwrap();
+    readers.deployment.put([another.at(delayq::UnixMillis::new(4_102_444_800_000))]).await;
+    insert().await;
+    let reader = readers.read();
+    readers.is_all_settled().await;
+    let mut keeper = readers.keeper();
+    let aside = keeper.aside(false, 0, 10).await.unwrap();
+    assert!(aside.len() == 1 && aside[0].overtaken, "{aside:?}");
+    assert!(keeper.retry(&[aside[0].number], false).await.unwrap().is_empty(), "the cancel came after it");
+    assert_eq!(keeper.retry(&[aside[0].number], true).await.unwrap(), [aside[0].number]);
+    readers.is_all_settled().await;
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_whose_cancel_was_carried_out_is_retried_only_by_force() {
+    let stand = Stand::start().await;
+    let database = stand.database().await;
+    is_retried_only_by_force(&stand, async || database.batch_execute(OVERTAKEN).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_a_put_whose_cancel_was_carried_out_is_retried_only_by_force() {
+    let stand = MariaDb::start().await;
+    let mut database = stand.database().await;
+    is_retried_only_by_force(&stand, async || database.run(OVERTAKEN).await).await;
+}
