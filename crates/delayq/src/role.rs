@@ -160,8 +160,8 @@ impl Role {
             Self::Timer => TIMER.to_vec(),
             // It counts what has no route.
             Self::Forwarder => [CONSUMER, &[Verb::Count]].concat(),
-            // It asks whether Redis takes writes again.
-            Self::Compensator => [PRODUCER, &[Verb::Overview]].concat(),
+            // It asks whether Redis takes writes again, and notes what its sources have noted.
+            Self::Compensator => [PRODUCER, &[Verb::Overview, Verb::Settled]].concat(),
             Self::Admin => Verb::ALL.to_vec(),
         }
     }
