@@ -15,8 +15,7 @@ local layout = redis.call('HGET', KEYS[1], 'layout')
 if not layout then
   return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
 end
-if not string.find(ARGV[3], '^[@>]') then refuse(ARGV[3] .. ' names no node') end
-node_of((string.gsub(string.gsub(ARGV[3], '^>', '@'), ':%d+$', '')))
+node_of('@' .. (string.match(ARGV[3], '^@(.*)$') or string.match(ARGV[3], '^>([%w_-]+):?%d*$') or ''))
 local version, place = string.match(layout, '^(%d+)(.*)$')
 if place ~= ARGV[2] and place ~= ARGV[3] then return 'differs ' .. layout end
 if place ~= ARGV[3] then redis.call('HSET', KEYS[1], 'layout', version .. ARGV[3]) end

@@ -15,7 +15,7 @@ end
 local function node_of(layout)
   local node = string.match(layout, '@.*') or ''
   if node ~= '' and not (#node <= 33 and string.find(node, '^@[%w_-]+$')) then
-    refuse('a node is 1 to 32 ASCII letters, digits, _ and -, not ' .. node)
+    refuse(node .. ' names no node: 1 to 32 ASCII letters, digits, _ and -')
   end
   return node
 end

@@ -234,6 +234,10 @@ impl Named {
     }
 
     fn new(topic: String, stored_id: &[u8]) -> Self {
+        // A finding of an index has no id.
+        if stored_id.is_empty() {
+            return Self { topic, id: String::new(), group: String::new() };
+        }
         let Target { id, group } = Target::from_stored(stored_id);
         let group = group.map(|group| group.to_string()).unwrap_or_default();
         Self { topic, id: id.to_string(), group }

@@ -71,5 +71,5 @@ fn record(rng: &mut Rng) -> Record {
     let body = if rng.bool() { DOCUMENT.to_vec() } else { mutation::bytes(rng, DOCUMENT) };
     let at = [None, Some(AT), Some(UnixMillis::new(rng.u64(..)))][rng.usize(..3)];
     let id = rng.bool().then(|| mutation::text(rng, "own-1", &PIECES));
-    Record { headers, body, at, id, is_repeat: rng.bool(), damage: None }
+    Record { headers, body, at, id, is_repeat: rng.bool(), ..Record::default() }
 }
