@@ -29,7 +29,7 @@ use delayq_bench::program::{arguments, end};
 use delayq_cli::deployment::Global;
 use delayq_cli::failure::{file, usage};
 use delayq_cli::output::{Output, say};
-use delayq_cli::when::Span;
+use delayq_service::config::HumanDuration;
 use delayq_service::{Exit, Fault, Shutdown};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ struct Rehearse {
     no_etcd: bool,
     /// How long it takes from the first event to the last due time. Default 60s
     #[arg(long, value_name = "DURATION", conflicts_with = "speed")]
-    within: Option<Span>,
+    within: Option<HumanDuration>,
     /// How many times faster than it happened
     #[arg(long, value_name = "FACTOR")]
     speed: Option<f64>,
@@ -133,7 +133,7 @@ impl Rehearse {
             say(&format!("starting everything in {} …", self.data.display()))?;
         }
         let topics: Vec<String> = script.topics().iter().map(ToString::to_string).collect();
-        let delivered = self.data.join("delivered.ndjson");
+        let delivered = self.data.join("forwarded/delivered.ndjson");
         if journal.is_some() {
             // Without a forwarder first: what the log cancelled meanwhile may be due, and is not to be delivered.
             let up = self.start_up(&[]).await?;

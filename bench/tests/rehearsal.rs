@@ -41,7 +41,7 @@ fn check(finished: &Finished, data: &Path) -> Result<Value, Timing> {
     for name in ["missing", "unexpected", "misdated", "early"] {
         assert_eq!(verdict[name], 0, "{verdict}");
     }
-    let file = std::fs::read_to_string(data.join("delivered.ndjson")).unwrap();
+    let file = std::fs::read_to_string(data.join("forwarded/delivered.ndjson")).unwrap();
     let ids = file.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].to_string());
     assert_eq!(ids.collect::<std::collections::BTreeSet<_>>().len(), 458);
     Ok(verdict)
@@ -128,7 +128,8 @@ async fn a_log_is_rehearsed_twice_against_a_deployment_that_runs() {
     let mut up = forwarding(&data).await;
     for _ in 0..2 {
         let rehearse = Binary::new("delayq-rehearse").arg("--config").arg(data.join("delayq.toml")).arg(&log);
-        let rehearse = rehearse.args(["--within", "3s", "--delivered"]).arg(data.join("delivered.ndjson"));
+        let rehearse =
+            rehearse.args(["--within", "3s", "--delivered"]).arg(data.join("forwarded/delivered.ndjson"));
         let finished = rehearse.run(b"", LONG).await;
         assert_eq!(finished.code, Some(0), "{finished:?}");
         let delivered = finished.stdout.lines().find(|line| line.starts_with("delivered  ")).unwrap();
@@ -147,7 +148,7 @@ async fn a_delivery_that_the_log_does_not_know_is_no_success() {
     let config = data.join("delayq.toml");
     let rehearse = Binary::new("delayq-rehearse").arg("--config").arg(&config).arg(&log);
     let rehearse = rehearse.args(["--within", "4s", "--json", "--delivered"]);
-    let rehearsing = rehearse.arg(data.join("delivered.ndjson")).run(b"", LONG);
+    let rehearsing = rehearse.arg(data.join("forwarded/delivered.ndjson")).run(b"", LONG);
     let delayq = async |args: &[&str]| {
         Binary::new("delayq").arg("--config").arg(&config).args(args).run(b"", LONG).await
     };

@@ -193,10 +193,11 @@ impl Context {
         check_topic(&self.admin(), topic).await
     }
 
-    /// For a put that is about to create a topic: the one that was probably meant.
-    pub async fn misspelt(&self, topic: &Topic) -> Option<Topic> {
+    /// For a put that is about to create a topic: that it does, and which other was perhaps meant.
+    pub async fn new_topic(&self, topic: &Topic) -> Option<String> {
         let topics = self.admin().topics().await.ok()?;
-        if topics.contains(topic) { None } else { like(topic, &topics).cloned() }
+        let other = like(topic, &topics).map(|meant| format!("; there is also {meant}")).unwrap_or_default();
+        (!topics.contains(topic)).then(|| format!("{topic} is a new topic{other}"))
     }
 
     /// The fault for a message that is not there: or is its topic misspelt?

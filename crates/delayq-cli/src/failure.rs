@@ -22,7 +22,7 @@ pub const USAGE: Code = Code {
 pub const UNREACHABLE: Code = Code {
     id: "DQ-U002",
     title: "a server cannot be used",
-    cause: "It does not listen at that address, does not answer in time, or refuses the call.",
+    cause: "It does not listen at that address, does not answer in time, is still loading, or refuses the call; the message says which.",
     tries: [
         "Check everything at once: delayq doctor.",
         "See which address is in force, and why: delayq config show.",
@@ -35,8 +35,8 @@ pub const UNREACHABLE: Code = Code {
 pub const DEPLOYMENT: Code = Code {
     id: "DQ-U003",
     title: "the deployment is not as configured",
-    cause: "The shards that the configuration names are not in this Redis, or their number differs. If they were there \
-            before, this Redis has lost its data.",
+    cause: "The shards that the configuration names are not in this Redis, or their number differs: the deployment is new, the \
+            namespace or the database is another one, or this Redis came back without its data.",
     tries: [
         "Create it, if it is new: delayq init.",
         "Compare [deployment] in the configuration with what delayq doctor finds.",
@@ -155,11 +155,11 @@ pub const UNKNOWN: Code = Code {
 pub const REFUSED: Code = Code {
     id: "DQ-U013",
     title: "the command was refused",
-    cause: "What is stored forbids it: the id belongs to another message, the message is leased, dead or finished, or the topic is not empty.",
+    cause: "What is stored forbids it: an id belongs to another message; a message is leased, dead or finished; a dead letter cannot be replayed; a topic is not empty; or shards cannot move. The message says which.",
     tries: [
-        "Read the outcome that was printed.",
-        "See the message as it is now: delayq get TOPIC ID.",
-        "Replace another message with the same id: delayq put --replace.",
+        "See the message as it is now, and what happened to it: delayq get TOPIC ID, delayq log TOPIC ID.",
+        "A put whose id is taken: give another id, or replace the message: delayq put --replace.",
+        "A topic that is not empty, or dead letters that stay: delayq purge TOPIC, delayq dead purge TOPIC.",
     ],
     exit: Exit::Refused,
 };
@@ -269,6 +269,21 @@ pub const DRAIN_UNFINISHED: Code = Code {
     exit: Exit::DrainDeadline,
 };
 
+/// A Redis that answers, and takes no writes.
+pub const NO_WRITES: Code = Code {
+    id: "DQ-U022",
+    title: "Redis takes no writes",
+    cause: "Redis answers and refuses to store: its memory limit is reached (OOM), its own disk is full or failing (MISCONF), it is a \
+            replica (READONLY), or too few replicas are connected (NOREPLICAS). The message has its answer. Stored messages \
+            are intact.",
+    tries: [
+        "OOM: raise maxmemory, or make room: delayq topics shows where messages are, delayq purge and dead purge delete some.",
+        "MISCONF: make room on the disk of the Redis host; its log has the reason.",
+        "READONLY or NOREPLICAS: see which node is the master, and bring its replicas back.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// Every code of the command line, in the order of the documentation.
 pub const TABLE: &[&Code] = &[
     &USAGE,
@@ -291,6 +306,7 @@ pub const TABLE: &[&Code] = &[
     &NO_FLEET,
     &NOBODY_LEFT,
     &DRAIN_UNFINISHED,
+    &NO_WRITES,
 ];
 
 /// Arguments that cannot be served.
@@ -323,6 +339,14 @@ pub fn of_core(error: Error) -> Fault {
         Error::Protocol { .. } => &BUG,
         Error::Walk(_) => &BACKUP_UNUSABLE,
         Error::Redis { code, .. } if ["NOAUTH", "WRONGPASS", "NOPERM"].contains(&code.as_str()) => &LOGIN,
+        Error::Redis { code, .. }
+            if ["OOM", "MISCONF", "READONLY", "NOREPLICAS"].contains(&code.as_str()) =>
+        {
+            &NO_WRITES
+        }
+        // A script refused a value before it changed anything.
+        Error::Redis { code, .. } if code == "DQARG" => &USAGE,
+        Error::Redis { code, .. } if code == "DQTYPE" => &BUG,
         _ => &UNREACHABLE,
     };
     let message = match &error {
@@ -337,6 +361,21 @@ pub fn of_core(error: Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_redis_refuses_is_not_explained_as_an_unreachable_server() {
+        let of = |code: &str| {
+            let (code, detail) = (code.to_owned(), "detail".to_owned());
+            of_core(Error::Redis { code, detail }).code().id
+        };
+        for code in ["OOM", "MISCONF", "READONLY", "NOREPLICAS"] {
+            assert_eq!(of(code), NO_WRITES.id, "{code}");
+        }
+        for code in ["NOAUTH", "WRONGPASS", "NOPERM"] {
+            assert_eq!(of(code), LOGIN.id, "{code}");
+        }
+        assert_eq!((of("DQARG"), of("DQTYPE"), of("LOADING")), (USAGE.id, BUG.id, UNREACHABLE.id));
+    }
 
     #[test]
     fn codes_rise_and_are_given_once() {

@@ -19,10 +19,11 @@ pub const TASKS: &[(&str, &[&str])] = &[
 ];
 
 /// The variables that every command reads, and what each does.
-pub const VARIABLES: [(&str, &str); 4] = [
+pub const VARIABLES: [(&str, &str); 5] = [
     ("DELAYQ_CONFIG", "The configuration file; --config overrides it"),
     ("DELAYQ__SECTION__KEY", "Overrides a key of the file: DELAYQ__REDIS__URL"),
     ("RUST_LOG", "Overrides [log] filter"),
+    ("TZ", "The zone of times that name none: Europe/Berlin"),
     ("NO_COLOR", "Any value: no colours"),
 ];
 

@@ -20,5 +20,4 @@ pub mod program;
 pub mod put_line;
 pub mod sources;
 pub mod up;
-pub mod when;
 pub mod whole;

@@ -8,9 +8,12 @@ use base64::Engine as _;
 use clap::Args;
 use delayq::admin::{ListCursor, Listed, ListedPage, Listing};
 use delayq::protocol::Envelope;
-use delayq::{Group, MessageId, State, Target, UnixMillis};
+use delayq::{Admin, Error, Group, MessageId, State, Target, UnixMillis};
 use delayq_service::Fault;
 use serde_json::{Value, json};
+
+/// How many messages at least are read at a time in search of a reason.
+const SEARCHED: usize = 500;
 
 /// Which page of a listing.
 #[derive(Clone, Debug, Args)]
@@ -21,6 +24,9 @@ pub struct Page {
     /// Continue after this cursor, which the previous page printed
     #[arg(long, value_name = "CURSOR")]
     after: Option<ListCursor>,
+    /// A text in the reason of every message shown.
+    #[arg(skip)]
+    reason: Option<String>,
 }
 
 /// A column of a listing: its name, and its cell of a message that can be read.
@@ -47,7 +53,7 @@ pub const REASON: Column = ("reason", |envelope, _| envelope.reason.clone().unwr
 // === impl Page ===
 
 impl Page {
-    /// Reads the page and prints it; text says on standard error where the next one begins.
+    /// Reads the page and prints it; text says on standard error where the next one begins. Returns how many messages it has.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -56,9 +62,9 @@ impl Page {
         context: &Context,
         listing: Listing<'_>,
         columns: &[Column],
-    ) -> Result<(), Fault> {
+    ) -> Result<usize, Fault> {
         let admin = context.admin();
-        let page = admin.page(listing, self.after.as_ref(), self.limit as usize).await.map_err(of_core)?;
+        let page = self.read(&admin, listing).await.map_err(of_core)?;
         let now = context.now().await?;
         let messages: Vec<Value> = page.messages.iter().map(|listed| json_of(listed, false)).collect();
         let next = page.next.as_ref().map(ToString::to_string);
@@ -71,7 +77,40 @@ impl Page {
                 page.messages.len()
             ));
         }
-        Ok(())
+        Ok(page.messages.len())
+    }
+
+    /// Only messages whose reason contains the text.
+    pub fn with_reason(self, reason: Option<String>) -> Self {
+        Self { reason, ..self }
+    }
+
+    /// Reads on until the page is full of messages that match.
+    async fn read(&self, admin: &Admin, listing: Listing<'_>) -> Result<ListedPage, Error> {
+        let (limit, mut after) = (self.limit as usize, self.after.clone());
+        if self.reason.is_none() {
+            return admin.page(listing, after.as_ref(), limit).await;
+        }
+        let mut found = Vec::new();
+        loop {
+            let mut page = admin.page(listing, after.as_ref(), limit.max(SEARCHED)).await?;
+            let mut matching = page.messages.iter().enumerate().filter(|(_, listed)| self.shows(listed));
+            if let Some((last, _)) = matching.nth(limit - found.len() - 1) {
+                // Again, for the cursor behind the last message that has room.
+                page = admin.page(listing, after.as_ref(), last + 1).await?;
+            }
+            found.extend(page.messages.into_iter().filter(|listed| self.shows(listed)));
+            if page.next.is_none() || found.len() >= limit {
+                found.truncate(limit);
+                return Ok(ListedPage { messages: found, next: page.next });
+            }
+            after = page.next;
+        }
+    }
+
+    fn shows(&self, listed: &Listed) -> bool {
+        let reason = listed.envelope.as_ref().ok().and_then(|envelope| envelope.reason.as_deref());
+        self.reason.as_deref().is_none_or(|text| reason.is_some_and(|reason| reason.contains(text)))
     }
 }
 

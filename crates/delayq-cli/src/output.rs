@@ -5,13 +5,14 @@ use crate::printable::{printable, printable_lines};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 use delayq::UnixMillis;
 use delayq_service::Fault;
-use jiff::Timestamp;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use serde_json::Value;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{IsTerminal, Write};
 use std::sync::LazyLock;
+
+pub use delayq_service::when::time;
 
 /// Stands for the escape character in the colours of a table until it is printed. Nobody who wrote what the table shows
 /// could guess it.
@@ -198,11 +199,6 @@ pub fn write(bytes: &[u8]) -> Result<(), Fault> {
 /// A number of things: `1 dead letter`, `2 dead letters`.
 pub fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A time as RFC 3339 in UTC, with milliseconds; one that no calendar has is its number of milliseconds.
-pub fn time(at: UnixMillis) -> String {
-    Timestamp::try_from(at).map_or_else(|_| format!("{at} ms"), |at| format!("{at:.3}"))
 }
 
 /// A time, and how far it is from now.

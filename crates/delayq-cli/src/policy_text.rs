@@ -1,8 +1,7 @@
 //! The settings of a policy as text: as operators write and read them, and as a backup carries them.
 
-use crate::when::Span;
 use delayq::admin::{Policy, PolicySetting};
-use delayq_service::config::{backoff, backoff_text};
+use delayq_service::config::{HumanDuration, backoff, backoff_text};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ pub fn policy_of(settings: &BTreeMap<String, String>) -> Result<Policy, String> 
 }
 
 fn set(policy: &mut Policy, name: &str, value: &str) -> Result<(), String> {
-    let span = || value.parse::<Span>().map(|span| Some(Duration::from(span)));
+    let span = || value.parse::<HumanDuration>().map(|span| Some(Duration::from(span)));
     match PolicySetting::ALL.into_iter().find(|setting| setting.name() == name) {
         Some(PolicySetting::MaxAttempts) => {
             policy.max_attempts = Some(value.parse().map_err(|_| "write a number up to 65535")?);
@@ -77,7 +76,7 @@ pub fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
 
 /// A duration as it can be set again.
 fn exactly(length: Duration) -> String {
-    Span::from(length).to_string()
+    HumanDuration::from(length).to_string()
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@
 //! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
 //! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
 
-use crate::when::When;
 use base64::Engine as _;
 use delayq::admin::Listed;
 use delayq::protocol::Envelope;
 use delayq::{Due, Message, MessageId, Topic, UnixMillis};
 use delayq_service::config::{backoff, backoff_text};
+use delayq_service::when::When;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -280,6 +280,7 @@ mod tests {
             (br#"{"topic":"t","due":0}"#, "due: 0 ms is not between"),
             (br#"{"topic":"t","due":9007199254740992}"#, "due: 9007199254740992 ms is not between"),
             (br#"{"topic":"t","due":1800000000}"#, "due: 1800000000 ms since the epoch is 1970-01-21"),
+            (br#"{"topic":"t","due":1800000000000000}"#, "due: 1800000000000000 ms since the epoch is"),
             (br#"{"topic":"t","due":1.5}"#, "due: \"1.5\" is not a time"),
             (br#"{"topic":"t","due":"NaN"}"#, "due: \"NaN\" is not a time"),
             (br#"{"topic":"t","due":"soon"}"#, "due: \"soon\" is not a time"),

@@ -70,6 +70,50 @@ impl WholeConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deployment::CliConfig;
+    use delayq_service::config::{Environment, SECTIONS, Section, Source, load};
+    use std::collections::BTreeSet;
+
+    fn faults<C: Section>(text: &str) -> String {
+        let loaded = load::<C>(&Source::text("delayq.toml", text), &Environment::empty());
+        loaded.err().map(|faults| faults.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn no_section_is_known_that_nobody_reads() {
+        let whole = toml::Table::try_from(WholeConfig {
+            routes: vec![RouteConfig::default()],
+            ..WholeConfig::default()
+        });
+        let whole = whole.unwrap();
+        let read: BTreeSet<&str> = whole.keys().map(String::as_str).collect();
+        assert_eq!(read, SECTIONS.iter().copied().collect());
+    }
+
+    #[test]
+    fn an_unknown_key_or_section_is_never_dropped() {
+        for section in ["topics.orders", "timmer", "sink.out"] {
+            let text = format!("[{section}]\nlease = '5s'\n");
+            let name = section.split('.').next().unwrap();
+            for faults in [
+                faults::<WholeConfig>(&text),
+                faults::<CliConfig>(&text),
+                faults::<delayq_forwarder::Config>(&text),
+            ] {
+                assert!(faults.contains(&format!("unknown field `{name}`")), "{section}: {faults}");
+            }
+        }
+        for section in SECTIONS {
+            let header = match *section {
+                "routes" => "[[routes]]".to_owned(),
+                "sinks" => "[sinks.out.file]".to_owned(),
+                "intake" => "[intake.orders.kafka]".to_owned(),
+                section => format!("[{section}]"),
+            };
+            let faults = faults::<WholeConfig>(&format!("{header}\nnonsense = true\n"));
+            assert!(faults.contains("unknown field `nonsense`"), "{section}: {faults}");
+        }
+    }
 
     #[test]
     fn the_sample_file_holds_every_key_with_its_default() {

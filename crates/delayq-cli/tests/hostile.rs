@@ -5,8 +5,8 @@
 use delayq::UnixMillis;
 use delayq_cli::backup_line::{Record, is_record};
 use delayq_cli::put_line;
-use delayq_cli::when::{Span, When};
-use delayq_service::config::backoff;
+use delayq_service::config::{HumanDuration, backoff};
+use delayq_service::when::{Here, When, moment};
 use delayq_tests::mutation;
 use jiff::Zoned;
 
@@ -17,7 +17,9 @@ delayq_tests::try_with_mutations! {
     fn a_mutated_line_is_read_or_refused_with_a_reason() { lines_answer(20_000, 1_000_000) }
 }
 
-const TIMES: [&str; 10] = [
+const TIMES: [&str; 12] = [
+    "2027-06-01T09:00:00.125[Europe/Berlin]",
+    "2027-06-01 9:00 +02:00 Europe/Berlin",
     "now",
     "+2h30m",
     "1766000000000",
@@ -34,19 +36,19 @@ const TIME_PIECES: [&str; 12] =
 
 fn times_answer(cases: u64) {
     let mut rng = fastrand::Rng::with_seed(6);
-    let now: Zoned = "2026-11-20T12:00:00[Europe/Berlin]".parse().unwrap();
+    let here = Here::from("2026-11-20T12:00:00[Europe/Berlin]".parse::<Zoned>().unwrap());
     let mut read = 0;
     for case in 0..cases {
         let seed = rng.choice(TIMES).unwrap();
         let text = mutation::text(&mut rng, seed, &TIME_PIECES);
-        match When::parse(&text, &now) {
+        match When::parse(&text, &here) {
             Err(why) => assert!(!why.is_empty(), "case {case}: {text:?}"),
             Ok(when) => {
                 read += 1;
-                let _ = (when.due(false), when.due(true), when.at(UnixMillis::MAX));
+                let _ = (when.due(false), when.due(true), when.at(UnixMillis::MAX), moment(&text));
             }
         }
-        let (span, backoff) = (text.parse::<Span>(), backoff(&text));
+        let (span, backoff) = (text.parse::<HumanDuration>(), backoff(&text));
         assert!(
             span.err().is_none_or(|why| !why.is_empty()) && backoff.err().is_none_or(|why| !why.is_empty())
         );

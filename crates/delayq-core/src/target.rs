@@ -71,7 +71,8 @@ impl Target {
 
     fn own_in_group(bytes: &[u8]) -> Option<Self> {
         let at = bytes.iter().position(|&byte| byte == SEPARATOR)?;
-        let (id, group) = (std::str::from_utf8(&bytes[..at]).ok()?, std::str::from_utf8(&bytes[at + 1..]).ok()?);
+        let (id, group) =
+            (std::str::from_utf8(&bytes[..at]).ok()?, std::str::from_utf8(&bytes[at + 1..]).ok()?);
         Some(Self::in_group(MessageId::own(id).ok()?, Group::new(group).ok()?))
     }
 }

@@ -30,6 +30,7 @@ mod tasks;
 pub mod telemetry;
 mod traceparent;
 pub mod traces;
+pub mod when;
 
 pub use clock::host_now;
 pub use exit::Exit;

@@ -1,4 +1,7 @@
 //! SIGTERM and SIGINT: the first requests shutdown, the second ends the process at once.
+//!
+//! A supervisor may signal a process and its group, or send both signals, at one instant: what follows the first signal within
+//! [`SAME_STOP`] belongs to it.
 
 use crate::codes::SYSTEM;
 use crate::exit::Exit;
@@ -6,7 +9,11 @@ use crate::fault::Fault;
 use crate::shutdown::Shutdown;
 use crate::tasks::Tasks;
 use std::process;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Signals this soon after the first are the same request to stop.
+const SAME_STOP: Duration = Duration::from_secs(1);
 
 /// The two signals, caught from the moment this exists.
 #[derive(Debug)]
@@ -51,13 +58,29 @@ impl Signals {
 
     /// Requests shutdown at the first signal; at the second, names what still runs and exits.
     pub async fn obey(mut self, shutdown: Shutdown, tasks: Tasks) {
-        let first = self.next().await;
+        let (first, begun) = self.first().await;
         tracing::info!(signal = first, "stopping; a second signal stops at once");
         shutdown.request();
-        let second = self.next().await;
+        let second = self.second(begun).await;
         let left_running = tasks.running().join(", ");
         tracing::error!(signal = second, left_running, "second signal: stopping at once");
         process::exit(i32::from(Exit::DrainDeadline.code()));
+    }
+
+    /// The first signal, and when it came. Cancel safe.
+    pub async fn first(&mut self) -> (&'static str, Instant) {
+        (self.next().await, Instant::now())
+    }
+
+    /// The next signal that is not part of the first, which came at `begun`. Cancel safe.
+    pub async fn second(&mut self, begun: Instant) -> &'static str {
+        loop {
+            let signal = self.next().await;
+            if begun.elapsed() >= SAME_STOP {
+                return signal;
+            }
+            tracing::info!(signal, "this signal belongs to the first: stopping already");
+        }
     }
 
     async fn next(&mut self) -> &'static str {

@@ -67,6 +67,17 @@ impl Living {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
+    /// Repeats a signal until the process has ended: what follows the first within a second belongs to it.
+    fn signal_until_end(mut self, name: &str) -> (i32, String) {
+        while self.child.try_wait().unwrap().is_none() {
+            self.signal(name);
+            if let Ok(line) = self.lines.recv_timeout(Duration::from_millis(50)) {
+                self.seen.push(line);
+            }
+        }
+        self.end()
+    }
+
     /// Waits for the end: the exit code, and all that was logged.
     fn end(mut self) -> (i32, String) {
         // The log ends with the process.
@@ -183,8 +194,7 @@ fn the_probes_follow_the_life_of_the_process() {
     living.until("gave back what it held");
     // The probe may be asked in the moment between the request and its own change.
     while !get(&address, "/readyz").contains(r#""reason":"draining""#) {}
-    living.signal("TERM");
-    let (code, log) = living.end();
+    let (code, log) = living.signal_until_end("TERM");
     assert_eq!(code, 75, "{log}");
     assert!(log.contains("second signal") && log.contains("\"left_running\":\"heart\""), "{log}");
 }
@@ -213,6 +223,19 @@ fn a_health_check_needs_no_http_client_and_names_what_is_not_ready() {
     living.until("\"started\"");
     assert_eq!(health(&ready), (Some(0), String::new()));
     assert_eq!(health("").0, Some(69));
+}
+
+#[test]
+fn two_signals_at_one_instant_are_not_a_hard_stop() {
+    let mut living = Living::start("stuck", &[("DELAYQ__SHUTDOWN__DRAIN_DEADLINE", "3s")]);
+    living.until("\"started\"");
+    let pid = living.child.id();
+    let both = format!("kill -TERM {pid}; kill -INT {pid}; kill -TERM {pid}");
+    assert!(Command::new("sh").args(["-c", &both]).status().unwrap().success());
+    living.until("this signal belongs to the first");
+    let (code, log) = living.end();
+    assert!(code == 75 && log.contains("DQ-P003: after 3s still running: heart"), "{code}: {log}");
+    assert!(!log.contains("second signal: stopping"), "{log}");
 }
 
 #[test]

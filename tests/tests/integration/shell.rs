@@ -145,21 +145,37 @@ async fn deployed(folder: &Folder) {
     assert!(shell(folder.path(), script).wait_end(LONG).await.success());
 }
 
-/// Runs a page.
+/// Runs a page in a folder of its own.
 async fn run(page: &str) {
-    let (folder, blocks) = (Folder::new("page"), blocks(&read(page)));
+    run_all(&[page]).await;
+}
+
+/// Runs one page after the other, in the deployment that the first one starts.
+async fn run_all(pages: &[&str]) {
+    let folder = Folder::new("page");
+    let mut running = Vec::new();
+    for page in pages {
+        run_in(&folder, page, &mut running).await;
+    }
+}
+
+/// Runs a page; `running` are the processes in the background, also those of earlier pages.
+async fn run_in(folder: &Folder, page: &str, running: &mut Vec<Process>) {
+    let blocks = blocks(&read(page));
     let blocks: Vec<&Block> = blocks.iter().filter(|block| runs(page, block)).collect();
     let (background, foreground): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| block.background);
     if foreground.is_empty() {
         return;
     }
-    let (mut running, mut script) = (Vec::new(), String::new());
+    let mut script = String::new();
     if background.is_empty() {
         running.push(shell(folder.path(), "exec delayq up"));
         script += "export DELAYQ_CONFIG=.delayq/delayq.toml\n";
     }
-    running.extend(background.iter().map(|block| shell(folder.path(), &format!("exec {}", block.text))));
-    deployed(&folder).await;
+    if running.is_empty() {
+        running.extend(background.iter().map(|block| shell(folder.path(), &format!("exec {}", block.text))));
+    }
+    deployed(folder).await;
     for block in &foreground {
         write!(script, "{}\necho '{BORDER}'\n", block.text).unwrap();
     }
@@ -182,6 +198,11 @@ async fn the_quick_start_runs_as_it_is_printed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readme_runs_as_it_is_printed() {
     run("README.md").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_does_not_hang_on_what_the_page_before_has_finished() {
+    run_all(&["README.md", "docs/quickstart.md"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,10 +5,10 @@ use crate::commands::check::look::Look;
 use crate::deployment::{Context, Global};
 use crate::failure::{UNKNOWN, usage};
 use crate::output::say;
-use crate::when::Span;
 use clap::{Args, ValueEnum};
 use delayq::Topic;
 use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,10 +32,10 @@ pub struct Check {
     topics: Vec<Topic>,
     /// Warn if a shard has been overdue for this long
     #[arg(long, value_name = "DURATION", default_value = "2s")]
-    warn_overdue: Span,
+    warn_overdue: HumanDuration,
     /// Critical if a shard has been overdue for this long
     #[arg(long, value_name = "DURATION", default_value = "30s")]
-    crit_overdue: Span,
+    crit_overdue: HumanDuration,
     /// Warn if a topic has this many ready messages
     #[arg(long, value_name = "COUNT")]
     warn_ready: Option<u64>,
@@ -50,7 +50,7 @@ pub struct Check {
     crit_dead: Option<u64>,
     /// How long the check may take; if it takes longer, the result is UNKNOWN
     #[arg(long, value_name = "DURATION", default_value = "10s")]
-    deadline: Span,
+    deadline: HumanDuration,
 }
 
 /// How a check prints.
@@ -119,7 +119,7 @@ impl Check {
     }
 
     fn limits(&self) -> Result<Limits, Fault> {
-        let seconds = |span: Span| Duration::from(span).as_secs_f64();
+        let seconds = |span: HumanDuration| Duration::from(span).as_secs_f64();
         let counts = |warn: Option<u64>, crit: Option<u64>| (warn.map(|n| n as f64), crit.map(|n| n as f64));
         let limits = Limits {
             overdue: (Some(seconds(self.warn_overdue)), Some(seconds(self.crit_overdue))),

@@ -7,11 +7,12 @@ use crate::deployment::Context;
 use crate::failure::{of_core, refused, unknown};
 use crate::listing::{ATTEMPT, DIED, GROUP, Page, REASON};
 use crate::output::{counted, time};
-use crate::when::{Span, When};
 use clap::{Args, Subcommand};
 use delayq::admin::{ListState, Listing, PurgeWhat, ReplayOptions, TimeRange};
 use delayq::{Group, MessageId, Target, Topic};
 use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
+use delayq_service::when::When;
 use serde_json::json;
 
 /// List, replay and purge dead letters
@@ -30,6 +31,9 @@ enum Action {
         /// The oldest first
         #[arg(long)]
         oldest_first: bool,
+        /// Only those whose reason contains this text, as delayq dead replay --reason takes them
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
         #[command(flatten)]
         page: Page,
     },
@@ -71,7 +75,7 @@ struct Replay {
     rate: Option<u32>,
     /// Make them ready after this delay
     #[arg(long, value_name = "DURATION", default_value = "0s")]
-    delay: Span,
+    delay: HumanDuration,
 }
 
 // === impl Dead ===
@@ -85,10 +89,11 @@ impl Dead {
         let admin = context.admin();
         context.known_topic(self.action.topic()).await?;
         match self.action {
-            Action::List { topic, oldest_first, page } => {
+            Action::List { topic, oldest_first, reason, page } => {
                 let state = ListState::Dead { newest_first: !oldest_first };
                 let listing = Listing::Topic { topic: &topic, state, range: TimeRange::ALL };
-                page.print(context, listing, &[GROUP, DIED, ATTEMPT, REASON]).await
+                let page = page.with_reason(reason);
+                page.print(context, listing, &[GROUP, DIED, ATTEMPT, REASON]).await.map(drop)
             }
             Action::Replay(replay) => replay.run(context).await,
             Action::Purge { topic, until, yes } => {

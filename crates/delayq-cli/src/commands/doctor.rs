@@ -13,7 +13,7 @@ mod etcd;
 mod process;
 mod readers;
 mod redis;
-mod shards;
+pub(in crate::commands) mod shards;
 mod spool;
 
 /// Check that everything is reachable, running and configured correctly

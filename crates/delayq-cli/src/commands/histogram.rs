@@ -4,11 +4,12 @@ use crate::commands::list::range;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::output::{add_time, time};
-use crate::when::{Span, When};
 use clap::Args;
 use delayq::Topic;
 use delayq::admin::Slot;
 use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
+use delayq_service::when::When;
 use serde_json::{Value, json};
 
 /// The longest bar, in characters.
@@ -21,7 +22,7 @@ pub struct Histogram {
     topic: Topic,
     /// The width of an interval: 1m to 1h, a divisor of an hour
     #[arg(long, default_value = "1h", value_name = "DURATION")]
-    width: Span,
+    width: HumanDuration,
     /// Due from this time
     #[arg(long, value_name = "TIME")]
     from: Option<When>,

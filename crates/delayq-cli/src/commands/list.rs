@@ -1,13 +1,14 @@
 //! `delayq list`.
 
 use crate::deployment::Context;
-use crate::failure::usage;
+use crate::failure::{of_core, usage};
 use crate::listing::{ATTEMPT, BYTES, Column, DIED, DUE, GROUP, LEASE_ENDS, Page, STATE};
-use crate::when::When;
+use crate::output::complain;
 use clap::{Args, ValueEnum};
 use delayq::admin::{ListState, Listing, TimeRange};
 use delayq::{Group, Topic, UnixMillis};
 use delayq_service::Fault;
+use delayq_service::when::When;
 
 /// List messages of a topic in one state, or of a group
 ///
@@ -67,7 +68,33 @@ impl List {
             }
             (None, None) => return Err(usage("a TOPIC or a --group is needed")),
         };
-        self.page.print(context, listing, &[GROUP, STATE, time, ATTEMPT, BYTES]).await
+        let listed = self.page.print(context, listing, &[GROUP, STATE, time, ATTEMPT, BYTES]).await?;
+        match &self.topic {
+            Some(topic) if listed == 0 && self.group.is_none() && !context.output.json => {
+                self.name_other_states(context, topic).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the topic's messages are, if this state has none.
+    async fn name_other_states(&self, context: &Context, topic: &Topic) -> Result<(), Fault> {
+        let numbers = context.admin().count(topic).await.map_err(of_core)?;
+        let states = [
+            (Which::Delayed, "delayed", numbers.delayed),
+            (Which::Ready, "ready", numbers.ready),
+            (Which::Leased, "leased", numbers.leased),
+            (Which::Dead, "dead", numbers.dead),
+        ];
+        let others: Vec<String> = states
+            .into_iter()
+            .filter(|&(state, _, count)| state != self.state && count > 0)
+            .map(|(_, word, count)| format!("{count} {word} (--state {word})"))
+            .collect();
+        if !others.is_empty() {
+            complain(&format!("{topic} has messages in other states: {}", others.join(", ")));
+        }
+        Ok(())
     }
 }
 

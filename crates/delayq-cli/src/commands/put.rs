@@ -6,10 +6,11 @@ use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
 use crate::output::{add_time, complain, time};
 use crate::put_line;
-use crate::when::{Span, When};
 use clap::{Args, value_parser};
 use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
 use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
+use delayq_service::when::When;
 use serde_json::{Value, json};
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub(crate) mod many;
 pub struct Put {
     /// The topic; with --from, the topic of lines that name none
     topic: Option<Topic>,
-    /// The payload. Without it, or as -, it is read from standard input, byte for byte; from a terminal it is empty
+    /// The payload. Without it, or as -, it is read from standard input, byte for byte, but not from a terminal
     #[arg(conflicts_with_all = ["payload_file", "from"])]
     payload: Option<String>,
     /// Read the payload from this file; - for standard input
@@ -38,7 +39,7 @@ pub struct Put {
     at: Option<When>,
     /// How long until it is due, by Redis's clock: 90s, 2h30m
     #[arg(long = "in", value_name = "DURATION", conflicts_with_all = ["at", "from"], allow_hyphen_values = true)]
-    after: Option<Span>,
+    after: Option<HumanDuration>,
     /// Your own id, by which a repeated put is recognised
     #[arg(long, short = 'i', conflicts_with = "from")]
     id: Option<String>,
@@ -60,7 +61,7 @@ pub struct Put {
     /// Put many messages from this file, one JSON object per line; - for standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Accept a time before 2001 given in milliseconds, which is refused otherwise because it is usually in seconds
+    /// Accept milliseconds before 2001 or after 9999, which are refused otherwise: seconds or microseconds are usually meant
     #[arg(long)]
     past_ok: bool,
     /// With --from: stop at the first line that is refused
@@ -105,17 +106,20 @@ impl Put {
         }
         let topic = self.topic.clone();
         let message = self.message(context).await?;
-        if let (Some(topic), true) = (&topic, context.output.is_terminal())
-            && let Some(meant) = context.misspelt(topic).await
-        {
-            complain(&format!("{topic} is a new topic; there is also {meant}"));
-        }
+        let new = match &topic {
+            Some(topic) if !context.output.json => context.new_topic(topic).await,
+            _ => None,
+        };
         let answer = context.producer()?.put(message).await.map_err(of_put)?;
         let remembered = match &topic {
             Some(topic) if !context.output.json => remembered(context, topic, &answer).await,
             _ => None,
         };
-        context.output.print(&json_of(&answer), || sentence(&answer) + &remembered.unwrap_or_default())?;
+        context.output.print(&json_of(&answer), || sentence(&answer))?;
+        let stored = new.filter(|_| answer.outcome.is_accepted());
+        for hint in stored.into_iter().chain(remembered) {
+            complain(&hint);
+        }
         match answer.outcome.is_accepted() {
             true => Ok(()),
             false => Err(refused(format!("{} was not stored", answer.reference.id))),
@@ -159,7 +163,9 @@ fn payload(text: Option<String>, file: Option<PathBuf>) -> Result<Vec<u8>, Fault
         (None, Some(path)) if path.as_os_str() != "-" => {
             std::fs::read(&path).map_err(|error| failure::file(&path, "read", error))
         }
-        (None, None) if std::io::stdin().is_terminal() => Ok(Vec::new()),
+        (None, None) if std::io::stdin().is_terminal() => Err(usage(
+            "there is no payload: write it behind the topic, name a --payload-file, or write '' for an empty one",
+        )),
         _ => {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -192,9 +198,9 @@ async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option
         return None;
     }
     let policy = context.admin().policy(topic).await.ok()?.in_force();
-    let remembered = Span::from(policy.remember_own?);
+    let remembered = HumanDuration::from(policy.remember_own?);
     Some(format!(
-        "\nits id is recognised until {remembered} after it has finished: delayq topic set {topic} --remember-own"
+        "its id is recognised until {remembered} after it has finished: delayq topic set {topic} --remember-own"
     ))
 }
 

@@ -4,12 +4,13 @@ use crate::deployment::Context;
 use crate::failure::{of_core, refused, usage};
 use crate::listing::{elsewhere, named};
 use crate::output::time;
-use crate::when::{Span, When};
 use clap::Args;
 use delayq::{
     Due, Group, MessageId, Reschedule as Change, RescheduleOutcome, Shift, Target, Topic, UnixMillis,
 };
 use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
+use delayq_service::when::When;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -31,11 +32,11 @@ pub struct Reschedule {
     to: Option<When>,
     /// This long from now
     #[arg(long = "in", value_name = "DURATION", allow_hyphen_values = true)]
-    after: Option<Span>,
+    after: Option<HumanDuration>,
     /// By this much later, or with a minus earlier, than it is due now: 10m, -90s
     #[arg(long, value_name = "DIFFERENCE", allow_hyphen_values = true, value_parser = difference)]
     by: Option<Shift>,
-    /// Accept a time before 2001 given in milliseconds, which is refused otherwise because it is usually in seconds
+    /// Accept milliseconds before 2001 or after 9999, which are refused otherwise: seconds or microseconds are usually meant
     #[arg(long, requires = "to")]
     past_ok: bool,
     /// Only if this is its current due time
@@ -127,7 +128,7 @@ async fn due_of(context: &Context, topic: &Topic, target: &Target) -> Result<Uni
 
 /// Reads `10m` and `-90s`.
 fn difference(text: &str) -> Result<Shift, String> {
-    let span = |text: &str| text.parse::<Span>().map(|span| *span);
+    let span = |text: &str| text.parse::<HumanDuration>().map(|span| *span);
     match text.strip_prefix('-') {
         Some(earlier) => span(earlier).map(Shift::Earlier),
         None => span(text.strip_prefix('+').unwrap_or(text)).map(Shift::Later),

@@ -3,7 +3,6 @@
 use crate::deployment::Context;
 use crate::failure::{file, usage};
 use crate::output::{Judgement, Output};
-use crate::when::Span;
 use clap::Args;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, read};
@@ -13,7 +12,7 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use delayq_service::Fault;
-use delayq_service::config::HostPort;
+use delayq_service::config::{HostPort, HumanDuration};
 use frame::{Frame, Page};
 use futures_util::future::select_all;
 use sample::Sample;
@@ -50,7 +49,7 @@ pub struct Top {
     endpoints: Vec<HostPort>,
     /// The time between two refreshes, at least 500ms
     #[arg(long, value_name = "DURATION", default_value = "2s")]
-    interval: Span,
+    interval: HumanDuration,
     /// Print every page once, after two refreshes, and end; --json implies this
     #[arg(long)]
     once: bool,

@@ -34,7 +34,10 @@ pub struct Up {
     /// Use this many independent Redises (2 to 9), each with its part of the shards, to try them; only for a new folder
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=9), conflicts_with = "redis_cluster")]
     redis_nodes: Option<u8>,
-    /// Forward a topic, or a pattern such as 'notices.*', to file[:NAME] in the folder or to stream[:NAME] of the private
+    /// Have Redis listen on this port of 127.0.0.1 instead of a socket in the folder, with the password in redis.password
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), conflicts_with_all = ["redis_cluster", "redis_nodes"])]
+    port: Option<u16>,
+    /// Forward a topic, or a pattern such as 'notices.*', to file[:NAME] in the folder's forwarded/ or to stream[:NAME] of the private
     /// Redis; may be repeated
     #[arg(long = "forward", value_name = "TOPIC=DESTINATION")]
     forwards: Vec<Forward>,
@@ -104,6 +107,7 @@ impl Up {
             namespace: global.namespace.clone(),
             shards: global.shards,
             shape: self.redis_cluster.map(Shape::Cluster).or(self.redis_nodes.map(Shape::Nodes)),
+            port: self.port,
             forwards: self.forwards.clone(),
             given,
         })
@@ -151,8 +155,13 @@ impl Started<'_> {
             format!(
                 "{}\n\ndelayq is up; Ctrl-C stops it. In another terminal:\n  \
                  {delayq} put orders '{{\"order\":17}}' --in 10s --id order-17\n  \
-                 {delayq} work orders",
-                rows.text()
+                 {delayq} work orders{}",
+                rows.text(),
+                servers
+                    .url
+                    .as_ref()
+                    .map(|url| from_programs(url, folder, servers.on_socket))
+                    .unwrap_or_default()
             )
         })
     }
@@ -162,4 +171,29 @@ impl Started<'_> {
 fn forwarded(route: &RouteConfig) -> String {
     let to = route.to.as_ref().map(|to| format!(", {to}")).unwrap_or_default();
     format!("{} to the sink {}{to}", route.topic, route.sink)
+}
+
+/// How a program of each language connects, a line to paste for each.
+fn from_programs(url: &str, folder: &DataFolder, on_socket: bool) -> String {
+    let path = url.trim_start_matches("unix://");
+    let password = folder.join("redis.password").display().to_string();
+    let (export, cli, node) = match on_socket {
+        true => (format!("export REDIS_URL='{url}'"), format!("redis-cli -s '{path}'"), format!("{path:?}")),
+        false => (
+            format!(
+                "export REDIS_URL=\"redis://:$(cat '{password}')@{}\"",
+                url.trim_start_matches("redis://")
+            ),
+            "redis-cli -u \"$REDIS_URL\"".to_owned(),
+            "process.env.REDIS_URL".to_owned(),
+        ),
+    };
+    format!(
+        "\nFrom your program:\n  {export}\n  \
+         Rust:    Client::connect(Settings::new(&std::env::var(\"REDIS_URL\")?)).await?\n  \
+         Python:  Client(redis.Redis.from_url(os.environ[\"REDIS_URL\"]))\n  \
+         Node:    new Client(new Redis({node}))\n  \
+         Go:      redis.ParseURL(os.Getenv(\"REDIS_URL\"))\n  \
+         shell:   {cli}"
+    )
 }

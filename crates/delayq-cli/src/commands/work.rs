@@ -2,18 +2,22 @@
 
 use crate::commands::work::handler::{Handler, Judgement};
 use crate::deployment::Context;
-use crate::failure::{BUG, file, of_core};
+use crate::failure::{BUG, of_core};
 use crate::listing::named;
 use crate::output::complain;
-use crate::when::Span;
 use clap::Args;
 use delayq::{Consumer, ConsumerOptions, Delivery, Settled, Topic};
-use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
+use delayq_service::{Fault, Signals};
 use std::ffi::OsString;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+mod command;
 mod handler;
+mod waiting;
+
+/// The exit code after a second signal, as of a shell's command that SIGINT ended.
+const INTERRUPTED: i32 = 130;
 
 /// Process messages as they become ready: run a command for each, or print it
 ///
@@ -21,8 +25,9 @@ mod handler;
 /// Run a command with the payload as stdin:  delayq work orders -- ./cancel-unpaid.sh
 ///
 /// Exit code 0 acks the message. Any other code releases it: it is delivered again after its topic's back-off, and
-/// becomes a dead letter after its last attempt. The command has DELAYQ_TOPIC, DELAYQ_ID, DELAYQ_GROUP, DELAYQ_DUE and
-/// DELAYQ_ATTEMPT in its environment. After Ctrl-C it takes no further message and waits for those in progress.
+/// becomes a dead letter after its last attempt, whose reason holds the last 4 KiB of its standard error. The command has
+/// DELAYQ_TOPIC, DELAYQ_ID, DELAYQ_GROUP, DELAYQ_DUE and DELAYQ_ATTEMPT in its environment. After Ctrl-C it takes no further
+/// message and waits for those in progress; a second Ctrl-C ends them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Work {
@@ -40,7 +45,7 @@ pub struct Work {
     count: Option<u64>,
     /// How long a lease lasts; it is renewed while the command runs. Default: the topic's
     #[arg(long, value_name = "DURATION")]
-    lease: Option<Span>,
+    lease: Option<HumanDuration>,
 }
 
 // === impl Work ===
@@ -51,19 +56,23 @@ impl Work {
     /// # Errors
     /// Redis cannot be used at the start, or the command cannot be started.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let mut stop = stop()?;
+        let mut signals = Signals::catch()?;
         context.now().await?;
-        self.name_missing_topics(context).await;
+        waiting::explain(context, &self.topics).await;
         let mut options = ConsumerOptions::new(self.topics);
         options.concurrency = self.concurrency.into();
         options.lease = self.lease.map(|lease| *lease);
         let handler = Handler::new(self.command, context.output);
         let mut consumer = Consumer::start(context.client.clone(), options);
         let (mut working, mut left) = (JoinSet::new(), self.count.unwrap_or(u64::MAX));
+        let mut begun = None;
         let ended = loop {
             tokio::select! {
                 biased;
-                () = &mut stop => break Ok(()),
+                (_, at) = signals.first() => {
+                    begun = Some(at);
+                    break Ok(());
+                }
                 Some(worked) = working.join_next() => match settled(worked) {
                     Err(fault) => break Err(fault),
                     Ok(()) if left == 0 && working.is_empty() => break Ok(()),
@@ -75,34 +84,23 @@ impl Work {
                 }
             }
         };
-        let drained = drain(consumer, working).await;
+        let hard_stop = async {
+            let begun = match begun {
+                Some(begun) => begun,
+                None => signals.first().await.1,
+            };
+            signals.second(begun).await;
+        };
+        let drained = tokio::select! {
+            drained = drain(consumer, &mut working) => drained,
+            () = hard_stop => {
+                // Their commands end with them.
+                working.shutdown().await;
+                std::process::exit(INTERRUPTED);
+            }
+        };
         ended.and(drained)
     }
-
-    async fn name_missing_topics(&self, context: &Context) {
-        for topic in &self.topics {
-            if let Err(missing) = context.known_topic(topic).await {
-                complain(&format!("delayq: {missing}. Waiting for it."));
-            }
-        }
-    }
-}
-
-/// Resolves at Ctrl-C or SIGTERM; a second one ends the process at once.
-fn stop() -> Result<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>, Fault> {
-    let listen = |kind| signal(kind).map_err(|error| file("the signals".as_ref(), "listen to", error));
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    let (asked, stopped) = tokio::sync::oneshot::channel();
-    tokio::spawn(async move {
-        let mut next = async || {
-            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-        };
-        next().await;
-        let _ = asked.send(());
-        next().await;
-        std::process::exit(130);
-    });
-    Ok(Box::pin(async move { drop(stopped.await) }))
 }
 
 /// Works on one message and settles it.
@@ -110,9 +108,10 @@ async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
     let name = format!("{} {}", delivery.topic, named(&delivery.id, delivery.group()));
     let settled = match handler.handle(&delivery).await {
         Judgement::Done => delivery.ack().await,
-        Judgement::Failed(why) => {
+        Judgement::Failed { why, stderr } => {
             let attempt = delivery.envelope.attempt;
-            let released = delivery.release(None, &why).await;
+            let reason = if stderr.is_empty() { why.clone() } else { format!("{why}\n{stderr}") };
+            let released = delivery.release(None, &reason).await;
             let fate = match released {
                 Ok(Settled::Buried) => "was the last: the message is a dead letter",
                 _ => "is released",
@@ -143,7 +142,14 @@ fn settled(worked: Result<Result<(), Fault>, tokio::task::JoinError>) -> Result<
 }
 
 /// Gives back what was not begun, and waits for what was.
-async fn drain(consumer: Consumer, working: JoinSet<Result<(), Fault>>) -> Result<(), Fault> {
-    let (worked, ()) = tokio::join!(working.join_all(), consumer.stop());
-    worked.into_iter().collect()
+async fn drain(consumer: Consumer, working: &mut JoinSet<Result<(), Fault>>) -> Result<(), Fault> {
+    let finished = async {
+        let mut ended = Ok(());
+        while let Some(worked) = working.join_next().await {
+            ended = ended.and(settled(worked));
+        }
+        ended
+    };
+    let (ended, ()) = tokio::join!(finished, consumer.stop());
+    ended
 }

@@ -128,7 +128,7 @@ poll_interval = "500ms"
             etcd = self.etcd(),
             admin = self.ports.admin,
             spool = path("spool"),
-            routing = Forward::sections(self.forwards, self.folder.path()),
+            routing = Forward::sections(self.forwards, &self.folder.forwarded()),
         )
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         ] {
             crate::up::credentials::password(folder).unwrap();
             Certificates::make(folder).unwrap();
-            let redises = Redis::all(folder, ports);
+            let redises = Redis::all(folder, ports, false);
             let (namespace, shards) = ("try".parse().unwrap(), ShardCount::new(7).unwrap());
             // A stream is in one Redis.
             let other = if ports.shape() == Shape::One { "b=stream:out" } else { "b=file:out" };

@@ -11,11 +11,10 @@
 //! etcd*.pem         the certificate that etcd and its clients show each other
 //! redis/  etcd/     their data; of a Redis Cluster, redis/1, redis/2 and so on; of several Redises, redis/a, redis/b
 //! spool/            puts that could not reach Redis
-//! delivered.ndjson  what was forwarded into a file
+//! forwarded/        what was forwarded into files, by default delivered.ndjson; no template of a name leaves it
 //! logs/             redis.log, etcd.log, delayq.log
 //! ```
 
-use super::forward::DELIVERED;
 use crate::failure::{FILE, FOLDER_IN_USE, file};
 use delayq_service::Fault;
 use rustix::fs::Mode;
@@ -24,6 +23,8 @@ use std::fs::{File, Permissions, TryLockError};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+/// The folder of what is forwarded into files, apart from what `up` keeps.
+const FORWARDED: &str = "forwarded";
 /// What a mode allows everybody but the owner.
 const OTHERS: u32 = 0o077;
 
@@ -47,7 +48,7 @@ impl DataFolder {
         umask(Mode::from_raw_mode(OTHERS));
         std::fs::create_dir_all(path).map_err(|error| file(path, "make the folder", error))?;
         close_to_others(path)?;
-        for inner in ["redis", "etcd", "spool", "logs"] {
+        for inner in ["redis", "etcd", "spool", "logs", FORWARDED] {
             let inner = path.join(inner);
             std::fs::create_dir_all(&inner).map_err(|error| file(&inner, "make the folder", error))?;
         }
@@ -78,9 +79,9 @@ impl DataFolder {
         self.join("delayq.toml")
     }
 
-    /// What was forwarded into a file.
-    pub fn delivered(&self) -> PathBuf {
-        self.join(DELIVERED)
+    /// Where files are made that messages are forwarded into.
+    pub fn forwarded(&self) -> PathBuf {
+        self.join(FORWARDED)
     }
 
     /// A file's text; `None` where there is no such file.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 /// The file that messages go to unless another is named.
-pub(super) const DELIVERED: &str = "delivered.ndjson";
+const DELIVERED: &str = "delivered.ndjson";
 /// The stream that messages go to unless another is named.
 const STREAM: &str = "delivered";
 
@@ -21,7 +21,7 @@ pub struct Forward {
 /// What `up` can deliver into without a server of anybody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
-    /// A file in the data folder.
+    /// A file in the data folder's `forwarded`.
     File,
     /// A stream of the private Redis.
     Stream,

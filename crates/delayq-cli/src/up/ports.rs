@@ -2,6 +2,7 @@
 
 use super::folder::DataFolder;
 use super::shape::Shape;
+use crate::failure::usage;
 use delayq_service::{Fault, codes};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, TcpListener};
@@ -50,11 +51,18 @@ impl Ports {
         }
     }
 
-    /// The earlier ones where they are free, written into the folder for the next start.
+    /// The earlier ones where they are free, written into the folder for the next start; `redis` is the port that its Redis is
+    /// to have.
     ///
     /// # Errors
-    /// The system has no free port, or the folder cannot be written.
-    pub(super) fn choose(folder: &DataFolder, earlier: Option<&Self>, shape: Shape) -> Result<Self, Fault> {
+    /// The system has no free port, `redis` is taken, or the folder cannot be written.
+    pub(super) fn choose(
+        folder: &DataFolder,
+        earlier: Option<&Self>,
+        shape: Shape,
+        redis: Option<u16>,
+    ) -> Result<Self, Fault> {
+        let asked = redis.map(listening).transpose()?;
         // Held until all are chosen, so that none is chosen twice.
         let mut held = Vec::new();
         let mut port = |earlier: Option<u16>| {
@@ -81,14 +89,22 @@ impl Ports {
         let earlier_node = |i| earlier.and_then(|ports| ports.nodes.get(i).copied());
         let nodes = (0..nodes.into()).map(|i| port(earlier_node(i))).collect::<Result<_, Fault>>()?;
         let ports = Self {
-            redis: port(earlier.map(|ports| ports.redis))?,
+            redis: redis.map_or_else(|| port(earlier.map(|ports| ports.redis)), Ok)?,
             cluster,
             nodes,
             etcd: port(earlier.map(|ports| ports.etcd))?,
             admin: port(earlier.map(|ports| ports.admin))?,
         };
         let text = serde_json::to_string(&ports).expect("ports are plain numbers");
+        drop(asked);
         folder.replace("ports.json", &text)?;
         Ok(ports)
     }
+}
+
+/// Holds a port that was asked for.
+fn listening(port: u16) -> Result<TcpListener, Fault> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
+        usage(format!("--port {port} of 127.0.0.1 cannot be used: {error}; choose another port"))
+    })
 }

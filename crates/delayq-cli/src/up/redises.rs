@@ -32,11 +32,12 @@ pub(super) enum Listens {
 // === impl Redis ===
 
 impl Redis {
-    /// All of a folder.
-    pub(super) fn all(folder: &DataFolder, ports: &Ports) -> Vec<Self> {
+    /// All of a folder; a single one listens on its socket, or if so asked on its port.
+    pub(super) fn all(folder: &DataFolder, ports: &Ports, on_port: bool) -> Vec<Self> {
         let redis = |name: String, listens| Self { data: folder.join("redis").join(&name), name, listens };
         let nodes = ports.cluster.iter();
         match ports.shape() {
+            Shape::One if on_port => vec![redis(String::new(), Listens::Port(ports.redis))],
             Shape::One => vec![redis(String::new(), Listens::of(folder, "redis.sock", ports.redis))],
             Shape::Cluster(_) => (1..)
                 .zip(nodes)

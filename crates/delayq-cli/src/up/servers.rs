@@ -29,6 +29,8 @@ pub struct Options {
     pub shards: Option<ShardCount>,
     /// What keeps the messages; `None`: as in the folder, or one Redis.
     pub shape: Option<Shape>,
+    /// The port of a single Redis; `None`: it listens on a socket.
+    pub port: Option<u16>,
     /// What is forwarded into the folder, or into a stream.
     pub forwards: Vec<Forward>,
     /// The user's own configuration.
@@ -45,6 +47,8 @@ pub struct Servers {
     pub client: Client,
     /// How many shards were created: 0 in a folder that was used before.
     pub created: u16,
+    /// The URL of a single Redis, without its password; `None`: there are several.
+    pub url: Option<String>,
     /// Whether Redis listens on a socket; else on a port, and it asks for a password.
     pub on_socket: bool,
 }
@@ -74,6 +78,9 @@ impl Options {
             Shape::Nodes(nodes) if shards.is_some_and(|shards| shards.get() < nodes.into()) => Err(usage(
                 format!("{shape} need a shard each: ask for more with --shards, or for fewer Redises"),
             )),
+            Shape::Cluster(_) | Shape::Nodes(_) if self.port.is_some() => {
+                Err(usage(format!("--port is for one Redis, and here is {shape}: leave it out")))
+            }
             shape => Ok(shape),
         }
     }
@@ -99,8 +106,8 @@ impl Servers {
         let shards = options.shards.or(given.and_then(Given::shards)).or(made_with);
         let shape = options.shape(folder, made_in, shards)?;
         let (shards, earlier) = (shards.unwrap_or(shape.shards()), made.unwrap_or_default());
-        let ports = Ports::choose(folder, before.as_ref(), shape)?;
-        let redises = Redis::all(folder, &ports);
+        let ports = Ports::choose(folder, before.as_ref(), shape, options.port)?;
+        let redises = Redis::all(folder, &ports, options.port.is_some());
         let parts = Parts {
             folder,
             ports: &ports,
@@ -135,7 +142,9 @@ impl Servers {
         let created = Admin::new(client.clone()).init().await.map_err(of_core)?;
         // Only what was found to fit is written: a refused start leaves the folder as it was.
         folder.replace("delayq.toml", &text)?;
-        Ok(Self { children, config, client, created, on_socket: redises.iter().all(Redis::is_on_socket) })
+        let on_socket = redises.iter().all(Redis::is_on_socket);
+        let url = if let [redis] = &redises[..] { Some(redis.url()) } else { None };
+        Ok(Self { children, config, client, created, on_socket, url })
     }
 
     /// Watches the servers: the process ends when one does.

@@ -4,18 +4,6 @@ use super::{delayq, deployment, done, run};
 use delayq_tests::deadline::SHORT;
 
 #[tokio::test]
-async fn a_put_that_creates_a_topic_like_another_says_so_on_a_terminal() {
-    let redis = deployment().await;
-    done(&redis, &["put", "orders", "{}", "--in", "1h"]).await;
-    let (shown, code) = delayq(&redis).args(["put", "order", "{}", "--in", "1h"]).asked("", SHORT).await;
-    assert!(shown.contains("order is a new topic; there is also orders") && code == Some(0), "{shown}");
-    for topic in ["order", "orders", "reminders"] {
-        let (shown, _) = delayq(&redis).args(["put", topic, "{}", "--in", "1h"]).asked("", SHORT).await;
-        assert!(shown.contains("stored ") && !shown.contains("new topic"), "{topic}: {shown}");
-    }
-}
-
-#[tokio::test]
 async fn nothing_is_purged_or_grown_without_a_yes() {
     let redis = deployment().await;
     for id in ["a", "b"] {

@@ -21,6 +21,7 @@ mod flow;
 mod generated;
 mod groups;
 mod growth;
+mod hints;
 mod moving;
 mod ndjson;
 mod nodes;
@@ -40,6 +41,7 @@ mod sources;
 mod spool;
 mod tail;
 mod terminal;
+mod times;
 mod top;
 mod up;
 

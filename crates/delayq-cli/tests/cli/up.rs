@@ -4,6 +4,7 @@ mod doctor;
 mod forwarding;
 mod intake;
 mod kept;
+mod port;
 mod shapes;
 mod work;
 

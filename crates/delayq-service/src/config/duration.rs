@@ -67,6 +67,9 @@ impl FromStr for HumanDuration {
         if text.trim_start().starts_with('-') {
             return Err(format!("a duration is not negative; {WRITE}"));
         }
+        if text.split(|letter: char| !letter.is_alphabetic()).any(|unit| unit == "M") {
+            return Err("M may be minutes or months: write 30m or 30months".to_owned());
+        }
         humantime::parse_duration(text).map(Self).map_err(|error| format!("{error}; {WRITE}"))
     }
 }
@@ -94,5 +97,14 @@ mod tests {
         assert!(refusal.contains("\"250ms\""), "{refusal}");
         assert!("-1s".parse::<HumanDuration>().is_err());
         assert!("".parse::<HumanDuration>().is_err());
+    }
+
+    #[test]
+    fn thirty_capital_m_is_not_thirty_months() {
+        for text in ["30M", "1h 30M", "2M30s", "30 M"] {
+            let refusal = text.parse::<HumanDuration>().unwrap_err();
+            assert!(refusal.contains("write 30m or 30months"), "{text}: {refusal}");
+        }
+        assert_eq!("1month".parse(), Ok(HumanDuration::from_secs(2_630_016)));
     }
 }

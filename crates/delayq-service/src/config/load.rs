@@ -20,7 +20,6 @@ pub const SECTIONS: &[&str] = &[
     "traces",
     "spool",
     "outbox",
-    "topics",
     "timer",
     "sweep",
     "forwarder",

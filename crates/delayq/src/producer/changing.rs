@@ -134,9 +134,8 @@ impl Producer {
         changes: &[(&Target, Option<RecordId>, Reschedule)],
     ) -> Vec<Result<RescheduleOutcome, Error>> {
         let began = clock::instant();
-        let record = |i: usize| {
-            SpoolRecord::reschedule(topic, changes[i].0, changes[i].2, clock::wall_time_of(began))
-        };
+        let record =
+            |i: usize| SpoolRecord::reschedule(topic, changes[i].0, changes[i].2, clock::wall_time_of(began));
         let write = async |open: Vec<usize>| {
             let targets: Vec<&Target> = open.iter().map(|&i| changes[i].0).collect();
             let request = |shard, some: &[usize]| {

@@ -15,7 +15,8 @@ use std::time::Duration;
 const CLOCKS_APART_MS: u64 = 1000;
 /// A shard that is overdue for so long has no timer that works.
 const OVERDUE: Duration = Duration::from_secs(2);
-const START: &str = "start a timer: delayq-timer --config FILE, or delayq up for everything on one machine";
+pub(in crate::commands) const START: &str =
+    "start a timer: delayq-timer --config FILE, or delayq up for everything on one machine";
 
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let namespace = &context.config.deployment.namespace;
@@ -44,18 +45,23 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
     checks
 }
 
-/// Whether every shard has a timer that works.
-async fn timers(context: &Context, overviews: &[(ShardId, Overview)], fleet: Option<&Fleet>) -> Check {
+/// Why messages of some shards do not become ready, if no timer works there.
+pub(in crate::commands) fn without_timer(overviews: &[(ShardId, Overview)]) -> Option<String> {
     let shards = counted(overviews.len() as u64, "shard");
     let unowned = overviews.iter().filter(|(_, overview)| overview.owner.is_empty()).count();
     if unowned > 0 {
-        let found = format!("no timer has ever owned {unowned} of {shards}: nothing there is delivered");
-        return Check::bad("timers", found, START);
+        return Some(format!("no timer has ever owned {unowned} of {shards}: nothing there is delivered"));
     }
     let overdue = overviews.iter().map(|(_, overview)| overdue(overview)).max().unwrap_or_default();
-    if overdue >= OVERDUE {
-        return Check::bad("timers", format!("a shard has been due for {}", duration(overdue)), START);
+    (overdue >= OVERDUE).then(|| format!("a shard has been due for {}", duration(overdue)))
+}
+
+/// Whether every shard has a timer that works.
+async fn timers(context: &Context, overviews: &[(ShardId, Overview)], fleet: Option<&Fleet>) -> Check {
+    if let Some(found) = without_timer(overviews) {
+        return Check::bad("timers", found, START);
     }
+    let shards = counted(overviews.len() as u64, "shard");
     if !context.config.etcd.enabled {
         let owner = &overviews[0].1.owner;
         return match unheard(context, overviews).await {

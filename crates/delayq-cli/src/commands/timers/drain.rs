@@ -4,11 +4,11 @@ use crate::deployment::{Context, of_cluster};
 use crate::failure::{DRAIN_UNFINISHED, NOBODY_LEFT, unknown};
 use crate::fleet::operator;
 use crate::output::{complain, counted, duration};
-use crate::when::Span;
 use clap::Args;
 use delayq::protocol::ShardId;
 use delayq_cluster::{DrainOutcome, Operator, Overview, UndrainOutcome};
 use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ pub(super) struct Drain {
     no_wait: bool,
     /// How long to wait; the drain stays in force beyond it
     #[arg(long, value_name = "DURATION", default_value = "60s", conflicts_with = "no_wait")]
-    deadline: Span,
+    deadline: HumanDuration,
     /// Drain even if no other timer can take the shards, so that none would pump them
     #[arg(long)]
     force: bool,

@@ -4,12 +4,11 @@ use crate::deployment::Context;
 use crate::failure::{of_core, refused, usage};
 use crate::output::complain;
 use crate::policy_text::text;
-use crate::when::Span;
 use clap::Args;
 use delayq::admin::{Admin, Codec, Durability, Policy, PolicySetting, Repeats};
 use delayq::{Backoff, Topic};
 use delayq_service::Fault;
-use delayq_service::config::backoff;
+use delayq_service::config::{HumanDuration, backoff};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -30,22 +29,22 @@ pub(super) struct Set {
     max_attempts: Option<u16>,
     /// How long a lease lasts: 1s to 1day. Default 30s
     #[arg(long, value_name = "DURATION", value_parser = lease)]
-    lease: Option<Span>,
+    lease: Option<HumanDuration>,
     /// Back-off before another attempt: 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list). Default 1s..10m
     #[arg(long, value_parser = backoff)]
     backoff: Option<Backoff>,
     /// How long after its due time a message expires. Default 0s: never
     #[arg(long, value_name = "DURATION")]
-    expire_after: Option<Span>,
+    expire_after: Option<HumanDuration>,
     /// How long a cancelled id is kept for deduplication. Default 1h
     #[arg(long, value_name = "DURATION")]
-    remember_cancelled: Option<Span>,
+    remember_cancelled: Option<HumanDuration>,
     /// How long a finished id of the producer's own is kept for deduplication. Default 1m
     #[arg(long, value_name = "DURATION")]
-    remember_own: Option<Span>,
+    remember_own: Option<HumanDuration>,
     /// How long a finished generated id is kept for deduplication. Default not at all
     #[arg(long, value_name = "DURATION")]
-    remember_generated: Option<Span>,
+    remember_generated: Option<HumanDuration>,
     /// What to do with a repeated put whose first attempt may have finished and been forgotten: deliver (perhaps twice) or
     /// refuse (perhaps never). Default deliver
     #[arg(long)]
@@ -58,10 +57,10 @@ pub(super) struct Set {
     history: Option<u32>,
     /// How long a history is kept: at least 1s. Default 7days
     #[arg(long, value_name = "DURATION", value_parser = history_for)]
-    history_for: Option<Span>,
+    history_for: Option<HumanDuration>,
     /// How long a dead letter is kept; sweeps delete older ones. Default 0s: until it is purged or replayed
     #[arg(long, value_name = "DURATION")]
-    dead_for: Option<Span>,
+    dead_for: Option<HumanDuration>,
     /// How many dead letters each shard keeps; sweeps delete the oldest beyond that. Default 0: all
     #[arg(long, value_name = "COUNT")]
     dead_max: Option<u32>,
@@ -129,7 +128,7 @@ impl Set {
     }
 
     fn policy(&self) -> Policy {
-        let span = |span: Option<Span>| span.map(Duration::from);
+        let span = |span: Option<HumanDuration>| span.map(Duration::from);
         Policy {
             max_attempts: self.max_attempts,
             lease: span(self.lease),
@@ -179,16 +178,16 @@ pub(in crate::commands) fn json_of(policy: &Policy) -> Value {
     PolicySetting::ALL.into_iter().map(entry).collect()
 }
 
-fn lease(text: &str) -> Result<Span, String> {
-    let lease: Span = text.parse()?;
+fn lease(text: &str) -> Result<HumanDuration, String> {
+    let lease: HumanDuration = text.parse()?;
     match (SHORTEST_LEASE..=LONGEST_LEASE).contains(&*lease) {
         true => Ok(lease),
         false => Err("a lease lasts 1s to 1day".to_owned()),
     }
 }
 
-fn history_for(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse()?;
+fn history_for(text: &str) -> Result<HumanDuration, String> {
+    let span: HumanDuration = text.parse()?;
     match *span >= Duration::from_secs(1) {
         true => Ok(span),
         false => Err("a history is kept for at least 1s".to_owned()),

@@ -1,5 +1,6 @@
 //! What `delayq work` does with a message: print it, or run a command.
 
+use crate::commands::work::command::Running;
 use crate::failure::{PROGRAM_MISSING, file};
 use crate::output::{Output, time};
 use base64::Engine as _;
@@ -8,10 +9,8 @@ use delayq_service::Fault;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::process::Stdio;
+use std::process::ExitStatus;
 use std::sync::Arc;
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::{Child, Command};
 
 /// Handles messages; cheap to clone.
 #[derive(Clone, Debug)]
@@ -24,8 +23,13 @@ pub(super) struct Handler {
 pub(super) enum Judgement {
     /// It is done: ack it.
     Done,
-    /// Not this time, for this reason: release it.
-    Failed(String),
+    /// Not this time: release it.
+    Failed {
+        /// The reason.
+        why: String,
+        /// The last of what the command wrote to standard error.
+        stderr: String,
+    },
     /// It was cancelled meanwhile, or its lease is lost.
     Lost,
     /// No message can be handled.
@@ -40,19 +44,15 @@ impl Handler {
         Self { command: command.into(), output }
     }
 
-    /// Handles one. Dropped, the command is ended.
+    /// Handles one. Dropped, the command and its process group are ended.
     pub(super) async fn handle(&self, delivery: &Delivery) -> Judgement {
         let Some((program, arguments)) = self.command.split_first() else { return self.print(delivery) };
-        let mut command = Command::new(program);
-        command.args(arguments).envs(environment(delivery)).stdin(Stdio::piped()).kill_on_drop(true);
-        // A group of its own: Ctrl-C on the terminal ends `delayq work`, which waits for the command.
-        command.process_group(0);
-        let child = match command.spawn() {
-            Ok(child) => child,
+        let mut running = match Running::start(program, arguments, environment(delivery)) {
+            Ok(running) => running,
             Err(error) => return Judgement::Impossible(not_started(program, error)),
         };
         tokio::select! {
-            judgement = ended(child, &delivery.envelope.payload) => judgement,
+            ended = running.end(&delivery.envelope.payload) => judged(ended),
             () = delivery.lost() => Judgement::Lost,
         }
     }
@@ -66,19 +66,11 @@ impl Handler {
     }
 }
 
-/// Gives the command its input, and waits for its end.
-async fn ended(mut child: Child, payload: &[u8]) -> Judgement {
-    let stdin = child.stdin.take();
-    let feed = async {
-        if let Some(mut stdin) = stdin {
-            // A command that does not read its input is no failure: its exit code decides.
-            let _ = stdin.write_all(payload).await;
-        }
-    };
-    match tokio::join!(feed, child.wait()).1 {
-        Ok(status) if status.success() => Judgement::Done,
-        Ok(status) => Judgement::Failed(status.to_string()),
-        Err(error) => Judgement::Failed(error.to_string()),
+fn judged(ended: std::io::Result<(ExitStatus, String)>) -> Judgement {
+    match ended {
+        Ok((status, _)) if status.success() => Judgement::Done,
+        Ok((status, stderr)) => Judgement::Failed { why: status.to_string(), stderr },
+        Err(error) => Judgement::Failed { why: error.to_string(), stderr: String::new() },
     }
 }
 

@@ -17,7 +17,7 @@ async fn up_forwards_what_it_is_asked_to_and_says_so() {
     for topic in ["notices.mail", "orders"] {
         up.done(&["put", topic, "{}"]).await;
     }
-    let delivered = up.data().join("delivered.ndjson");
+    let delivered = up.data().join("forwarded/delivered.ndjson");
     wait_until("a delivery", SHORT, async || lines(&delivered) == 1).await;
     assert!(up.done(&["count", "orders", "--json"]).await.contains("\"ready\": 1"));
     up.stop().await;
@@ -66,4 +66,15 @@ async fn up_lives_by_a_given_configuration_but_keeps_its_own_servers() {
         "{shown:?}"
     );
     up.ends_well_by(Signal::INT, SHORT).await;
+}
+
+#[tokio::test]
+async fn a_topic_is_not_forwarded_into_a_file_of_up_itself() {
+    let up = Up::start(&["--forward", "**=file:{topic}"]).await;
+    let before = std::fs::read_to_string(up.data().join("delayq.toml")).unwrap();
+    up.done(&["put", "delayq.toml", "{}"]).await;
+    let delivered = up.data().join("forwarded/delayq.toml");
+    wait_until("a delivery", SHORT, async || lines(&delivered) == 1).await;
+    assert_eq!(std::fs::read_to_string(up.data().join("delayq.toml")).unwrap(), before);
+    up.stop().await;
 }

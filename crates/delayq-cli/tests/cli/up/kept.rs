@@ -62,7 +62,7 @@ async fn up_keeps_everything_over_a_stop_and_over_a_kill() {
             let finished = delayq(&["put", topic, "{}", "--in", "100ms"]).run(b"", SHORT).await;
             assert_eq!(finished.code, Some(0), "{finished:?}");
         }
-        let delivered = data.join("delivered.ndjson");
+        let delivered = data.join("forwarded/delivered.ndjson");
         wait_until("a delivery", Duration::from_secs(30), async || lines(&delivered) > life).await;
         let socket = data.join("redis.sock");
         wait_until("an entry in the stream", SHORT, async || entries(&socket, "delivered") > life).await;

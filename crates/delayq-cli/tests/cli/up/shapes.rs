@@ -42,7 +42,7 @@ async fn keeps_everything(data: &Path, first: &[&str], doctor_says: &str) {
         for n in 0..20 {
             done(data, &["put", "now", "{}", "--in", "100ms", "--id", &format!("{life}-{n}")]).await;
         }
-        let delivered = data.join("delivered.ndjson");
+        let delivered = data.join("forwarded/delivered.ndjson");
         wait_until("each delivery", LONG, async || lines(&delivered) == 20 * (life + 1)).await;
         done(data, &["put", "kept", "{}", "--in", "1h"]).await;
         let counted = done(data, &["count", "kept", "--json"]).await;

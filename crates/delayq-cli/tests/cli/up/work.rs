@@ -15,7 +15,7 @@ async fn up_takes_no_message_from_a_worker_unasked() {
     worked.sort_unstable();
     assert_eq!(worked, (0..10).map(|n| format!("order {n}")).collect::<Vec<_>>());
     assert!(up.done(&["count", "orders", "--json"]).await.contains("\"delivered\": 10"));
-    assert!(!up.data().join("delivered.ndjson").exists());
+    assert!(!up.data().join("forwarded/delivered.ndjson").exists());
     up.stop().await;
 }
 
@@ -79,5 +79,55 @@ async fn a_stopped_worker_finishes_the_command_in_progress_and_takes_no_other() 
         count.contains("\"delivered\": 1") && count.contains("\"ready\": 1")
     })
     .await;
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn the_last_words_of_a_failed_command_are_not_lost_with_its_terminal() {
+    let up = Up::start(&[]).await;
+    up.done(&["put", "orders", "{}", "--id", "order-18", "--max-attempts", "1"]).await;
+    let script = "echo 'no such order' >&2; exit 3";
+    let finished = up.delayq(&["work", "orders", "-n", "1", "--", "sh", "-c", script]).run(b"", SHORT).await;
+    assert!(finished.stderr.contains("no such order\n"), "{finished:?}");
+    let dead = |reason| ["dead", "list", "orders", "--reason", reason, "--json"];
+    let found = up.done(&dead("no such order")).await;
+    assert!(found.contains("exit status: 3\\nno such order"), "{found}");
+    assert!(!up.done(&dead("another reason")).await.contains("order-18"));
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn two_signals_at_one_instant_do_not_leave_a_message_leased() {
+    let up = Up::start(&[]).await;
+    let go = up.folder.join("go");
+    let script = format!("echo begun; until [ -e '{}' ]; do sleep 0.05; done; echo finished", go.display());
+    let mut worker = up.delayq(&["work", "orders", "--", "sh", "-c", &script]).start();
+    up.done(&["put", "orders", "one"]).await;
+    worker.wait_for_line("begun", SHORT).await;
+    worker.signal(Signal::TERM);
+    worker.signal(Signal::INT);
+    std::fs::write(&go, "").unwrap();
+    assert!(worker.wait_end(SHORT).await.success(), "{}", worker.tail());
+    assert!(up.done(&["count", "orders", "--json"]).await.contains("\"delivered\": 1"));
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn a_hard_stop_leaves_no_orphan() {
+    let up = Up::start(&[]).await;
+    // Both hold the pipe: it closes when the command and its own child have ended.
+    let pipe = up.folder.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let script = format!("exec 9>'{}'; sleep 1000 & echo begun; wait", pipe.display());
+    let mut worker = up.delayq(&["work", "orders", "--", "sh", "-c", &script]).start();
+    up.done(&["put", "orders", "one"]).await;
+    let closed = tokio::task::spawn_blocking(move || std::fs::read(pipe));
+    worker.wait_for_line("begun", SHORT).await;
+    let ended = wait_until("the worker has ended", SHORT, async || {
+        worker.signal(Signal::TERM);
+        closed.is_finished()
+    });
+    ended.await;
+    assert_eq!(worker.wait_end(SHORT).await.code(), Some(130), "{}", worker.tail());
     up.stop().await;
 }

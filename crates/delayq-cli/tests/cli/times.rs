@@ -1,0 +1,46 @@
+//! Times on the command line: what is stored is what was written, in the zone of the machine.
+
+use super::{delayq, deployment, done};
+use delayq_tests::deadline::SHORT;
+use serde_json::Value;
+
+#[tokio::test]
+async fn a_local_date_and_time_is_not_stored_for_today() {
+    let redis = deployment().await;
+    let at = "2047-06-01T09:00:00";
+    let berlin = |args: &[&str]| delayq(&redis).env("TZ", "Europe/Berlin").args(args);
+    let line = br#"{"topic":"t","id":"c","due":"2047-06-01T09:00:00","expires":"2047-06-01T10:00:00"}"#;
+    for (args, input) in [
+        (&["put", "t", "{}", "--id", "a", "--at", at, "--expires", "2047-06-01T10:00:00"][..], &b""[..]),
+        (&["put", "t", "{}", "--id", "b", "--in", "1h"], b""),
+        (&["reschedule", "t", "b", "--to", at], b""),
+        (&["put", "--from", "-"], line),
+    ] {
+        let finished = berlin(args).run(input, SHORT).await;
+        assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
+    }
+    for id in ["a", "b", "c"] {
+        let stored: Value = serde_json::from_str(&done(&redis, &["get", "t", id, "--json"]).await).unwrap();
+        assert_eq!(stored["due_at"], "2047-06-01T07:00:00.000Z", "{stored}");
+        assert!(id == "b" || stored["expires_at"] == "2047-06-01T08:00:00.000Z", "{stored}");
+    }
+    let later = ["purge", "t", "--from", "2047-06-01T09:00:01", "--yes"];
+    assert!(berlin(&later).run(b"", SHORT).await.stdout.starts_with("purged 0"), "nothing is due then");
+    let listed = berlin(&["list", "t", "--from", at, "--until", at]).run(b"", SHORT).await;
+    assert_eq!(listed.stdout.lines().count(), 4, "{listed:?}");
+}
+
+#[tokio::test]
+async fn a_zone_that_does_not_exist_is_not_taken_for_utc() {
+    let redis = deployment().await;
+    let nowhere = |at: &str| delayq(&redis).env("TZ", "Europe/Atlantis").args(["put", "t", "{}", "--at", at]);
+    let refused = nowhere("tomorrow 09:00").run(b"", SHORT).await;
+    assert!(
+        refused.code == Some(64) && refused.stderr.contains("TZ=\"Europe/Atlantis\" names no time zone"),
+        "{refused:?}"
+    );
+    for at in ["tomorrow 09:00 Europe/Berlin", "2047-06-01T09:00:00Z", "+1h"] {
+        let taken = nowhere(at).run(b"", SHORT).await;
+        assert_eq!(taken.code, Some(0), "{at}: {taken:?}");
+    }
+}

@@ -1,0 +1,27 @@
+//! `delayq up --port`: programs of every language reach its Redis, by a line to paste.
+
+use super::{Up, delayq};
+use delayq_tests::binary::Binary;
+use delayq_tests::deadline::SHORT;
+use std::net::TcpListener;
+
+#[tokio::test]
+async fn programs_find_a_redis_on_the_port_that_they_were_given() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let up = Up::start(&["--port", &port.to_string()]).await;
+    let (printed, data) = (up.process.tail(), up.data());
+    for line in ["REDIS_URL", "Rust:", "Python:", "Node:", "Go:", "shell:"] {
+        assert!(printed.contains(line), "{printed}");
+    }
+    let password = std::fs::read_to_string(data.join("redis.password")).unwrap();
+    let url = format!("redis://:{}@127.0.0.1:{port}", password.trim());
+    let reached = Binary::new("delayq").args(["--redis", &url, "put", "orders", "{}"]).run(b"", SHORT).await;
+    assert_eq!(reached.code, Some(0), "{reached:?}");
+    let listed = delayq(&data, &["count", "orders", "--json"]).run(b"", SHORT).await;
+    assert!(listed.stdout.contains("\"accepted\": 1"), "{listed:?}");
+    let args = ["up", "--no-etcd", "--data", "other", "--port", &port.to_string()];
+    let folder = delayq_tests::folder::Folder::new("up");
+    let taken = Binary::new("delayq").current_dir(folder.path()).args(args).run(b"", SHORT).await;
+    assert!(taken.code == Some(64) && taken.stderr.contains("choose another port"), "{taken:?}");
+    up.stop().await;
+}

@@ -1,0 +1,137 @@
+//! Points in time as people and programs write them: the only parser of a time, for the command line, files and records.
+//!
+//! ```text
+//! now | +DURATION                       from now, on Redis's clock
+//! MILLISECONDS                          since the epoch; before 2001 and after 9999 only where that is confirmed
+//! [DAY] CLOCK [OFFSET] [ZONE]           a wall clock:
+//!   DAY     today, tomorrow, monday … sunday, or YYYY-MM-DD, which T may join to the clock; without it, the next such time
+//!   CLOCK   H:MM, HH:MM:SS, HH:MM:SS.FRACTION
+//!   OFFSET  Z, +01:00, +0100, +01
+//!   ZONE    Europe/Berlin or [Europe/Berlin]; without offset and zone, that of this machine
+//! ```
+//!
+//! [`When`] reads all of it. [`moment`] reads what means the same at any time and on any machine: milliseconds, and a date
+//! with a clock and an offset or a zone. Both consume all of the text.
+
+mod clock;
+mod here;
+mod number;
+
+pub use here::Here;
+
+use crate::config::HumanDuration;
+use clock::WallClock;
+use delayq::{Due, UnixMillis};
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// What to write instead of a text that is no time.
+const WRITE: &str = "write RFC 3339 (2026-12-24T18:00:00+01:00), +30m, now, milliseconds since the epoch, or \
+                     [today|tomorrow|monday|2026-12-24] 09:00 [Europe/Berlin]";
+/// What to write instead of a text that is no moment.
+const WRITE_MOMENT: &str =
+    "expected milliseconds since the epoch, or RFC 3339 such as 2026-12-24T18:00:00+01:00";
+
+/// A time as it was written; relative ones count from Redis's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct When {
+    due: Due,
+    /// It was a bare number, whose unit may be another one.
+    bare: bool,
+}
+
+// === impl When ===
+
+impl When {
+    /// Reads a time; days and wall clocks count from `here`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong and what is accepted.
+    pub fn parse(text: &str, here: &Here) -> Result<Self, String> {
+        let text = text.trim();
+        if text == "now" {
+            return Ok(Self::sure(Due::After(Duration::ZERO)));
+        }
+        if let Some(span) = text.strip_prefix('+') {
+            let span: HumanDuration = span.trim().parse()?;
+            return Ok(Self::sure(Due::After(*span)));
+        }
+        if let Some(at) = number::read(text) {
+            return Ok(Self { due: Due::At(at?), bare: true });
+        }
+        let unread = |why| format!("{text:?} is not a time: {why}; {WRITE}");
+        let clock = WallClock::read(text).map_err(unread)?;
+        Ok(Self::sure(Due::At(millis(clock.next(here)?)?)))
+    }
+
+    const fn sure(due: Due) -> Self {
+        Self { due, bare: false }
+    }
+
+    /// When it is. A bare number before 2001 or after 9999 counts as milliseconds only with `past_ok`.
+    ///
+    /// # Errors
+    /// A sentence that says what the number was probably meant to be.
+    pub fn due(self, past_ok: bool) -> Result<Due, String> {
+        if let (Due::At(at), true, false) = (self.due, self.bare, past_ok) {
+            number::plausible(at)?;
+        }
+        Ok(self.due)
+    }
+
+    /// The point in time, where Redis's clock reads `now`.
+    ///
+    /// # Errors
+    /// As [`When::due`] without `past_ok`.
+    pub fn at(self, now: UnixMillis) -> Result<UnixMillis, String> {
+        Ok(match self.due(false)? {
+            Due::At(at) => at,
+            Due::After(delay) => now + delay,
+        })
+    }
+}
+
+impl std::str::FromStr for When {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text, &Here::of_process())
+    }
+}
+
+/// Reads a point in time that depends neither on when nor on where it is read.
+///
+/// # Errors
+/// A sentence that says what is wrong and what is accepted.
+pub fn moment(text: &str) -> Result<UnixMillis, String> {
+    if let Some(at) = number::read(text) {
+        return at.and_then(number::plausible);
+    }
+    let clock = WallClock::read(text).map_err(|why| format!("{why}; {WRITE_MOMENT}"))?;
+    millis(clock.fixed().map_err(|why| format!("{why}; {WRITE_MOMENT}"))?)
+}
+
+/// A point in time that a program gave as a number of milliseconds.
+///
+/// # Errors
+/// A sentence, if the number is most likely in seconds or microseconds.
+pub fn plausible(at: UnixMillis) -> Result<UnixMillis, String> {
+    number::plausible(at)
+}
+
+/// A time as RFC 3339 in UTC, with milliseconds; one that no calendar has is its number of milliseconds.
+#[must_use]
+pub fn time(at: UnixMillis) -> String {
+    Timestamp::try_from(at).map_or_else(|_| format!("{at} ms"), |at| format!("{at:.3}"))
+}
+
+/// Rounded up, so that nothing is due before the time that was written.
+fn millis(timestamp: Timestamp) -> Result<UnixMillis, String> {
+    match UnixMillis::from(timestamp) {
+        at if at.get() > 0 => Ok(at),
+        _ => Err(format!("{timestamp} is not after 1970-01-01T00:00:00Z, where the epoch begins")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! The clock and the zone of this machine, from which days and wall clocks count.
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+
+/// When and where a time is read.
+#[derive(Clone, Debug)]
+pub struct Here {
+    now: Timestamp,
+    /// `None`: the machine is asked once a time needs it.
+    zone: Option<TimeZone>,
+}
+
+// === impl Here ===
+
+impl Here {
+    /// This machine, now.
+    #[must_use]
+    pub fn of_process() -> Self {
+        Self { now: Timestamp::now(), zone: None }
+    }
+
+    pub(super) fn now(&self, zone: &TimeZone) -> Zoned {
+        self.now.to_zoned(zone.clone())
+    }
+
+    /// The zone of times that name none.
+    pub(super) fn zone(&self) -> Result<TimeZone, String> {
+        self.zone.clone().map_or_else(of_machine, Ok)
+    }
+}
+
+impl From<Zoned> for Here {
+    fn from(now: Zoned) -> Self {
+        Self { now: now.timestamp(), zone: Some(now.time_zone().clone()) }
+    }
+}
+
+/// A machine without `TZ` and without `/etc/localtime` is in UTC, as for libc.
+#[allow(clippy::disallowed_methods, reason = "the module that knows the zone of this machine")]
+fn of_machine() -> Result<TimeZone, String> {
+    match (TimeZone::try_system(), std::env::var_os("TZ")) {
+        (Ok(zone), _) => Ok(zone),
+        (Err(_), None) => Ok(TimeZone::UTC),
+        (Err(_), Some(name)) => Err(format!(
+            "the environment's TZ={name:?} names no time zone; correct it, or write the zone or the offset behind the time"
+        )),
+    }
+}

@@ -1,0 +1,44 @@
+//! Bare numbers: milliseconds since the epoch, as long as they are not most likely seconds or microseconds.
+
+use super::time;
+use delayq::UnixMillis;
+
+/// 2001-01-01. A smaller number is in seconds, most likely: as milliseconds, every date of this century in seconds is in the
+/// January of 1970.
+const PLAUSIBLE_FROM: UnixMillis = UnixMillis::new(978_307_200_000);
+/// The last millisecond of 9999. A larger number is in microseconds, most likely, or in nanoseconds.
+const PLAUSIBLE_UNTIL: UnixMillis = UnixMillis::new(253_402_300_799_999);
+
+/// Reads digits; `None`: the text is no number.
+pub(super) fn read(text: &str) -> Option<Result<UnixMillis, String>> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(match text.parse::<u64>() {
+        Ok(ms) if (1..=UnixMillis::MAX.get()).contains(&ms) => Ok(UnixMillis::new(ms)),
+        _ => Err(format!("{text} ms is not between 1 and {} ms since the epoch", UnixMillis::MAX)),
+    })
+}
+
+/// Refuses milliseconds before 2001 and after 9999.
+pub(super) fn plausible(at: UnixMillis) -> Result<UnixMillis, String> {
+    if (PLAUSIBLE_FROM..=PLAUSIBLE_UNTIL).contains(&at) {
+        return Ok(at);
+    }
+    let (unit, meant) = match at < PLAUSIBLE_FROM {
+        true => ("seconds", at.get().saturating_mul(1000)),
+        false => ("microseconds", at.get() / 1000),
+    };
+    let (as_ms, meant) = (time(at), UnixMillis::new(meant));
+    Err(match (PLAUSIBLE_FROM..=PLAUSIBLE_UNTIL).contains(&meant) {
+        true => format!(
+            "{at} ms since the epoch is {as_ms}; if {unit} were meant, write {meant} ({})",
+            time(meant)
+        ),
+        false if at < PLAUSIBLE_FROM => {
+            format!("{at} ms since the epoch is {as_ms}; for a delay, write +30m")
+        }
+        false => format!("{at} ms since the epoch is after the year 9999"),
+    })
+}
