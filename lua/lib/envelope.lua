@@ -16,10 +16,13 @@ local function decode(no, id, env)
 end
 
 -- What scripts look at of the value of a key, as far as the optional fields before the headers may go: a body may have a MiB.
--- False where there is no value.
+-- False where there is no value, or one of another type. Any other fault ends the item: read as missing, its entry would go.
 local function start_of(key)
   local start = redis.pcall('GETRANGE', key, '0', '559')
-  if type(start) == 'table' then return false end
+  if type(start) == 'table' then
+    if string.sub(start.err, 1, 9) ~= 'WRONGTYPE' then error(start) end
+    return false
+  end
   return (start ~= '' or redis.call('EXISTS', key) == 1) and start
 end
 

@@ -56,6 +56,7 @@ local proof = together and (blind and redis.pcall('ZMSCORE', leases, unpack(ARGV
 for k = 1, together and not blind and any_large and last - 1 or 0 do
   local start = redis.pcall('GETRANGE', keys[k], '0', '559')
   proof[k] = type(start) == 'string' and start
+  together = together and (proof[k] ~= false or string.sub(start.err, 1, 9) == 'WRONGTYPE')
 end
 if not proof or proof.err then together = false end
 

@@ -288,7 +288,7 @@ local function misnamed(id, group)
   if generated(id) then return nil end
   local own = id
   if group then
-    if sub(id, -1 - #group) ~= '\31' .. group then return 'refused id without its group' end
+    if #id < #group + 2 or sub(id, -1 - #group) ~= '\31' .. group then return 'refused id without its group' end
     own = sub(id, 1, -2 - #group)
   end
   return not is_printable(own, 128) and 'refused id ' .. readable(own) or nil

@@ -125,7 +125,7 @@ mod tests {
         let count = ShardCount::new(16).unwrap();
         let mut seen = [0_u32; 16];
         for n in 0..16_000 {
-            seen[usize::from(count.shard_of_name(&format!("order-{n}")).get())] += 1;
+            seen[usize::from(count.shard_of_name(format!("order-{n}")).get())] += 1;
         }
         assert!(seen.iter().all(|&n| (700..1300).contains(&n)), "{seen:?}");
     }

@@ -110,7 +110,7 @@ fn set_orphans_aside(dir: &Path) -> Result<(), SpoolError> {
         let (from, to) = (format!("{NAME}{log}"), format!("{NAME}.orphan-{stamp}{log}"));
         match fs::rename(dir.join(&from), dir.join(to)) {
             Ok(()) => {
-                tracing::error!(folder = %dir.display(), file = from, "a log without its database is set aside")
+                tracing::error!(folder = %dir.display(), file = from, "a log without its database is set aside");
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(SpoolError::folder(dir, &error)),

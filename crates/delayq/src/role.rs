@@ -65,8 +65,8 @@ const OF_A_CONNECTION: [&str; 9] =
 /// Of who follows wake-ups, on a connection that may be idle.
 const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
 
-/// Of who sweeps, outside of scripts: walking over all keys, and a first look at messages.
-const OF_A_SWEEPER: [&str; 2] = ["scan", "getrange"];
+/// Of who sweeps, outside of scripts: walking over all keys.
+const OF_A_SWEEPER: [&str; 1] = ["scan"];
 
 /// Of an admin, outside of scripts: asking who listens.
 const OF_AN_ADMIN: [&str; 1] = ["pubsub|shardnumsub"];

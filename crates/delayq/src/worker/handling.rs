@@ -62,7 +62,7 @@ impl About {
                 tracing::warn!(%topic, %id, attempt, "handled after its lease was lost: it may be handled again");
             }
             Ok(other) => {
-                tracing::warn!(%topic, %id, attempt, answer = ?other, "a handled message was not acked")
+                tracing::warn!(%topic, %id, attempt, answer = ?other, "a handled message was not acked");
             }
             Err(error) => self.unsettled(&error),
         }

@@ -2,7 +2,9 @@
 
 use crate::polled::{at_each_await, dropped_after};
 use delayq::admin::{ListState, Listing, Policy, PolicySetting, PurgeWhat, ReplayOptions, TimeRange};
-use delayq::protocol::{BooksAt, Holder, Link, Owner, Probe, Release, ReserveRequest, ShardId};
+use delayq::protocol::{
+    BooksAt, Holder, Link, Owner, Probe, RecordId, Recorded, Release, ReserveRequest, ShardId,
+};
 use delayq::{
     Admin, Client, Due, Group, LinkSettings, Message, MessageId, Producer, Reschedule, ShardCount, Shift,
     Target, Topic,
@@ -120,6 +122,19 @@ const CALLS: &[Call] = &[
     call!("Producer::cancel", scene, scene.producer.cancel(&scene.topic, &scene.target)),
     call!("Producer::cancel_many", scene, async {
         scene.producer.cancel_many(&scene.topic, std::slice::from_ref(&scene.target)).await
+    }),
+    call!("Recorded::cancel_many", scene, async {
+        let (targets, record) = (std::slice::from_ref(&scene.target), Some(RecordId::of([&b"cancel"[..]])));
+        Recorded::by(&scene.producer).cancel_many(&scene.topic, targets, &[record]).await
+    }),
+    call!("Recorded::reschedule_many", scene, async {
+        let change = (scene.target.clone(), Reschedule::To(Due::After(HOUR)));
+        let record = Some(RecordId::of([&b"reschedule"[..]]));
+        Recorded::by(&scene.producer).reschedule_many(&scene.topic, &[change], &[record]).await
+    }),
+    call!("Recorded::settled", scene, async {
+        let carried = [(scene.target.clone(), RecordId::of([&b"cancel"[..]]))];
+        Recorded::by(&scene.producer).settled(&carried).await
     }),
     call!("Producer::reschedule_group", scene, {
         scene.producer.reschedule_group(&scene.group, Shift::Later(HOUR), "token")

@@ -74,7 +74,8 @@ async fn no_script_takes_a_name_outside_the_rules() {
     }
     assert!(shard.snapshot().await.bodies.is_empty());
     for fine in FINE {
-        let word = shard.call(Verb::Put, &put(b"t", fine, envelope(Some(fine)))).await.unwrap();
+        let id = [fine, b"\x1f", fine].concat();
+        let word = shard.call(Verb::Put, &put(b"t", &id, envelope(Some(fine)))).await.unwrap();
         assert_eq!(lossy(&word[1]), "stored", "{}", lossy(fine));
     }
     for counts in ["", "0", "1,", "1,1", "2,1", "1,x,3", "1e1", "01", "4097"] {
@@ -122,16 +123,16 @@ async fn planted() -> Deployment {
         redis.call('HSET', base .. 'meta', 'topic:my orders', no)
         redis.call('HSET', base .. 't:' .. no, 'name', 'my orders')
         -- The id `odd-id` has a line feed.
-        local body = redis.call('GET', base .. 'm:1:odd-id')
-        redis.call('DEL', base .. 'm:1:odd-id')
+        local body = redis.call('GET', base .. 'm:1:odd-id\31g')
+        redis.call('DEL', base .. 'm:1:odd-id\31g')
         redis.call('SET', base .. 'm:1:od\nd', body)
         for _, bucket in ipairs(redis.call('KEYS', base .. 'b:1:*')) do
           for _, member in ipairs(redis.call('ZRANGE', bucket, 0, -1)) do
-            if string.sub(member, 1, -5) == 'odd-id' then
+            if string.sub(member, 1, -5) == 'odd-id\31g' then
               local due = redis.call('ZSCORE', bucket, member)
               redis.call('ZREM', bucket, member)
               redis.call('ZADD', bucket, due, 'od\nd' .. string.sub(member, -4))
-              redis.call('ZREM', base .. 'g:g', '1:odd-id')
+              redis.call('ZREM', base .. 'g:g', '1:odd-id\31g')
               redis.call('ZADD', base .. 'g:g', due, '1:od\nd')
               -- And one of another type stands in front of all.
               redis.call('ZADD', bucket, 1, 'set\0\0\0\2')
