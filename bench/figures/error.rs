@@ -1,6 +1,7 @@
 //! Why there is no figure.
 
-use delayq::{NameError, PutError};
+use delayq::PutError;
+use delayq::protocol::NameError;
 use delayq_spool::SpoolError;
 use std::io;
 

@@ -2,7 +2,8 @@
 
 use crate::error::BenchError;
 use crate::shape::Shape;
-use delayq::{Message, NameError, Producer, Put, PutError, Topic, UnixMillis};
+use delayq::protocol::NameError;
+use delayq::{Message, Producer, Put, PutError, Topic, UnixMillis};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Makes messages of one topic.

@@ -1,6 +1,7 @@
 //! What a measurement works with: how many shards, whose ids, and whether messages have groups.
 
-use delayq::{Group, Message, MessageId, NameError, ShardCount};
+use delayq::protocol::NameError;
+use delayq::{Group, Message, MessageId, ShardCount};
 use serde::Serialize;
 use std::fmt;
 

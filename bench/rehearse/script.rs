@@ -181,7 +181,7 @@ impl Step {
             (None, None, Some(cancelled)) => (cancelled.topic, cancelled.id, cancelled.group, Act::Cancel),
             _ => return Err("an event is one of put, reschedule and cancel".to_owned()),
         };
-        let text = |error: delayq::NameError| error.to_string();
+        let text = |error: delayq::protocol::NameError| error.to_string();
         let group = group.map(Group::new).transpose().map_err(text)?;
         let target = Target { id: MessageId::own(id).map_err(text)?, group };
         let topic = Topic::new(topic).map_err(text)?;

@@ -1,7 +1,7 @@
 //! Which deployment a command is about: the configuration file, the environment, and the options over both.
 
 use crate::failure::{FILE, UNREACHABLE, of_core, unknown};
-use crate::listing::{elsewhere, named};
+use crate::naming::{elsewhere, named};
 use crate::output::Output;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::error::ErrorKind;

@@ -13,6 +13,7 @@ pub mod failure;
 pub mod fleet;
 pub mod help;
 pub mod listing;
+pub mod naming;
 pub mod output;
 pub mod policy_text;
 pub mod printable;

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use clap::Args;
 use delayq::admin::{ListCursor, Listed, ListedPage, Listing};
 use delayq::protocol::Envelope;
-use delayq::{Admin, Error, Group, MessageId, State, Target, UnixMillis};
+use delayq::{Admin, Error, Group, State, UnixMillis};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
@@ -129,20 +129,6 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
         rows.row(cells);
     }
     rows.text()
-}
-
-/// A message's id, and its group if it has one, for a sentence.
-pub fn named(id: &MessageId, group: Option<&Group>) -> String {
-    group.map_or_else(|| id.to_string(), |group| format!("{id} in group {group}"))
-}
-
-/// Where else an unknown message may be, as the end of a sentence: an own id is another message in each group.
-pub const fn elsewhere(target: &Target) -> &'static str {
-    match target {
-        Target { id: MessageId::Generated(_), .. } => "",
-        Target { group: None, .. } => " without a group (if it has one, add --group)",
-        Target { group: Some(_), .. } => " (an own id is another message in each group)",
-    }
 }
 
 /// A message as JSON; the payload only if it is asked for.

@@ -40,7 +40,7 @@ struct CompensatorService {
 enum Spooled {
     Opened(Box<Compensator>),
     /// It cannot be opened for now, for this reason.
-    Closed(Fault, CompensatorConfig, Deps),
+    Closed(Box<(Fault, CompensatorConfig, Deps)>),
 }
 
 // === impl Spooled ===
@@ -50,14 +50,14 @@ impl Spooled {
         match build(config.clone(), deps.clone()).await {
             Ok(opened) => Ok(Self::Opened(Box::new(opened))),
             Err(fault) if is_alone => Err(fault),
-            Err(fault) => Ok(Self::Closed(fault, config, deps)),
+            Err(fault) => Ok(Self::Closed(Box::new((fault, config, deps)))),
         }
     }
 
     async fn run(self, readiness: Readiness, shutdown: Shutdown) -> Result<(), Fault> {
         let (mut fault, config, deps) = match self {
             Self::Opened(opened) => return opened.run(shutdown).await,
-            Self::Closed(fault, config, deps) => (fault, config, deps),
+            Self::Closed(closed) => *closed,
         };
         tracing::error!(%fault, "the spool cannot be opened; what else is recorded is carried out");
         let condition = readiness.condition("compensator");

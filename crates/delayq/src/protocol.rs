@@ -1,13 +1,15 @@
 //! The protocol, for services and tools: keys, scripts, envelopes and limits, and the deployment as the owners of shards
-//! and the holders of leases see it. Applications need none of it.
+//! and the holders of leases see it. Applications need none of it, unless they name the type of what stands in another one,
+//! such as a message as it was received, or why a name or a time is refused.
 
 pub use crate::books::{BooksAt, BooksPage};
+pub use crate::consumer::Received;
 pub use crate::durable::Confirmation;
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
 pub use crate::link::{
-    AnyUrl, ClusterUrl, Identity, Link, NodeMap, NodeMapError, NodeSettings, SentinelUrl, mask_query,
-    of_certificate,
+    AnyUrl, ClusterUrl, Identity, Link, NodeMap, NodeMapError, NodeSettings, SentinelSettings, SentinelUrl,
+    mask_query, of_certificate,
 };
 pub use crate::listen::{Listener, Notification};
 pub use crate::owner::Owner;
@@ -16,7 +18,7 @@ pub use crate::probe::Probe;
 pub use crate::producer::Recorded;
 pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};
 pub use delayq_core::envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
-pub use delayq_core::id::{NodeName, OwnId};
+pub use delayq_core::id::{NameError, NodeName, OwnId};
 pub use delayq_core::keys::{Channel, Keys};
 pub use delayq_core::layout::{Layout, LayoutError, Placement};
 pub use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
@@ -25,7 +27,7 @@ pub use delayq_core::ranges::{ShardRanges, ShardRangesError};
 pub use delayq_core::record::RecordId;
 pub use delayq_core::script::{Script, Scripts, Swap, Verb};
 pub use delayq_core::shard::{ShardCountError, ShardId};
-pub use delayq_core::time::UnixMicros;
+pub use delayq_core::time::{OddTime, UnixMicros};
 pub use delayq_core::verbs::claim::Claimed;
 pub use delayq_core::verbs::forget::ForgottenTopics;
 pub use delayq_core::verbs::hold::HoldAnswer;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use delayq_core::fate::Advice;
 use delayq_core::id::Topic;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use handling::Handler;
 use serving::Serving;
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +27,6 @@ const CONCURRENCY: usize = 10;
 /// Default time for handlers to end after the stop.
 const GRACE: Duration = Duration::from_secs(30);
 
-type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
-
 /// Has messages handled, each by the handler of its topic, until it is stopped.
 ///
 /// A handler that returns `Ok` acks its message. One that returns an error, or panics, releases it with the error's text: it
@@ -37,7 +35,8 @@ type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), Failure>> + Send
 ///
 /// ```no_run
 /// # async fn example(client: delayq::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// use delayq::{Failure, Job, Topic, Worker};
+/// use delayq::worker::{Failure, Job};
+/// use delayq::{Topic, Worker};
 ///
 /// async fn cancel_if_unpaid(job: Job) -> Result<(), Failure> {
 ///     let order = std::str::from_utf8(job.payload())?;

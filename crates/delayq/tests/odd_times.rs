@@ -3,9 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq::admin::{ListState, PurgeWhat, ReplayOptions, TimeRange};
-use delayq::{
-    Due, Error, Message, MessageError, OddTime, Reschedule, RescheduleOutcome, Target, Topic, UnixMillis,
-};
+use delayq::protocol::OddTime;
+use delayq::{Due, Error, Message, MessageError, Reschedule, RescheduleOutcome, Target, Topic, UnixMillis};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;
 

@@ -3,10 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq::admin::{Durability, Policy};
-use delayq::{
-    Admin, Client, Error, Fate, Message, Producer, ProducerOptions, SentinelSettings, Settings, Topic,
-    UnixMillis,
-};
+use delayq::protocol::SentinelSettings;
+use delayq::{Admin, Client, Error, Fate, Message, Producer, ProducerOptions, Settings, Topic, UnixMillis};
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::redis_server::{SharedRedis, replicated};

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
-use delayq::protocol::{Identity, Keys, Link, ShardId};
-use delayq::{Admin, Client, Error, LinkSettings, Message, SentinelSettings, Topic, UnixMillis};
+use delayq::protocol::{Identity, Keys, Link, SentinelSettings, ShardId};
+use delayq::{Admin, Client, Error, LinkSettings, Message, Topic, UnixMillis};
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::{created, settings};

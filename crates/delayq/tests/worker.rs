@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 use delayq::admin::{ListState, TimeRange};
-use delayq::{Client, Consumer, ConsumerOptions, Error, Failure, Job, Message, Settings, Topic, Worker};
+use delayq::worker::{Failure, Job};
+use delayq::{Client, Consumer, ConsumerOptions, Error, Message, Settings, Topic, Worker};
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_server::RedisServer;

@@ -198,7 +198,6 @@ async fn refused(place: &Place, heard: &mut Heard, planted: &mut Planted) {
         let as_operator = service("delayq-forwarder", &right, &wrong, Login::File)
             .env("DELAYQ__REDIS__USERNAME", "default")
             .env("DELAYQ__REDIS__PASSWORD", "any")
-            .env("DELAYQ__FORWARDER__SHARING", "compete")
             .env("DELAYQ__ROUTES", format!("[{{ topic = '{sink}', sink = '{sink}' }}]"));
         heard.run(&format!("the sink {sink}, refused"), as_operator).await;
     }

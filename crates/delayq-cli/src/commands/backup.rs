@@ -4,7 +4,7 @@ use crate::backup_line::{Begin, Checkpoint, Dictionary, FORMAT, LeftOut, Record,
 use crate::commands::backup::target::{Interrupted, Target};
 use crate::deployment::{Context, check_topic};
 use crate::failure::{BACKUP_INCOMPLETE, INTERRUPTED, of_core};
-use crate::listing::named;
+use crate::naming::named;
 use crate::output::{complain, counted};
 use crate::policy_text::settings_of;
 use crate::put_line::line_of;

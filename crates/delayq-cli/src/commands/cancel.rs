@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
-use crate::listing::elsewhere;
+use crate::naming::elsewhere;
 use crate::output::{add_time, time};
 use clap::Args;
 use delayq::{CancelOutcome, Group, MessageId, Target, Topic};

@@ -2,7 +2,8 @@
 
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::listing::{json_of, named};
+use crate::listing::json_of;
+use crate::naming::named;
 use crate::output::{payload, time_from};
 use crate::printable::printable;
 use clap::Args;

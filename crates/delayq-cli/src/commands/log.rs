@@ -2,7 +2,8 @@
 
 use crate::deployment::Context;
 use crate::failure::of_core;
-use crate::listing::{json_of, named, story};
+use crate::listing::{json_of, story};
+use crate::naming::named;
 use crate::output::{add_time, counted, duration, time, time_from};
 use crate::printable::printable;
 use clap::Args;

@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{of_core, refused, usage};
-use crate::listing::{elsewhere, named};
+use crate::naming::{elsewhere, named};
 use crate::output::time;
 use clap::Args;
 use delayq::{

@@ -3,7 +3,7 @@
 use crate::commands::work::handler::{Handler, Judgement};
 use crate::deployment::Context;
 use crate::failure::{BUG, of_core};
-use crate::listing::named;
+use crate::naming::named;
 use crate::output::complain;
 use clap::Args;
 use delayq::{Consumer, ConsumerOptions, Delivery, Settled, Topic};

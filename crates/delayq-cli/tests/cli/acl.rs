@@ -161,11 +161,7 @@ async fn guarded_etcd(redis: &SharedRedis) -> EtcdCluster {
         let role = one["role"].as_str().unwrap();
         let lines: Vec<&str> =
             one["etcd"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-        assert_eq!(
-            lines.is_empty(),
-            ["producer", "consumer", "compensator"].contains(&role),
-            "{role}: {lines:?}"
-        );
+        assert_eq!(lines.is_empty(), !["timer", "admin"].contains(&role), "{role}: {lines:?}");
         for line in &lines {
             etcd.ctl(&line.split(' ').skip(1).collect::<Vec<_>>()).await;
         }
@@ -195,24 +191,19 @@ async fn each_role_works_with_the_etcd_role_that_is_printed_and_is_refused_by_na
     let etcd = guarded_etcd(&redis).await;
     let configuration = configuration(&folder, "fleet", &redis.url());
     let as_user = |binary: Binary, user: &str| {
-        let binary = with_etcd(binary, &etcd).env("DELAYQ__FORWARDER__SHARING", "plan");
+        let binary = with_etcd(binary, &etcd);
         binary.env("DELAYQ__ETCD__USERNAME", user).env("DELAYQ__ETCD__PASSWORD", "PASSWORD")
     };
-    let mut running = Vec::new();
-    for role in ["timer", "forwarder"] {
-        for user in ["stranger".to_owned(), format!("blind-{role}"), format!("silent-{role}")] {
-            let refused = as_user(service(role, &configuration), &user).run(b"", LONG).await;
-            assert_eq!(refused.code, Some(69), "{user}: {refused:?}");
-            for word in ["permission denied", &user, "keys below /delayq", "acl print"] {
-                assert!(refused.stderr.contains(word), "{user}: no {word} in {}", refused.stderr);
-            }
+    for user in ["stranger", "blind-timer", "silent-timer"] {
+        let refused = as_user(service("timer", &configuration), user).run(b"", LONG).await;
+        assert_eq!(refused.code, Some(69), "{user}: {refused:?}");
+        for word in ["permission denied", user, "keys below /delayq", "acl print"] {
+            assert!(refused.stderr.contains(word), "{user}: no {word} in {}", refused.stderr);
         }
-        running.push(as_user(service(role, &configuration), &format!("delayq-{role}")).start());
-        wait_until("it owns every shard", LONG, async || {
-            etcd.keys(&format!("/delayq/dq/{role}/claims/")).await.len() == 4
-        })
-        .await;
     }
+    let _running = as_user(service("timer", &configuration), "delayq-timer").start();
+    wait_until("it owns every shard", LONG, async || etcd.keys("/delayq/dq/timer/claims/").await.len() == 4)
+        .await;
     let timers = |user: &str| as_user(super::delayq(&redis), user).args(["timers", "--json"]).run(b"", SHORT);
     let seen = timers("delayq-admin").await;
     assert!(seen.code == Some(0) && seen.stdout.contains("\"unclaimed\": []"), "{seen:?}");

@@ -190,7 +190,7 @@ async fn a_backup_names_the_odd_topics_ids_and_keys_that_it_leaves_out_and_a_com
     for named in ["~odd-my%20orders: ", "~odd-my%20orders a: ", "orders a-set: "] {
         assert!(made.stderr.contains(named), "{named} in {made:?}");
     }
-    assert_eq!(ids(&std::fs::read_to_string(&file).unwrap()), BTreeSet::from(["fine".to_owned()]));
+    assert_eq!(ids(&std::fs::read_to_string(&file).unwrap()), BTreeSet::from(["orders fine".to_owned()]));
     assert!(done(&redis, &["topics"]).await.contains("~odd-my%20orders"));
     done(&redis, &["cancel", "~odd-my%20orders", "a"]).await;
     done(&redis, &["topic", "delete", "~odd-my%20orders"]).await;

@@ -1,16 +1,14 @@
 //! The way past a Redis that cannot be used: what was to be done goes to the spool, and what comes later for the same
 //! message goes behind it.
 
+use super::under_way::Named;
 use super::{GroupTally, Producer};
 use crate::clock;
 use crate::error::Error;
 use delayq_core::fate::Fate;
-use delayq_core::id::{Group, MessageId};
+use delayq_core::id::Group;
 use delayq_core::spool::{GroupChange, GroupRecord, Spool, SpoolRecord, SpoolRefusal};
 use std::sync::Arc;
-
-/// By what a message is placed.
-pub(super) type Named<'m> = (&'m MessageId, Option<&'m Group>);
 
 // === impl Producer ===
 

@@ -3,11 +3,13 @@
 //! A caller may give a put up, by a timeout, and then cancel the message. The cancel must find what the put stores, although
 //! that put is still in a queue, or is sent once more because Redis did not know its script.
 
-use super::spooling::Named;
-use delayq_core::id::Group;
+use delayq_core::id::{Group, MessageId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// By what a message is placed.
+pub(super) type Named<'m> = (&'m MessageId, Option<&'m Group>);
 
 /// The puts of a producer. Cheap to clone: all clones are the same.
 #[derive(Clone, Default)]

@@ -1,6 +1,5 @@
 //! One message: its handler, and what becomes of the message by that.
 
-use super::Handler;
 use super::failure::{Failure, Then};
 use super::job::Job;
 use crate::consumer::{Delivery, Held, answer};
@@ -8,8 +7,13 @@ use crate::error::Error;
 use delayq_core::id::{MessageId, Topic};
 use delayq_core::verbs::settle::Settled;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+/// The handler of a topic.
+pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
 /// What the log says of a message.
 struct About {

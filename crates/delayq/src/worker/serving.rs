@@ -1,7 +1,6 @@
 //! The topics that share a number of places: a consumer, and the handlers that run.
 
-use super::Handler;
-use super::handling::handle;
+use super::handling::{Handler, handle};
 use crate::client::Client;
 use crate::consumer::{Consumer, ConsumerOptions};
 use delayq_core::id::Topic;

@@ -10,7 +10,7 @@ const fn seeds(weather: Weather) -> Seeds {
 }
 
 /// What is broken, in which file, which text, and its replacement.
-const MUTANTS: [(&str, &str, &str, &str); 92] = [
+const MUTANTS: [(&str, &str, &str, &str); 91] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
     (
@@ -331,12 +331,6 @@ const MUTANTS: [(&str, &str, &str, &str); 92] = [
         "due <= math.max(m.due, m.at) and due <= now",
         "due <= now",
     ),
-    (
-        "a lock of a clock ahead lasts",
-        "claim",
-        "until_ms > now and until_ms <= now + math.max(lock, 300000)",
-        "until_ms > now",
-    ),
     ("claim gives the same epoch twice", "claim", "redis.call('HINCRBY', KEYS[1], 'epoch', 1)", "epoch + 1"),
     (
         "forget_quiet waits for nothing",
@@ -361,14 +355,13 @@ const MUTANTS: [(&str, &str, &str, &str); 92] = [
 ];
 
 /// Likewise of what a sweep calls.
-const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 6] = [
+const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     (
         "a lease that is given back lasts too long",
         "repair",
         "math.min(m.at, now + policy(m.no, 'lease_ms'))",
         "m.at",
     ),
-    ("no alarm rings for what is given back", "repair", "if RINGS[index] then alarm(index, score) end", ""),
     ("the timer is not told of what is given back", "repair", "--# include wake", "--# include note"),
     (
         "an alarm of nothing stays for years",

@@ -62,6 +62,8 @@ pub(crate) async fn stored(cluster: &RedisCluster) -> BTreeMap<String, usize> {
         // An own id is marked by a byte before it.
         let id =
             String::from_utf8_lossy(&key).rsplit(':').next().unwrap().trim_start_matches('\u{1}').to_owned();
+        // Behind an own id in a group, its group.
+        let id = id.split('\u{1f}').next().unwrap_or_default().to_owned();
         *ids.entry(id).or_default() += 1;
     }
     ids

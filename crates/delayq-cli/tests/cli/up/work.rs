@@ -31,7 +31,7 @@ async fn a_command_gets_the_payload_and_is_tried_again_when_it_fails() {
         [1, 2].map(|attempt| format!("orders order-17 user-5 {attempt}: {{\"order\":17}}\n")).concat();
     assert_eq!(finished.stdout, expected);
     assert!(
-        finished.stderr.contains("orders order-17: exit status: 1; attempt 1 is released"),
+        finished.stderr.contains("orders order-17 in group user-5: exit status: 1; attempt 1 is released"),
         "{finished:?}"
     );
     assert!(up.done(&["count", "orders", "--json"]).await.contains("\"delivered\": 1"));
