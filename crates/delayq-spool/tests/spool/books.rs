@@ -110,6 +110,7 @@ async fn a_batch_takes_no_more_than_its_bytes_and_at_least_one_record() {
 }
 
 #[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "a record is dated by the host's clock")]
 async fn a_delay_is_not_shortened_by_setting_the_hosts_clock() {
     const HALF_AN_HOUR: u64 = 1_800_000;
     for is_ahead in [true, false] {
