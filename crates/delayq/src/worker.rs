@@ -131,10 +131,15 @@ impl Worker {
         for some in apart.into_iter().chain([shared]).filter(|some| !some.handlers.is_empty()) {
             serving.spawn(some.run(client.clone(), lease, stopping.clone(), grace));
         }
-        shutdown.await;
+        let served = "what serves a topic does not panic";
+        tokio::select! {
+            () = shutdown => {}
+            // Unasked: the others hand back what they have, and the worker ends.
+            Some(ended) = serving.join_next() => ended.expect(served),
+        }
         stopping.cancel();
         while let Some(ended) = serving.join_next().await {
-            ended.expect("what serves a topic does not panic");
+            ended.expect(served);
         }
         Ok(())
     }
