@@ -53,8 +53,9 @@ type item struct {
 // group, or by itself.
 func named(topic, id, group string, args ...any) *item {
 	stored, err := storedID(id, group)
+	topic, fault := topicArg(topic)
 	one := &item{name: stored, topic: topic, args: append([]any{stored}, args...), outcome: Outcome{ID: id}}
-	one.err = first(err, checkName("topic", topic))
+	one.err = first(err, fault)
 	if group != "" && !generated(stored) {
 		one.name = group
 	}

@@ -146,7 +146,7 @@ func (c *Client) Get(ctx context.Context, topic, id, group string) (found *Store
 		return nil, one.err
 	}
 	err = c.everyPlace(ctx, one.name, func(shard int) (bool, error) {
-		reply, err := c.one(ctx, "peek", shard, topic, one.args[0])
+		reply, err := c.one(ctx, "peek", shard, one.topic, one.args[0])
 		if err != nil || reply[1] == "" {
 			return true, err
 		}

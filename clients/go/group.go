@@ -50,7 +50,7 @@ func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
 func (g Group) List(ctx context.Context, visit func(*StoredMessage) error) error {
 	return g.steps(ctx, "list_group", 2, func(shard int, reply []any) (err error) {
 		for items := reply[4:]; err == nil && len(items) > 0; items = items[3:] {
-			one := storedMessage(shard, items[0].(string), items[1].(string), items[2].(string))
+			one := storedMessage(shard, topicText(items[0].(string)), items[1].(string), items[2].(string))
 			err = visit(g.client.shown(ctx, one))
 		}
 		return err

@@ -218,6 +218,7 @@ func (m *Message) item(counts []int, shard int, ahead time.Duration, maxPayload 
 		id = generateID(places[0])
 	}
 	one := named(m.Topic, id, m.Group)
+	one.err = first(one.err, first(checkName("topic", m.Topic), checkNewID(id)))
 	if generated(one.name) && m.Group != "" && !contains(places, placesOf(one.name, nil)[0]) {
 		one.err = InvalidMessage(id + " was generated for another shard than its group's")
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
+	"net/url"
 	"regexp"
 	"sort"
 	"strings"
@@ -61,31 +62,35 @@ func generateID(shard int) string {
 // separator stands between an own id and its group.
 const separator = "\x1f"
 
-// storedID gives the name of a message in keys and calls: its id, of an own one in a group with a separator and the
-// group behind it.
+// storedID returns the name of a message in keys and calls: the id; for an own id in a group, followed by a separator and the
+// group.
 func storedID(id, group string) (string, error) {
 	raw, err := idBytes(id)
 	if group == "" {
 		return raw, err
 	}
 	err = first(err, checkName("group", group))
-	if generated(raw) {
-		return raw, err
+	if isOwn(raw) {
+		return raw + separator + group, err
 	}
-	return raw + separator + group, err
+	return raw, err
 }
 
-// idAndGroup gives what such a name says. That of a generated id names no group.
+// idAndGroup returns id and group of a stored name. A generated id and a name outside the rules have no group.
 func idAndGroup(stored string) (id, group string) {
-	if generated(stored) {
-		return idText(stored), ""
+	raw, group, has := strings.Cut(stored, separator)
+	if has && !generated(stored) && isOwn(raw) && isOwn(group) {
+		return idText(raw), group
 	}
-	raw, group, _ := strings.Cut(stored, separator)
-	return idText(raw), group
+	return idText(stored), ""
 }
 
-// idBytes gives the bytes of an id: 16 of a generated one, or those of an own one, whose first ~ is doubled as text.
+// idBytes returns the bytes of an id: 16 for a generated id; for an own id its text, whose leading ~ is doubled in text; for an
+// id outside the rules the bytes that its ~odd- text names.
 func idBytes(text string) (string, error) {
+	if strings.HasPrefix(text, oddMark) {
+		return oddBytes("id", text)
+	}
 	if own := strings.TrimPrefix(text, "~"); own == text || strings.HasPrefix(own, "~") {
 		return own, checkName("id", own)
 	}
@@ -93,16 +98,71 @@ func idBytes(text string) (string, error) {
 	return string(raw), first(checkName("generated id", text), err)
 }
 
-// idText gives the same as text: ~ and a UUID; of an own id itself, with one more ~ where it begins with one.
-func idText(raw string) string {
-	if generated(raw) {
-		return fmt.Sprintf("~%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])
+// checkNewID refuses an id that a put may not create.
+func checkNewID(text string) error {
+	raw, err := idBytes(text)
+	if err == nil && !generated(raw) && !isOwn(raw) {
+		err = InvalidMessage(fmt.Sprintf("id %.40q is outside the rules: it can be cancelled, not put", text))
 	}
-	if strings.HasPrefix(raw, "~") {
+	return err
+}
+
+// idText returns the text of an id: the inverse of idBytes.
+func idText(raw string) string {
+	switch {
+	case generated(raw):
+		return fmt.Sprintf("~%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])
+	case !isOwn(raw):
+		return oddText(raw)
+	case strings.HasPrefix(raw, "~"):
 		return "~" + raw
 	}
 	return raw
 }
+
+// topicArg returns a topic as calls carry it: its text, or the bytes that its ~odd- text names.
+func topicArg(topic string) (string, error) {
+	if strings.HasPrefix(topic, oddMark) {
+		return oddBytes("topic", topic)
+	}
+	return topic, checkName("topic", topic)
+}
+
+// topicText returns the text of a stored topic, whether it keeps the rules or not.
+func topicText(raw string) string {
+	if checkName("topic", raw) == nil {
+		return raw
+	}
+	return oddText(raw)
+}
+
+// oddMark marks the text of a name outside the rules, which another program stored; its bytes follow.
+const oddMark = "~odd-"
+
+var oddForm = regexp.MustCompile(`^~odd-([^%]|%[0-9A-Fa-f]{2})*$`)
+
+func oddText(raw string) string {
+	text := oddMark
+	for _, byte := range []byte(raw) {
+		if strings.IndexByte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/", byte) >= 0 {
+			text += string(rune(byte))
+		} else {
+			text += fmt.Sprintf("%%%02X", byte)
+		}
+	}
+	return text
+}
+
+func oddBytes(what, text string) (string, error) {
+	raw, err := url.PathUnescape(strings.TrimPrefix(text, oddMark))
+	if err != nil || !utf8.ValidString(text) || !oddForm.MatchString(text) {
+		return "", InvalidMessage(fmt.Sprintf("%.40q is not an ~odd- %s: write each %% as %%25", text, what))
+	}
+	return raw, nil
+}
+
+// isOwn reports whether these are the bytes of an own id, or of a group, inside the rules.
+func isOwn(raw string) bool { return !generated(raw) && checkName("id", raw) == nil }
 
 func generated(raw string) bool { return len(raw) == 16 && raw[0] < 0x20 }
 

@@ -139,7 +139,8 @@ func TestAMessageThatCannotBeReadKeepsNoOtherFromBeingListed(t *testing.T) {
 	// Of a generated id, the group is not part of the name.
 	id, whole := strings.Repeat("\x01", 16), "\x01\x01"+strings.Repeat("\x00", 30)
 	broken := "\x01\x01\x00\x08" + strings.Repeat("\x00", 28) + "\x01\x07"
-	must(client.one(ctx, "put", 0, "t", id, "+60000", "", broken, "whole", "+60000", "", whole))
+	must(client.one(ctx, "put", 0, "t", id, "+60000", "", whole, "whole", "+60000", "", whole))
+	plant(t, client.redis, "unread", id, broken)
 	unreadable := map[string]bool{}
 	err := client.Topic("t").List(ctx, Delayed, Range{}, func(one *StoredMessage) error {
 		unreadable[one.ID] = one.Unreadable != nil

@@ -77,7 +77,7 @@ func (t Topic) Policy(ctx context.Context) (policy Policy, err error) {
 	if err = first(t.err, err); err != nil {
 		return policy, err
 	}
-	reply, err := t.client.one(ctx, "describe", 0, t.name)
+	reply, err := t.client.one(ctx, "describe", 0, t.stored)
 	for ; err == nil && len(reply) > 1; reply = reply[2:] {
 		policy.read(Setting(reply[0].(string)), reply[1].(string), shards)
 	}
@@ -95,7 +95,7 @@ func (t Topic) SetPolicy(ctx context.Context, patch Policy, reset ...Setting) (P
 	}
 	if err == nil {
 		_, err = t.client.everywhere(ctx, "configure", func(shards int) []any {
-			args := append([]any{t.name}, patch.settings(shards)...)
+			args := append([]any{t.stored}, patch.settings(shards)...)
 			for _, one := range reset {
 				args = append(args, string(one), "")
 			}

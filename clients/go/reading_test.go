@@ -6,10 +6,14 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"reflect"
 	"regexp"
+	"sort"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.T) {
@@ -28,7 +32,8 @@ func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.
 			// Of a generated id, the group is not part of the name.
 			id, whole := strings.Repeat("\x01", 16), "\x01\x01"+string(make([]byte, 30))
 			broken := "\x01\x01\x00" + rest[0] + string(make([]byte, 28)) + string(must(hex.DecodeString(rest[1])))
-			must(r.script("put", 0, 1, "t", id, "1", "", broken, "whole", "1", "", whole))
+			must(r.script("put", 0, 1, "t", id, "1", "", whole, "whole", "1", "", whole))
+			plant(t, r.redis, namespace, id, broken)
 			found := must(must(New(r.redis, namespace)).Reserve(context.Background(), Reserve{Topics: []string{"t"}, Max: 10}))
 			if len(found) != 1 || found[0].ID != "whole" {
 				t.Fatal(found)
@@ -40,6 +45,75 @@ func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.
 		})
 	}
 }
+
+// plant gives the stored message of a shard's first topic the flags and fields of another envelope, which no put accepts.
+func plant(t *testing.T, connection redis.UniversalClient, namespace, id, envelope string) {
+	t.Helper()
+	ctx, key := context.Background(), "{"+namespace+":0}:m:1:"+id
+	head := must(connection.Get(ctx, key).Result())[:32]
+	must(connection.Set(ctx, key, head[:2]+envelope[2:4]+head[4:]+envelope[32:], 0).Result())
+}
+
+func TestATopicOrIDOutsideTheRulesHidesNoOtherAndIsRemovedByTheNameThatIsShown(t *testing.T) {
+	r, namespace := reading(t, "odd")
+	ctx, later := context.Background(), After(time.Hour)
+	put := func(id string, due Due, group string) {
+		must(r.client.Put(ctx, Message{Topic: "t", ID: id, Due: due, Group: group}))
+	}
+	put("odd-id", later, "g")
+	put("whole", later, "g")
+	put("dead", After(0), "")
+	must(r.client.Bury(ctx, "why", must(r.client.Reserve(ctx, Reserve{Topics: []string{"t"}}))[0].Receipt))
+	must(r.redis.Eval(ctx, makeOdd, nil, "odd-id\x1fg", "od\xff\nd", "{"+namespace+":0}:").Result())
+
+	topic, id := "~odd-my%20orders", "~odd-od%FF%0Ad"
+	orders := r.client.Topic(topic)
+	var shown []string
+	show := func(one *StoredMessage) error {
+		shown = append(shown, one.Topic+" "+one.ID)
+		return nil
+	}
+	must(0, orders.List(ctx, Delayed, Range{}, show))
+	must(0, r.client.Group("g").List(ctx, show))
+	must(0, orders.List(ctx, Dead, Range{}, show))
+	sort.Strings(shown)
+	if want := []string{topic + " dead", topic + " whole", topic + " whole", topic + " " + id, topic + " " + id}; !reflect.DeepEqual(shown, want) {
+		t.Fatal(shown)
+	}
+	if found := must(r.client.Get(ctx, topic, id, "")); found.State != Delayed {
+		t.Fatal(found)
+	}
+	if cancelled := must(r.client.Cancel(ctx, topic, id, "")); !cancelled.Accepted() {
+		t.Fatal(cancelled)
+	}
+	for _, state := range []State{Dead, Delayed} {
+		if purged, kept, err := orders.Purge(ctx, state, Range{}); purged != 1 || kept != 0 || err != nil {
+			t.Fatal(state, purged, kept, err)
+		}
+	}
+}
+
+// makeOdd renames a topic and, in each place where the message is, an id to names that no put accepts.
+const makeOdd = `
+local from, to, base = ARGV[1], ARGV[2], ARGV[3]
+local no = redis.call('HGET', base .. 'meta', 'topic:t')
+redis.call('RENAME', base .. 'm:' .. no .. ':' .. from, base .. 'm:' .. no .. ':' .. to)
+for _, key in ipairs(redis.call('KEYS', base .. '*')) do
+  if redis.call('TYPE', key).ok == 'zset' then
+    for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+      local first, last = string.find(member, from, 1, true)
+      if first then
+        local score = redis.call('ZSCORE', key, member)
+        redis.call('ZREM', key, member)
+        redis.call('ZADD', key, score, string.sub(member, 1, first - 1) .. to .. string.sub(member, last + 1))
+      end
+    end
+  end
+end
+redis.call('HDEL', base .. 'meta', 'topic:t')
+redis.call('HSET', base .. 'meta', 'topic:my orders', no)
+redis.call('HSET', base .. 't:' .. no, 'name', 'my orders')
+return 0`
 
 // A poll would come too late.
 func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {

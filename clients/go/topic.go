@@ -12,11 +12,16 @@ import (
 type Topic struct {
 	client *Client
 	name   string
+	// stored is the name as calls carry it.
+	stored string
 	err    error
 }
 
-// Topic gives the messages of a topic.
-func (c *Client) Topic(name string) Topic { return Topic{c, name, checkName("topic", name)} }
+// Topic returns the topic of this name.
+func (c *Client) Topic(name string) Topic {
+	stored, err := topicArg(name)
+	return Topic{c, name, stored, err}
+}
 
 // Numbers are how many messages of a topic there are; Accepted and what follows it, how many there ever were.
 type Numbers struct {
@@ -24,6 +29,8 @@ type Numbers struct {
 	Accepted, Delivered, Cancelled, Expired, Purged, Replaced, Buried int64
 	// NextDue is when the first of the delayed is due; zero where there is none.
 	NextDue time.Time
+	// Unreadable counts keys of another type, whose messages are not counted.
+	Unreadable int64
 }
 
 // Range is of due times of the delayed, of lease ends of the leased, of times of death; both ends included, a zero
@@ -62,7 +69,7 @@ func (r Range) millis() (from, to int64) {
 func (t Topic) Count(ctx context.Context) (total Numbers, err error) {
 	err = t.everyShard(ctx, func(shard int) error {
 		for hour := any(0); hour != ""; {
-			reply, err := t.client.one(ctx, "count", shard, t.name, hour)
+			reply, err := t.client.one(ctx, "count", shard, t.stored, hour)
 			if err != nil {
 				return err
 			}
@@ -87,8 +94,12 @@ func (n *Numbers) add(reply []any) {
 	}
 	for i, number := range []*int64{&n.Ready, &n.Leased, &n.Dead, &n.Accepted, &n.Delivered, &n.Cancelled, &n.Expired,
 		&n.Purged, &n.Replaced, &n.Buried} {
-		more, _ := number64(reply[i])
-		*number += more
+		if more, _ := number64(reply[i]); more > 0 {
+			*number += more
+		}
+	}
+	if unreadable, is := number64(reply[len(reply)-1]); is {
+		n.Unreadable += unreadable
 	}
 }
 
@@ -161,7 +172,7 @@ func (t Topic) Purge(ctx context.Context, state State, span Range) (purged, kept
 	err = t.everyShard(ctx, func(shard int) error {
 		from, to := span.millis()
 		for word, after, mark := any("more"), any(from), any(""); word == "more"; {
-			reply, err := t.client.one(ctx, "purge", shard, t.name, string(state), after, to, mark, aStep)
+			reply, err := t.client.one(ctx, "purge", shard, t.stored, string(state), after, to, mark, aStep)
 			if err != nil {
 				return err
 			}
@@ -194,7 +205,7 @@ func (t Topic) pages(ctx context.Context, shard int, state State, span Range, vi
 	}
 	from, to := span.millis()
 	for after, mark := any(from), any(""); after != ""; {
-		reply, err := t.client.one(ctx, "list", shard, t.name, string(state), after, to, "asc", mark, aStep)
+		reply, err := t.client.one(ctx, "list", shard, t.stored, string(state), after, to, "asc", mark, aStep)
 		if err != nil {
 			return err
 		}

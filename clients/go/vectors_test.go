@@ -141,6 +141,8 @@ func TestNamesAndIDsAreTheSameEverywhere(t *testing.T) {
 			Shard     *int
 		}
 		StoredIDs []struct{ ID, Group, Hex string } `json:"stored_ids"`
+		OddIDs    []struct{ Text, Hex string }      `json:"odd_ids"`
+		OddTopics []struct{ Text, Hex string }      `json:"odd_topics"`
 		Refused   map[string][]string
 	}
 	vectors(t, "names.json", &file)
@@ -165,6 +167,19 @@ func TestNamesAndIDsAreTheSameEverywhere(t *testing.T) {
 		id, group := idAndGroup(stored)
 		if hex.EncodeToString([]byte(stored)) != c.Hex || id != c.ID || group != c.Group && !generated(stored) {
 			t.Errorf("%s in group %q is %x, %s in %q", c.ID, c.Group, stored, id, group)
+		}
+	}
+	for _, c := range file.OddIDs {
+		raw := string(must(hex.DecodeString(c.Hex)))
+		id, group := idAndGroup(raw)
+		if id != c.Text || group != "" || must(storedID(c.Text, "")) != raw || must(storedID(c.Text, "g")) != raw || checkNewID(c.Text) == nil {
+			t.Errorf("%s is %s in %q", c.Text, id, group)
+		}
+	}
+	for _, c := range file.OddTopics {
+		raw := string(must(hex.DecodeString(c.Hex)))
+		if topicText(raw) != c.Text || must(topicArg(c.Text)) != raw || checkName("topic", c.Text) == nil {
+			t.Errorf("%s is %s", c.Text, topicText(raw))
 		}
 	}
 	for what, names := range file.Refused {

@@ -27,7 +27,7 @@ export type Arg = Buffer | string | number | undefined;
 export type Reply = any[];
 
 /** One message in a call: what says its place (a name, or a shard), its topic, and its arguments. */
-export type Item = { place: Buffer | number; topic: string[]; args: Arg[]; id: string; bytes?: number };
+export type Item = { place: Buffer | number; topic: Arg[]; args: Arg[]; id: string; bytes?: number };
 
 /** The progress of one call. */
 type Course = { isSent: boolean; isOver: boolean };
@@ -36,7 +36,7 @@ type Course = { isSent: boolean; isOver: boolean };
 type Open = Item & { bytes: number; i: number; places: number[] };
 
 /** What goes in one call: items of one shard and topic, which are `last` to be sought there or not. */
-type Together = { shard: number; last: boolean; topic: string[]; items: Open[]; bytes: number };
+type Together = { shard: number; last: boolean; topic: Arg[]; items: Open[]; bytes: number };
 
 /** A deployment, and the calls of its scripts. */
 export class Calls {
@@ -130,12 +130,12 @@ export class Calls {
 
   /** What an item waits for. */
   waitsOf(verb: Verb, { topic }: Pick<Item, "topic">): Waits {
-    return WRITES.includes(verb) ? this.durabilities.waits(topic[0]!) : "";
+    return WRITES.includes(verb) ? this.durabilities.waits(String(topic[0])) : "";
   }
 
   /** Whether an item was refused for not waiting as its topic asks, which is known then. */
   isLearned({ topic }: Item, fault: unknown): boolean {
-    return this.durabilities.learn(topic[0] ?? EVERY_TOPIC, fault);
+    return this.durabilities.learn(String(topic[0] ?? EVERY_TOPIC), fault);
   }
 
   /** Carries a verb out for each item. What is answered is returned, whatever becomes of the others. */

@@ -13,7 +13,7 @@ import { ROUNDS, type Waits } from "./durability.js";
 import { Gatherer } from "./gather.js";
 import { Group } from "./group.js";
 import { dueOf, envelopeOf, MAX_PAYLOAD_BYTES, putOptions, type Message } from "./message.js";
-import { generateId, idBytes, InvalidMessage, isGenerated, name, placesOf, storedId } from "./names.js";
+import { generateId, InvalidMessage, isGenerated, name, newId, placesOf, storedId, topicArg } from "./names.js";
 import { Ordering, orderOf } from "./ordering.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
@@ -139,7 +139,7 @@ export class Client {
   async get(topic: string, id: string, group?: string): Promise<Stored | undefined> {
     const { place, args } = named(topic, id, group);
     for await (const shard of this.calls.places(place as Buffer)) {
-      const [, envelope] = await this.calls.call("peek", shard, [topic, ...args]);
+      const [, envelope] = await this.calls.call("peek", shard, [topicArg(topic), ...args]);
       if (envelope.length > 0) return this.restorer.shown(storedOf(shard, topic, args[0] as Buffer, envelope));
     }
     return undefined;
@@ -152,7 +152,7 @@ export class Client {
 
   /** Messages of one topic, its dead letters and its policy. */
   topic(topic: string): Topic {
-    return new Topic(this.calls, this.restorer, name("topic", topic));
+    return new Topic(this.calls, this.restorer, topic);
   }
 
   /**
@@ -248,7 +248,7 @@ function check(message: Message): void {
   dueOf(message);
   putOptions(message, 0);
   name("topic", message.topic);
-  if (message.id !== undefined) idBytes(message.id);
+  if (message.id !== undefined) newId(message.id);
 }
 
 function placeOf(given: string | Redis | Cluster | readonly RedisNode[]): Place {
@@ -272,5 +272,5 @@ function unless<T>(signal: AbortSignal, result: Promise<T>): Promise<T> {
 function named(topic: string, id: string, group: string | undefined, ...args: Arg[]): Item {
   const stored = storedId(id, group);
   const place = group === undefined || isGenerated(stored) ? stored : Buffer.from(group);
-  return { place, topic: [name("topic", topic)], args: [stored, ...args], id };
+  return { place, topic: [topicArg(topic)], args: [stored, ...args], id };
 }

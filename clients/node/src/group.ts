@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { differenceMs, optionsOf, textOf } from "./arguments.js";
 import type { Calls } from "./calls.js";
-import { InvalidMessage } from "./names.js";
+import { InvalidMessage, topicText } from "./names.js";
 import type { Restorer } from "./payload.js";
 import { storedOf, type Stored } from "./stored.js";
 
@@ -70,7 +70,7 @@ export class Group {
         mark = [String(due), name];
         for (let at = 0; at < items.length; at += 3) {
           const [topic, raw, envelope] = items.slice(at, at + 3);
-          yield this.restorer.shown(storedOf(shard, String(topic), raw, envelope));
+          yield this.restorer.shown(storedOf(shard, topicText(topic), raw, envelope));
         }
       } while (mark[0] !== "");
     }

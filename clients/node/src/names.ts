@@ -1,5 +1,6 @@
 /** Names: of messages, topics, groups and namespaces. */
 
+import { isUtf8 } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { inspect } from "node:util";
 
@@ -37,32 +38,75 @@ export function generateId(shard: number): string {
   return idText(raw);
 }
 
-/** The name of a message in keys and calls: its id, of an own one in a group with 0x1F and the group behind it. */
+/** Returns the name of a message in keys and calls: the id; for an own id in a group, followed by 0x1F and the group. */
 export function storedId(id: string, group: string | undefined): Buffer {
   const raw = idBytes(id);
   if (group === undefined) return raw;
   const suffix = Buffer.from(`\x1f${name("group", group)}`);
-  return isGenerated(raw) ? raw : Buffer.concat([raw, suffix]);
+  return isOwn(raw) ? Buffer.concat([raw, suffix]) : raw;
 }
 
-/** What such a name says. That of a generated id names no group. */
+/** Returns id and group of a stored name. A generated id and a name outside the rules have no group. */
 export function idAndGroup(stored: Buffer): { id: string; group?: string } {
   const end = isGenerated(stored) ? -1 : stored.indexOf(0x1f);
-  if (end < 0) return { id: idText(stored) };
-  return { id: idText(stored.subarray(0, end)), group: stored.subarray(end + 1).toString() };
+  const [raw, group] = [stored.subarray(0, Math.max(end, 0)), stored.subarray(end + 1)];
+  return end > 0 && isOwn(raw) && isOwn(group) ? { id: idText(raw), group: group.toString() } : { id: idText(stored) };
 }
 
-/** The bytes of an id: 16 of a generated one, or those of an own one, whose first ~ is doubled as text. */
+/**
+ * Returns the bytes of an id: 16 for a generated id; for an own id its text, whose leading ~ is doubled in `text`; for an id
+ * outside the rules the bytes that its ~odd- text names.
+ */
 export function idBytes(text: string): Buffer {
   if (typeof text !== "string") return Buffer.from(name("id", text));
+  if (text.startsWith(ODD)) return oddBytes("id", text);
   if (!/^~(?!~)/.test(text)) return Buffer.from(name("id", text.replace(/^~/, "")));
   return Buffer.from(name("generated id", text).replaceAll(/[~-]/g, ""), "hex");
 }
 
-/** The same as text: ~ and a UUID; of an own id the text itself, with one more ~ where it begins with one. */
+/** Returns the bytes of an id that a put may create. */
+export function newId(text: string): Buffer {
+  const raw = idBytes(text);
+  if (isGenerated(raw) || isOwn(raw)) return raw;
+  throw new InvalidMessage(`id ${JSON.stringify(text.slice(0, 40))} is outside the rules: it can be cancelled, not put`);
+}
+
+/** Returns the text of an id: the inverse of `idBytes`. */
 export function idText(raw: Buffer): string {
-  if (!isGenerated(raw)) return raw.toString().replace(/^~/, "~~");
-  return `~${raw.toString("hex").replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")}`;
+  if (isGenerated(raw)) return `~${raw.toString("hex").replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")}`;
+  return isOwn(raw) ? raw.toString().replace(/^~/, "~~") : oddText(raw);
+}
+
+/** Returns a topic as calls carry it: its text, or the bytes that its ~odd- text names. */
+export function topicArg(topic: string): string | Buffer {
+  return typeof topic === "string" && topic.startsWith(ODD) ? oddBytes("topic", topic) : name("topic", topic);
+}
+
+/** Returns the text of a stored topic, whether it keeps the rules or not. */
+export function topicText(raw: Buffer): string {
+  const text = raw.toString("latin1");
+  return FORMS["topic"]!.test(text) ? text : oddText(raw);
+}
+
+/** Names outside the rules, which another program stored, are this and their bytes. */
+const ODD = "~odd-";
+
+function oddText(raw: Buffer): string {
+  const escaped = (byte: string): string => `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`;
+  return ODD + raw.toString("latin1").replaceAll(/[^A-Za-z0-9._/-]/g, escaped);
+}
+
+function oddBytes(what: string, text: string): Buffer {
+  if (!/^~odd-(?:[^%\p{Cs}]|%[0-9A-Fa-f]{2})*$/su.test(text)) {
+    throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is not an ~odd- ${what}: write each % as %25`);
+  }
+  const parts = text.slice(ODD.length).matchAll(/%(..)|[^%]+/gs);
+  return Buffer.concat([...parts].map(([part, hex]) => (hex === undefined ? Buffer.from(part) : Buffer.from(hex, "hex"))));
+}
+
+/** Whether these are the bytes of an own id, or of a group, inside the rules. */
+function isOwn(raw: Buffer): boolean {
+  return !isGenerated(raw) && raw.length <= 128 && isUtf8(raw) && PRINTABLE.test(raw.toString());
 }
 
 export const isGenerated = (raw: Buffer): boolean => raw.length === 16 && raw[0]! < 0x20;

@@ -2,7 +2,7 @@
 
 import { listOf, optionsOf, rangeOf, spanMs, wordOf, type Time } from "./arguments.js";
 import type { Calls } from "./calls.js";
-import { isGenerated, name, storedId } from "./names.js";
+import { isGenerated, name, storedId, topicArg } from "./names.js";
 import type { Outcome, Words } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { policyOf, settingsOf, type Policy, type PolicyPatch } from "./policy.js";
@@ -32,6 +32,8 @@ export interface Numbers {
   purged: number;
   replaced: number;
   buried: number;
+  /** Keys of another type, whose messages are not counted. */
+  unreadable: number;
   /** When the first of the delayed is due. */
   nextDueMs?: number;
 }
@@ -39,13 +41,18 @@ export interface Numbers {
 const COUNTED = ["ready", "leased", "dead", "accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"] as const;
 
 export class Topic {
-  constructor(private readonly calls: Calls, private readonly restorer: Restorer, readonly name: string) {}
+  /** The name as calls carry it. */
+  private readonly stored: string | Buffer;
+
+  constructor(private readonly calls: Calls, private readonly restorer: Restorer, readonly name: string) {
+    this.stored = topicArg(name);
+  }
 
   /** Its numbers, of all shards; each is counted at its own instant. */
   async count(): Promise<Numbers> {
-    const total: Numbers = { delayed: 0, ...(Object.fromEntries(COUNTED.map((what) => [what, 0])) as any) };
+    const total: Numbers = { delayed: 0, unreadable: 0, ...(Object.fromEntries(COUNTED.map((what) => [what, 0])) as any) };
     for (const numbers of await this.calls.everywhere((shard) => this.countIn(shard))) {
-      for (const what of ["delayed", ...COUNTED] as const) total[what] += numbers[what];
+      for (const what of ["delayed", "unreadable", ...COUNTED] as const) total[what] += numbers[what];
       const dues = [total.nextDueMs, numbers.nextDueMs].filter((due) => due !== undefined);
       if (dues.length > 0) total.nextDueMs = Math.min(...dues);
     }
@@ -96,7 +103,7 @@ export class Topic {
     for (let shard = 0; shard < (await this.calls.shards()); shard++) {
       let [word, fromMs, mark]: [string, any, any] = ["more", from, ""];
       while (word === "more") {
-        const reply = await this.calls.call("purge", shard, [this.name, state, fromMs, to, mark, A_STEP]);
+        const reply = await this.calls.call("purge", shard, [this.stored, state, fromMs, to, mark, A_STEP]);
         [word, fromMs, mark] = [String(reply[0]), reply[3], reply[4]];
         total.purged += reply[1];
         total.kept += reply[2];
@@ -108,19 +115,19 @@ export class Topic {
   /** Its policy: what is set. */
   async policy(): Promise<Policy> {
     const shards = await this.calls.shards();
-    return policyOf(await this.calls.call("describe", 0, [this.name]), shards);
+    return policyOf(await this.calls.call("describe", 0, [this.stored]), shards);
   }
 
   /** Changes its policy; what is left out stays as it is. Safe to repeat. */
   async setPolicy(patch: PolicyPatch): Promise<Policy> {
     await this.calls.everywhere((shard, shards) =>
-      this.calls.call("configure", shard, [this.name, ...settingsOf(patch, shards)]),
+      this.calls.call("configure", shard, [this.stored, ...settingsOf(patch, shards)]),
     );
     return this.policy();
   }
 
   private replayItems(items: { place: Buffer | number; id: string; args: Buffer[] }[], delayMs: number) {
-    const topic = [this.name, String(spanMs("delayMs", delayMs))];
+    const topic = [this.stored, String(spanMs("delayMs", delayMs))];
     return this.calls.each("replay", items.map((item) => ({ ...item, topic })));
   }
 
@@ -129,7 +136,7 @@ export class Topic {
     let [from, to] = rangeOf(range);
     let mark: Buffer | string = "";
     do {
-      const reply = await this.calls.call("list", shard, [this.name, state, from, to, "asc", mark, A_STEP]);
+      const reply = await this.calls.call("list", shard, [this.stored, state, from, to, "asc", mark, A_STEP]);
       if (state === "dead") to = Math.min(to, Math.floor(reply[0] / 1000));
       const [, next, after, ...items] = reply;
       [from, mark] = [next, after];
@@ -143,14 +150,14 @@ export class Topic {
     let [hour, delayed, nextDueMs]: [any, number, number | undefined] = [0, 0, undefined];
     let counted: number[] | undefined;
     do {
-      const [next, some, due, ...rest] = await this.calls.call("count", shard, [this.name, hour]);
+      const [next, some, due, ...rest] = await this.calls.call("count", shard, [this.stored, hour]);
       hour = next;
       delayed += some;
       counted ??= rest;
       if (String(due) !== "") nextDueMs = Math.min(nextDueMs ?? Infinity, Number(due));
     } while (String(hour) !== "");
     // A shard that does not know the topic counts nothing.
-    const numbers = Object.fromEntries(COUNTED.map((what, i) => [what, Number(counted![i] ?? 0)]));
-    return { delayed, nextDueMs, ...numbers } as unknown as Numbers;
+    const numbers = Object.fromEntries(COUNTED.map((what, i) => [what, Math.max(Number(counted![i] ?? 0), 0)]));
+    return { delayed, nextDueMs, ...numbers, unreadable: Number(counted![COUNTED.length + 2] ?? 0) } as unknown as Numbers;
   }
 }

@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 import type { Redis } from "ioredis";
 import { Client, GroupBusy, type Stored } from "../src/index.js";
 import { idText } from "../src/names.js";
-import { call, init, Server } from "./server.js";
+import { call, init, plant, Server } from "./server.js";
 
 const SHARDS = 4;
 let server: Server;
@@ -93,9 +93,13 @@ test("a message that cannot be read keeps no other from being listed", async () 
   const id = Buffer.alloc(16, 1); // a generated one, of whose name the group is no part
   const broken = Buffer.concat([Buffer.of(1, 1, 0, 8), Buffer.alloc(28), Buffer.of(1, 7)]);
   const whole = Buffer.concat([Buffer.of(1, 1), Buffer.alloc(30)]);
-  await call(redis, "dq", "put", 0, 1, ["unread", id, "+60000", "", broken, "whole", "+60000", "", whole]);
-  const listed = await all(client.topic("unread").list("delayed"));
+  await init(redis, "unread", 1);
+  await call(redis, "unread", "put", 0, 1, ["t", id, "+60000", "", whole, "whole", "+60000", "", whole]);
+  await plant(redis, "unread", id, broken);
+  const own = new Client(redis, { namespace: "unread" });
+  const listed = await all(own.topic("t").list("delayed"));
   assert.deepEqual(listed.map(({ id, unreadable }) => [id, unreadable !== undefined]), [[idText(id), true], ["whole", false]]);
+  own.close();
 });
 
 test("a policy is changed field by field, in every shard", async () => {

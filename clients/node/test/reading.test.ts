@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
 import type { Redis } from "ioredis";
-import { Client } from "../src/index.js";
+import { Client, type Stored } from "../src/index.js";
 import { LINGER_MS } from "../src/reserving.js";
 import { Watch } from "../src/watch.js";
-import { call, Server } from "./server.js";
+import { call, plant, Server } from "./server.js";
 
 const envelope = (flags: number, rest: string): Buffer =>
   Buffer.concat([Buffer.of(1, 1, 0, flags), Buffer.alloc(28), Buffer.from(rest, "hex")]);
@@ -39,7 +39,8 @@ beforeEach(async () => {
 
 for (const [name, bytes] of Object.entries(UNREADABLE)) {
   test(`a message that cannot be read is buried and does not stop its neighbours: ${name}`, async () => {
-    await call(redis, "reading", "put", 0, 1, ["t", BROKEN, "1", "", bytes, "whole", "1", "", envelope(0, "")]);
+    await call(redis, "reading", "put", 0, 1, ["t", BROKEN, "1", "", envelope(0, ""), "whole", "1", "", envelope(0, "")]);
+    await plant(redis, "reading", BROKEN, bytes);
     const client = new Client(redis, { namespace: "reading" });
     const found = await client.reserve(["t"], { max: 10 });
     client.close();
@@ -111,3 +112,47 @@ test("a watch that nobody waits by goes once it is old", () => {
   assert.equal(reserver["watch"](["young"], 1), young);
   client.close();
 });
+
+test("a topic or id outside the rules hides no other, and is removed by the name that is shown", async () => {
+  const client = new Client(redis, { namespace: "reading" });
+  const all = async (some: AsyncIterable<Stored>) => {
+    const found: Stored[] = [];
+    for await (const one of some) found.push(one);
+    return found.map(({ topic, id }) => `${topic} ${id}`).sort();
+  };
+  await client.putMany(["odd-id", "whole"].map((id) => ({ topic: "t", payload: "x", id, group: "g", afterMs: 3_600_000 })));
+  await client.put({ topic: "t", payload: "x", id: "dead" });
+  await client.bury((await client.reserve(["t"])).map(({ receipt }) => receipt), "why");
+  await redis.call("EVAL", ODD, 0, Buffer.from("odd-id\x1fg"), Buffer.from("od\xff\nd", "latin1"));
+  const [topic, id] = ["~odd-my%20orders", "~odd-od%FF%0Ad"];
+  const orders = client.topic(topic);
+  assert.deepEqual(await all(orders.list("delayed")), [`${topic} whole`, `${topic} ${id}`]);
+  assert.deepEqual(await all(client.group("g").list()), [`${topic} whole`, `${topic} ${id}`]);
+  assert.deepEqual(await all(orders.list("dead")), [`${topic} dead`]);
+  assert.equal((await client.get(topic, id))!.state, "delayed");
+  assert.equal((await client.cancel(topic, id)).word, "cancelled");
+  assert.deepEqual([await orders.purge("dead"), await orders.purge("delayed")], [{ purged: 1, kept: 0 }, { purged: 1, kept: 0 }]);
+  assert.equal((await orders.count()).delayed, 0);
+  client.close();
+});
+
+/** Renames a topic and, in each place where the message is, an id to names that no put accepts. */
+const ODD = `
+  local base, from, to = '{reading:0}:', ARGV[1], ARGV[2]
+  local no = redis.call('HGET', base .. 'meta', 'topic:t')
+  redis.call('RENAME', base .. 'm:' .. no .. ':' .. from, base .. 'm:' .. no .. ':' .. to)
+  for _, key in ipairs(redis.call('KEYS', base .. '*')) do
+    if redis.call('TYPE', key).ok == 'zset' then
+      for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+        local first, last = string.find(member, from, 1, true)
+        if first then
+          local score = redis.call('ZSCORE', key, member)
+          redis.call('ZREM', key, member)
+          redis.call('ZADD', key, score, string.sub(member, 1, first - 1) .. to .. string.sub(member, last + 1))
+        end
+      end
+    end
+  end
+  redis.call('HDEL', base .. 'meta', 'topic:t')
+  redis.call('HSET', base .. 'meta', 'topic:my orders', no)
+  redis.call('HSET', base .. 't:' .. no, 'name', 'my orders')`;

@@ -159,6 +159,13 @@ export async function call(
   return redis.callBuffer("EVAL", [script(verb), 2, `${base}meta`, `${base}never`, layout, ...args]);
 }
 
+/** Gives the stored message of a shard's first topic the flags and fields of another envelope, which no put accepts. */
+export async function plant(redis: Redis, namespace: string, id: Buffer, envelope: Buffer): Promise<void> {
+  const key = Buffer.concat([Buffer.from(`{${namespace}:0}:m:1:`), id]);
+  const head = (await redis.getBuffer(key))!.subarray(0, 32);
+  await redis.set(key, Buffer.concat([head.subarray(0, 2), envelope.subarray(2, 4), head.subarray(4), envelope.subarray(32)]));
+}
+
 /** Creates a deployment. */
 export async function init(redis: Redis | Cluster, namespace: string, shards: number): Promise<void> {
   for (let shard = 0; shard < shards; shard++) {

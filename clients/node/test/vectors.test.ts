@@ -10,7 +10,7 @@ import { readAddress } from "../src/address.js";
 import { connect, InvalidMessage } from "../src/index.js";
 import { readEnvelope } from "../src/stored.js";
 import { contentHash, envelopeOf } from "../src/message.js";
-import { generateId, idAndGroup, idBytes, idText, isGenerated, name, placesOf, storedId } from "../src/names.js";
+import { generateId, idAndGroup, idBytes, idText, isGenerated, name, newId, placesOf, storedId, topicArg, topicText } from "../src/names.js";
 import { script } from "../src/scripts.js";
 import { vectors } from "./server.js";
 
@@ -84,6 +84,18 @@ test("a stored id names id and group everywhere", () => {
     assert.equal(stored.toString("hex"), hex);
     const found = idAndGroup(stored);
     assert.deepEqual([found.id, found.group ?? null], [id, isGenerated(stored) ? null : group]);
+  }
+});
+
+test("a name outside the rules has the same text everywhere", () => {
+  for (const { text, hex } of vectors("names.json").odd_ids) {
+    assert.deepEqual(idAndGroup(Buffer.from(hex, "hex")), { id: text });
+    assert.deepEqual([storedId(text, undefined), storedId(text, "g")].map((stored) => stored.toString("hex")), [hex, hex]);
+    assert.throws(() => newId(text), /can be cancelled, not put/);
+  }
+  for (const { text, hex } of vectors("names.json").odd_topics) {
+    assert.deepEqual([topicText(Buffer.from(hex, "hex")), topicArg(text)], [text, Buffer.from(hex, "hex")]);
+    assert.throws(() => name("topic", text), InvalidMessage);
   }
 });
 

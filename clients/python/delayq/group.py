@@ -11,7 +11,7 @@ from .compression import Restoring
 from .envelope import Stored, named
 from .errors import InvalidArgument
 from .items import Arg
-from .names import name
+from .names import name, topic_text
 from .runtime import blocking, blocking_iterator
 from .times import difference_ms
 
@@ -83,7 +83,7 @@ class AsyncGroup:
                 reply = await self._client._call("list_group", shard, [self.name, at, entry, PAGE])
                 _, _, at, entry, *items = reply
                 for topic, raw, stored in zip(items[::3], items[1::3], items[2::3], strict=True):
-                    yield await self._client._shown(named(topic.decode(), raw, shard), stored)
+                    yield await self._client._shown(named(topic_text(topic), raw, shard), stored)
 
     async def _places(self) -> AsyncIterator[int]:
         """The shards that may have messages of the group, also where a growth is met on the way."""

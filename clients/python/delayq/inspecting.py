@@ -9,7 +9,7 @@ from .calls import item_of
 from .compression import Restoring
 from .envelope import Stored, named
 from .items import Arg
-from .names import name, stored_id
+from .names import stored_id, topic_arg
 from .outcome import State
 
 PAGE = 32
@@ -19,7 +19,7 @@ class Inspecting(Restoring):
     async def get(self, topic: str, id: str, group: str | None = None) -> Stored | None:
         """One message, or what is remembered of it; None where nothing is known. An id of your own is another message
         in each group: it is found by both."""
-        (answer,) = await self._answers([item_of("peek", (name("topic", topic),), id, group)])
+        (answer,) = await self._answers([item_of("peek", (topic_arg(topic),), id, group)])
         if isinstance(answer, Exception):
             raise answer
         return await self._shown(named(topic, stored_id(id, group), answer.shard), answer.raw) if answer.raw else None
@@ -59,7 +59,7 @@ class _Page(NamedTuple):
     to_ms: int
 
     def args(self, at: int | bytes, entry: bytes) -> list[Arg]:
-        return [self.topic, self.state, at, self.to_ms, "asc", entry, PAGE]
+        return [topic_arg(self.topic), self.state, at, self.to_ms, "asc", entry, PAGE]
 
 
 async def _head(shards: Sequence[AsyncIterator[Stored]], shard: int) -> AsyncIterator[tuple[int, int, Stored]]:

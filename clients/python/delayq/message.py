@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from .checks import flag, one_of, shown, text, whole
 from .errors import InvalidArgument
-from .names import id_bytes, name
+from .names import name, new_id
 from .times import When, epoch_ms, span_ms
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -99,7 +99,7 @@ class Message:
     def __post_init__(self) -> None:
         name("topic", self.topic)
         if self.id is not None:
-            id_bytes(self.id)
+            new_id(self.id)
         if self.group is not None:
             name("group", self.group)
         if not isinstance(self.payload, (bytes, bytearray, memoryview)):

@@ -4,12 +4,15 @@ import re
 import secrets
 import time
 import uuid
+from urllib.parse import unquote_to_bytes
 
-from .checks import shown
+from .checks import shown, text as _checked
 from .errors import InvalidArgument
 
 #: Ids and groups may be any text but control characters and halves of characters.
 _PRINTABLE = "[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}"
+#: The mark of a name outside the rules: its bytes follow, all but ASCII letters, digits and . _ - / as % and two hex digits.
+_ODD = "~odd-"
 _FORMS = {
     "topic": "[A-Za-z0-9._/-]{1,128}",
     "namespace": "[A-Za-z0-9_-]{1,32}",
@@ -34,34 +37,75 @@ def generate_id(shard: int) -> str:
 
 
 def stored_id(id: str, group: str | None) -> bytes:
-    """The name of a message in keys and calls: its id, of an own one in a group with 0x1F and the group behind it."""
+    """The name of a message in keys and calls: the id; for an own id in a group, followed by 0x1F and the group."""
     raw = id_bytes(id)
     if group is None:
         return raw
     suffix = b"\x1f" + name("group", group).encode()
-    return raw if generated(raw) else raw + suffix
+    return raw + suffix if _is_own(raw) else raw
 
 
 def id_and_group(stored: bytes) -> tuple[str, str | None]:
-    """What such a name says. That of a generated id names no group."""
-    if generated(stored):
-        return id_text(stored), None
+    """Id and group of a stored name. A generated id and a name outside the rules have no group."""
     raw, mark, group = stored.partition(b"\x1f")
-    return id_text(raw), group.decode() if mark else None
+    if mark and not generated(stored) and _is_own(raw) and _is_own(group):
+        return id_text(raw), group.decode()
+    return id_text(stored), None
 
 
 def id_bytes(text: str) -> bytes:
-    """The bytes of an id: 16 of a generated one, or those of an own one, whose first ~ is doubled as text."""
-    if _text("id", text).startswith("~") and not text.startswith("~~"):
+    """The bytes of an id: 16 for a generated id; for an own id its text, whose leading ~ is doubled in `text`; for an id
+    outside the rules the bytes that its ~odd- text names."""
+    if _text("id", text).startswith(_ODD):
+        return odd_bytes("id", text)
+    if text.startswith("~") and not text.startswith("~~"):
         return uuid.UUID(name("generated id", text)[1:]).bytes
     return name("id", text.removeprefix("~")).encode()
 
 
 def id_text(raw: bytes) -> str:
-    """The same as text: ~ and a UUID; of an own id itself, with one more ~ where it begins with one."""
+    """The text of an id: the inverse of `id_bytes`."""
     if generated(raw):
         return f"~{uuid.UUID(bytes=raw)}"
-    return "~" * raw.startswith(b"~") + raw.decode()
+    return "~" * raw.startswith(b"~") + raw.decode() if _is_own(raw) else odd_text(raw)
+
+
+def new_id(text: str) -> bytes:
+    """The bytes of an id that a put may create."""
+    raw = id_bytes(text)
+    if not generated(raw) and not _is_own(raw):
+        raise InvalidArgument(f"id {text[:40]!r} is outside the rules: it can be cancelled, not put")
+    return raw
+
+
+def topic_arg(topic: str) -> str | bytes:
+    """A topic as calls carry it: its text, or the bytes that its ~odd- text names."""
+    return odd_bytes("topic", topic) if _text("topic", topic).startswith(_ODD) else name("topic", topic)
+
+
+def topic_text(raw: bytes) -> str:
+    """The text of a stored topic, whether it keeps the rules or not."""
+    return raw.decode() if re.fullmatch(_FORMS["topic"].encode(), raw) else odd_text(raw)
+
+
+def odd_text(raw: bytes) -> str:
+    """The text of a name outside the rules, which another program stored."""
+    return _ODD + "".join(chr(byte) if re.match(rb"[A-Za-z0-9._/-]", bytes([byte])) else f"%{byte:02X}" for byte in raw)
+
+
+def odd_bytes(what: str, text: str) -> bytes:
+    """The bytes that an ~odd- text names."""
+    if not re.fullmatch(r"~odd-([^%]|%[0-9A-Fa-f]{2})*", text, re.S):
+        raise InvalidArgument(f"{what} {text[:40]!r} is not an ~odd- name: write each % as %25")
+    return unquote_to_bytes(_checked(what, text).removeprefix(_ODD))
+
+
+def _is_own(raw: bytes) -> bool:
+    """Whether these are the bytes of an own id, or of a group, inside the rules."""
+    try:
+        return not generated(raw) and len(raw) <= 128 and re.fullmatch(_PRINTABLE, raw.decode()) is not None
+    except UnicodeDecodeError:
+        return False
 
 
 def generated(raw: bytes) -> bool:

@@ -10,7 +10,7 @@ from .checks import flag
 from .errors import InvalidArgument
 from .items import Item
 from .message import Message
-from .names import generate_id, generated, id_bytes, name
+from .names import generate_id, generated, id_bytes, name, topic_arg
 from .outcome import Outcome
 from .times import When, difference_ms, epoch_ms, span_ms
 
@@ -34,7 +34,7 @@ class Producing(Calls):
 
     async def cancel(self, topic: str, id: str, group: str | None = None) -> Outcome:
         """Cancels a message. An id of your own is another message in each group: it is found by both."""
-        return (await self._outcomes([item_of("cancel", (name("topic", topic),), id, group)]))[0]
+        return (await self._outcomes([item_of("cancel", (topic_arg(topic),), id, group)]))[0]
 
     async def reschedule(
         self, topic: str, id: str, group: str | None = None, *,

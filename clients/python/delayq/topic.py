@@ -11,7 +11,7 @@ from .envelope import Stored
 from .errors import InvalidArgument
 from .inspecting import Inspecting
 from .items import Arg
-from .names import name
+from .names import topic_arg
 from .outcome import Outcome, Word
 from .policy import Policy, Setting
 from .runtime import blocking, blocking_iterator
@@ -44,6 +44,8 @@ class Numbers:
     paused: int = 0
     #: Messages a second, all shards together.
     rate: float | None = None
+    #: Keys of another type, whose messages are not counted.
+    unreadable: int = 0
 
     def add(self, reply: Sequence[Any]) -> None:
         """Adds one step of a shard's count."""
@@ -54,8 +56,9 @@ class Numbers:
         for counter, number in zip(_COUNTED, first, strict=False):
             setattr(self, counter, getattr(self, counter) + max(number, 0))
         if first:
-            paused, rate = first[len(_COUNTED) :]
+            paused, rate, unreadable = first[len(_COUNTED) :]
             self.paused += paused != b""
+            self.unreadable += unreadable
             self.rate = self.rate if rate == b"" else (self.rate or 0) + float(rate)
 
     @property
@@ -71,21 +74,21 @@ class AsyncTopic:
     """One topic, over all shards."""
 
     def __init__(self, client: Inspecting, topic: str) -> None:
-        self._client, self.name = client, name("topic", topic)
+        self._client, self.name, self._stored = client, topic, topic_arg(topic)
 
     async def count(self) -> Numbers:
         """Its numbers, summed over all shards."""
         total = Numbers()
-        for shard, reply in enumerate(await self._client._call_each_shard("count", [self.name, 0])):
+        for shard, reply in enumerate(await self._client._call_each_shard("count", [self._stored, 0])):
             total.add(reply)
             while reply[0] != b"":
-                reply = await self._client._call("count", shard, [self.name, reply[0]])
+                reply = await self._client._call("count", shard, [self._stored, reply[0]])
                 total.add(reply)
         return total
 
     async def policy(self) -> Policy:
         """What is set, and None for what is at its default."""
-        described = await self._client._call("describe", 0, [self.name])
+        described = await self._client._call("describe", 0, [self._stored])
         return Policy.read(described, await self._client._learn())
 
     async def set_policy(self, policy: Policy, reset: Sequence[Setting] = ()) -> Policy:
@@ -97,7 +100,7 @@ class AsyncTopic:
         shards = 0
         while shards != await self._client._learn():  # a growth on the way divides a rate by more
             shards = await self._client._learn()
-            await self._client._call_each_shard("configure", [self.name, *policy.changes(reset, shards)])
+            await self._client._call_each_shard("configure", [self._stored, *policy.changes(reset, shards)])
         return await self.policy()
 
     async def replay(
@@ -105,7 +108,7 @@ class AsyncTopic:
     ) -> list[Outcome]:
         """Gives dead letters another life, with their attempts counted from the start. An id of your own is another
         message in each group: it is found by both."""
-        head = self.name, span_ms("delay", delay)
+        head = self._stored, span_ms("delay", delay)
         items = [item_of("replay", head, id, group) for id in listed("ids", ids, str)]
         return await self._client._outcomes(items)
 
@@ -118,7 +121,7 @@ class AsyncTopic:
         text("reason", reason)
         if max_messages is not None:
             whole("max_messages", max_messages, 0, MAX_MS)
-        replayed, head = 0, (self.name, span_ms("delay", delay))
+        replayed, head = 0, (self._stored, span_ms("delay", delay))
         async for dead in self.list("dead", since=since, until=until, past_ok=past_ok):
             if replayed == max_messages:
                 break
@@ -140,7 +143,7 @@ class AsyncTopic:
         while shard < await self._client._learn():
             word, at, entry = b"more", from_ms, b""
             while word == b"more":
-                args: list[Arg] = [self.name, state, at, to_ms, entry, MAX_IDS]
+                args: list[Arg] = [self._stored, state, at, to_ms, entry, MAX_IDS]
                 word, gone, _, at, entry = await self._client._call("purge", shard, args)
                 purged += gone
             shard += 1

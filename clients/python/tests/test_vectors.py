@@ -8,7 +8,7 @@ from conftest import vectors
 from delayq import Backoff, Delivery, InvalidArgument, Message, Outcome, connect, connect_async
 from delayq.addresses import Address, read_address
 from delayq.calls import places_of
-from delayq.names import generate_id, generated, id_and_group, id_bytes, id_text, name, stored_id
+from delayq.names import generate_id, generated, id_and_group, id_bytes, id_text, name, stored_id, topic_arg, topic_text
 from delayq.scripts import script
 
 
@@ -73,6 +73,19 @@ def test_ids_have_the_same_forms_everywhere():
         assert generated(raw) == (case["shard"] is not None)
         if case["shard"] is not None:
             assert shard_of(raw, 4096) == case["shard"]
+
+
+def test_a_name_outside_the_rules_has_the_same_text_everywhere():
+    for case in vectors("names.json")["odd_ids"]:
+        stored = bytes.fromhex(case["hex"])
+        assert id_and_group(stored) == (case["text"], None)
+        assert stored_id(case["text"], None) == stored_id(case["text"], "g") == stored
+        with pytest.raises(InvalidArgument, match="can be cancelled, not put"):
+            Message("t", b"", id=case["text"])
+    for case in vectors("names.json")["odd_topics"]:
+        assert (topic_text(bytes.fromhex(case["hex"])), topic_arg(case["text"])) == (case["text"], bytes.fromhex(case["hex"]))
+        with pytest.raises(InvalidArgument, match="topic"):
+            Message(case["text"], b"")
 
 
 def test_a_stored_id_names_id_and_group_everywhere():
