@@ -71,6 +71,61 @@ func TestACancelFindsThePutThatItsCallerHasGivenUp(t *testing.T) {
 	}
 }
 
+func TestAChangeOfAGroupFindsThePutsThatTheirCallersHaveGivenUp(t *testing.T) {
+	client, ctx := deployment(t, connect(t), "groupgivenup", 1), context.Background()
+	must(client.Get(ctx, "orders", "none", "")) // so that the shards are known
+	for n := 0; n < 500; n++ {
+		impatient, end := context.WithTimeout(ctx, time.Duration(n)*2*time.Microsecond)
+		_, _ = client.Put(impatient, Message{Topic: "orders", Due: After(time.Hour), Group: "user-5"})
+		end()
+		must(client.Group("user-5").Cancel(ctx))
+		if now := counted(t, client, "orders"); now.Delayed != 0 {
+			t.Fatal(n, now)
+		}
+	}
+}
+
+func TestASettlementComesBehindTheOneOfTheSameDeliveryThatWasGivenUp(t *testing.T) {
+	client, ctx := deployment(t, connect(t), "twice", 1), context.Background()
+	must(client.Put(ctx, Message{Topic: "orders"}))
+	one := must(client.Reserve(ctx, Reserve{Topics: []string{"orders"}}))[0]
+	gathering, sent, release := client.gatherer(""), make(chan string, 2), make(chan struct{})
+	send := gathering.send
+	gathering.send = func(verb string, items []*item) {
+		sent <- verb
+		if verb == "ack" {
+			<-release
+		}
+		send(verb, items)
+	}
+	impatient, giveUp := context.WithCancel(ctx)
+	go func() {
+		within(t, "the ack", sent)
+		giveUp()
+	}()
+	if _, err := one.Ack(impatient); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	order := one.Receipt.item().order()
+	acking := client.writes.last[order]
+	buried := make(chan Outcome)
+	go func() { buried <- must(one.Bury(ctx, "no such user")) }()
+	for waits := false; !waits; { // behind the ack
+		select {
+		case verb := <-sent:
+			t.Fatal(verb, " has overtaken the ack")
+		default:
+		}
+		client.writes.mu.Lock()
+		waits = client.writes.last[order] != acking
+		client.writes.mu.Unlock()
+	}
+	close(release)
+	if outcome := within(t, "the burial", buried); outcome.Word != Expired || counted(t, client, "orders").Delivered != 1 {
+		t.Fatal(outcome)
+	}
+}
+
 func TestWhatIsReservedAfterItsCallerHasGoneIsGivenBack(t *testing.T) {
 	at, server, _ := ownServer(t)
 	connection := redis.NewClient(&redis.Options{Network: "unix", Addr: at})

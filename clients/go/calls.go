@@ -87,7 +87,7 @@ func (c *Client) each(ctx context.Context, verb string, items []*item) (outcomes
 			return nil, one.err
 		}
 	}
-	if writes[verb] {
+	if ordered[verb] {
 		messages := make([]string, len(items))
 		for i, one := range items {
 			messages[i] = one.order()
@@ -134,7 +134,7 @@ func (c *Client) single(ctx context.Context, verb string, one *item) (outcome Ou
 		return one.outcome, one.err
 	}
 	end := func() {}
-	if writes[verb] {
+	if ordered[verb] {
 		if end, err = c.writes.begin(ctx, one.order()); err != nil {
 			return Outcome{Word: Unanswered, ID: one.outcome.ID}, err
 		}
@@ -157,8 +157,16 @@ func (c *Client) single(ctx context.Context, verb string, one *item) (outcome Ou
 	return outcome, err
 }
 
-// order is what writes of one message are ordered by.
-func (one *item) order() string { return one.topic + "\n" + one.outcome.ID }
+// ordered has the verbs whose calls for one message, or one delivery of it, keep their order.
+var ordered = map[string]bool{"put": true, "cancel": true, "reschedule": true, "ack": true, "release": true, "bury": true}
+
+// order returns the key that orders the writes of one message, or the settlements of one delivery.
+func (one *item) order() string {
+	if one.name == "" {
+		return fmt.Sprint(one.places, "\n", one.args[0])
+	}
+	return one.topic + "\n" + one.outcome.ID
+}
 
 // carryOut fills in what becomes of items, or why they have no answer, once what they wait for has confirmed it.
 func (c *Client) carryOut(ctx context.Context, verb, waits string, items []*item) {

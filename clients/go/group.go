@@ -34,8 +34,11 @@ type GroupShifted struct{ Moved, PassedOver int64 }
 // ErrGroupBusy says that another shift of the group is under way: this one moved nothing.
 var ErrGroupBusy = errors.New("another shift of the group is under way")
 
-// Cancel cancels all its messages.
+// Cancel cancels all messages of the group, those of earlier puts included.
 func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
+	if err = g.client.writes.settled(ctx); err != nil {
+		return total, err
+	}
 	err = g.steps(ctx, "cancel_group", 0, func(_ int, reply []any) error {
 		total.Cancelled += reply[2].(int64)
 		total.Leased += reply[3].(int64)
@@ -72,6 +75,9 @@ func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total
 		token = hex.EncodeToString(raw)
 	}
 	if err = first(g.err, err); err != nil {
+		return total, err
+	}
+	if err = g.client.writes.settled(ctx); err != nil {
 		return total, err
 	}
 	err = g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {

@@ -1,4 +1,4 @@
-// Orders the writes of one message: a cancel called after a put finds the stored message.
+// Orders the writes of one message: a cancel called after a put finds the stored message, and so does a change of its group.
 
 package delayq
 
@@ -50,6 +50,24 @@ func (o *ordering) register(messages []string, mine chan struct{}) (before []cha
 		o.last[one] = mine
 	}
 	return before
+}
+
+// settled waits until all writes that have begun before have ended.
+func (o *ordering) settled(ctx context.Context) error {
+	o.mu.Lock()
+	before := make([]chan struct{}, 0, len(o.last))
+	for _, earlier := range o.last {
+		before = append(before, earlier)
+	}
+	o.mu.Unlock()
+	for _, earlier := range before {
+		select {
+		case <-earlier:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 func (o *ordering) end(messages []string, mine chan struct{}) {

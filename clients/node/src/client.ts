@@ -14,7 +14,7 @@ import { Gatherer } from "./gather.js";
 import { Group } from "./group.js";
 import { dueOf, envelopeOf, MAX_PAYLOAD_BYTES, putOptions, type Message } from "./message.js";
 import { generateId, InvalidMessage, isGenerated, name, newId, placesOf, storedId, topicArg } from "./names.js";
-import { Ordering, orderOf } from "./ordering.js";
+import { Ordering, orderOf, orderOfReceipt } from "./ordering.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
 import { Reserver } from "./reserving.js";
@@ -76,7 +76,7 @@ export class Client {
     this.redis = this.given[0]!;
     this.calls = new Calls(place, namespace, callMs, confirmMs);
     this.restorer = new Restorer(async (id) => (await this.calls.call("dictionary", 0, [id, ""]))[0]);
-    this.reserver = new Reserver(this.calls, this.gatherer(""), this.restorer);
+    this.reserver = new Reserver(this.calls, this.gatherer(""), this.writes, this.restorer);
     for (const one of this.given) one.once("end", this.onEnd);
   }
 
@@ -147,7 +147,7 @@ export class Client {
 
   /** Messages of one group, such as those of a user. */
   group(group: string): Group {
-    return new Group(this.calls, this.restorer, name("group", group));
+    return new Group(this.calls, this.writes, this.restorer, name("group", group));
   }
 
   /** Messages of one topic, its dead letters and its policy. */
@@ -215,7 +215,9 @@ export class Client {
   }
 
   private settle<V extends "extend" | "ack" | "release" | "bury">(verb: V, receipts: readonly Receipt[], ...args: Arg[]) {
-    return this.calls.each(verb, listOf("receipts", receipts).map((receipt) => settleItem(receipt, ...args)));
+    const items = listOf("receipts", receipts).map((receipt) => settleItem(receipt, ...args));
+    const order = verb === "extend" ? [] : receipts.map(orderOfReceipt);
+    return this.writes.after(order, () => this.calls.each(verb, items));
   }
 
   /** What a put says of a message. Generated ids go to the shards in turn, or to their group's. */

@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { differenceMs, optionsOf, textOf } from "./arguments.js";
 import type { Calls } from "./calls.js";
 import { InvalidMessage, topicText } from "./names.js";
+import type { Ordering } from "./ordering.js";
 import type { Restorer } from "./payload.js";
 import { storedOf, type Stored } from "./stored.js";
 
@@ -22,10 +23,16 @@ export class GroupBusy extends Error {
 }
 
 export class Group {
-  constructor(private readonly calls: Calls, private readonly restorer: Restorer, readonly name: string) {}
+  constructor(
+    private readonly calls: Calls,
+    private readonly writes: Ordering,
+    private readonly restorer: Restorer,
+    readonly name: string,
+  ) {}
 
-  /** Cancels all its messages. Safe to repeat. */
+  /** Cancels all its messages, those of earlier puts included. Safe to repeat. */
   async cancel(): Promise<GroupCancelled> {
+    await this.writes.allEnded();
     const total = { cancelled: 0, leased: 0, failed: 0 };
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       let mark: [string, Buffer | string] = ["0", ""];
@@ -48,6 +55,7 @@ export class Group {
     const { token = randomUUID() } = optionsOf("a shift", options, "token");
     if (textOf("token", token) === "" || token.length > 128) throw new InvalidMessage("token is text of 1 to 128 characters");
     if (differenceMs("byMs", byMs) === 0) throw new InvalidMessage("byMs is 0: a shift moves by a millisecond at least");
+    await this.writes.allEnded();
     const total = { moved: 0, passedOver: 0 };
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       for (let word = "more"; word === "more"; ) {

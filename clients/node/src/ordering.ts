@@ -1,8 +1,11 @@
-/** Orders the writes of one message: a cancel called after a put finds the stored message. */
+/** Orders the writes of one message, and what changes a group behind all earlier writes. */
+
+import type { Receipt } from "./delivery.js";
 
 /** Writes in flight, by message. */
 export class Ordering {
   private readonly last = new Map<string, Promise<void>>();
+  private readonly inFlight = new Set<Promise<void>>();
 
   /** Runs a write after all earlier writes of the same messages have ended. */
   after<T>(messages: readonly string[], work: () => Promise<T>): Promise<T> {
@@ -10,13 +13,23 @@ export class Ordering {
     const result = before.length > 0 ? Promise.all(before).then(work) : work();
     const ended: Promise<void> = result.then(() => this.forget(messages, ended), () => this.forget(messages, ended));
     for (const one of messages) this.last.set(one, ended);
+    this.inFlight.add(ended);
     return result;
   }
 
+  /** Resolves once all writes that were called before have ended. */
+  async allEnded(): Promise<void> {
+    await Promise.all(this.inFlight);
+  }
+
   private forget(messages: readonly string[], ended: Promise<void>): void {
+    this.inFlight.delete(ended);
     for (const one of messages) if (this.last.get(one) === ended) this.last.delete(one);
   }
 }
 
 /** Returns the key that orders writes of one message. */
 export const orderOf = (topic: string, id: string): string => `${topic}\n${id}`;
+
+/** Returns the key that orders the settlements of one delivery. */
+export const orderOfReceipt = ({ shard, raw }: Receipt): string => `${shard}\n${raw.toString("latin1")}`;

@@ -10,6 +10,7 @@ import { Delivery, leases, REST_MS, settleItem, type Lease, type SettleOne } fro
 import type { Gatherer } from "./gather.js";
 import { Listener } from "./listener.js";
 import { InvalidMessage } from "./names.js";
+import { orderOfReceipt, type Ordering } from "./ordering.js";
 import { ClosedError, TimeoutError } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { Rounds, type Answer } from "./rounds.js";
@@ -34,10 +35,18 @@ export class Reserver {
   private readonly rounds = new Rounds();
   private listener?: Listener;
   private isClosed = false;
-  private readonly settleOne: SettleOne = (verb, item) => this.gatherer.add(verb, item);
+  private readonly settleOne: SettleOne = (verb, item) => {
+    const order = verb === "extend" ? [] : [orderOfReceipt({ shard: item.place as number, raw: item.args[0] as Buffer })];
+    return this.writes.after(order, () => this.gatherer.add(verb, item));
+  };
   private turn = Math.floor(Math.random() * 2 ** 32);
 
-  constructor(private readonly calls: Calls, private readonly gatherer: Gatherer, private readonly restorer: Restorer) {}
+  constructor(
+    private readonly calls: Calls,
+    private readonly gatherer: Gatherer,
+    private readonly writes: Ordering,
+    private readonly restorer: Restorer,
+  ) {}
 
   /**
    * Reserves what is ready now. Asks as many shards at a time as messages, and begins one shard further each time. Of several

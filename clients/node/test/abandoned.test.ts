@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Redis } from "ioredis";
-import { Client, TimeoutError } from "../src/index.js";
+import { Client, TimeoutError, type Delivery } from "../src/index.js";
 import { commandsDuring, init, Server } from "./server.js";
 
 let server: Server;
@@ -54,6 +54,33 @@ test("a cancel finds the put that its caller has not waited for, or has given up
     assert.deepEqual(isGivenUp ? words.has("cancelled") : [...words], isGivenUp ? true : ["cancelled"]);
   }
   assert.equal((await client.topic("orders").count()).delayed, 0);
+});
+
+test("a change of a group finds the puts before it, whether anybody has waited for them or not", async () => {
+  const fresh = new Client(redis);
+  const puts = Array.from({ length: 2_000 }, (_, n) => fresh.put({ ...later(`grouped-${n}`), ...(n % 2 ? { id: undefined } : {}), group: "user-5" }));
+  const many = fresh.putMany(Array.from({ length: 500 }, (_, n) => ({ ...later(`many-${n}`), group: "user-5" })));
+  assert.equal((await fresh.group("user-5").shift(1_000)).moved, 2_500);
+  await Promise.all([...puts, many]);
+  const more = fresh.put({ ...later("grouped-more"), group: "user-5" });
+  assert.equal((await fresh.group("user-5").cancel()).cancelled, 2_501);
+  await more;
+  fresh.close();
+});
+
+test("of two settlements of one message the first one holds, whatever is gathered with them", async () => {
+  const [one, other] = ["settled-1", "settled-2"];
+  for (const id of [one, other]) await client.put({ ...later(id!), afterMs: 0, topic: "settled" });
+  const held: Delivery[] = [];
+  while (held.length < 2) held.push(...(await client.reserve(["settled"], { max: 2, waitMs: 5_000 })));
+  // One call for each verb of a batch: in the order of the verbs the second bury would come before the release.
+  const words = await Promise.all([held[0]!.bury("no such user"), held[1]!.release({ delayMs: 60_000 }), held[1]!.bury("no such user")]);
+  assert.deepEqual(words.map(({ word }) => word), ["buried", "delayed", "expired"]);
+  const again = await client.put({ ...later("settled-3"), afterMs: 0, topic: "settled" });
+  assert.ok(again.accepted);
+  const [{ receipt }] = (await client.reserve(["settled"], { waitMs: 5_000 })) as any;
+  const both = await Promise.all([client.release([receipt], { delayMs: 60_000 }), client.ack([receipt])]);
+  assert.deepEqual(both.map(([outcome]) => outcome!.word), ["delayed", "expired"]);
 });
 
 test("a put whose time is up before there is a connection is not sent later", async () => {
