@@ -28,7 +28,7 @@ func At(due time.Time) Due {
 	return Due{said: strconv.FormatInt(due.UnixMilli(), 10), doubt: doubtTime("a due time", due), err: checkTime("a due time", due)}
 }
 
-// PastOK accepts a time before 2001 or after 9999.
+// PastOK accepts times before 2001 or after 9999, the due time and an expected one.
 func (d Due) PastOK() Due {
 	d.doubt = nil
 	return d
@@ -55,6 +55,7 @@ func By(difference time.Duration, expected time.Time) Due {
 func (d Due) IfDue(expected time.Time) Due {
 	d.expected = strconv.FormatInt(expected.UnixMilli(), 10)
 	d.err = first(d.err, checkTime("an expected time", expected))
+	d.doubt = first(d.doubt, doubtTime("an expected time", expected))
 	return d
 }
 

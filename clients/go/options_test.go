@@ -90,10 +90,32 @@ func TestNoOddValueIsTakenForAnother(t *testing.T) {
 		func(d time.Duration) error {
 			return second(client.Reschedule(ctx, "orders", "none", "", By(d, time.Now())))
 		})
-	each(t, connection, "an expected time", map[time.Time]bool{{}: false, time.Unix(math.MaxInt64, 0): false, time.UnixMilli(1): true},
+	each(t, connection, "an expected time", odd.time, func(at time.Time) error {
+		return first(second(client.Reschedule(ctx, "orders", "none", "", By(time.Second, at))),
+			second(client.Reschedule(ctx, "orders", "none", "", After(0).IfDue(at))))
+	})
+	each(t, connection, "a time that is meant", map[time.Time]bool{{}: false, time.UnixMilli(1): true, time.UnixMilli(1<<53 - 1): true, time.UnixMilli(1 << 53): false},
 		func(at time.Time) error {
-			return second(client.Reschedule(ctx, "orders", "none", "", By(time.Second, at)))
+			return first(second(client.Reschedule(ctx, "orders", "none", "", By(time.Second, at).PastOK())),
+				put(func(m *Message) { m.Due = At(at).PastOK() }))
 		})
+	each(t, connection, "a time at a bound", map[time.Time]bool{time.UnixMilli(978_307_199_999): false, time.UnixMilli(978_307_200_000): true,
+		time.UnixMilli(253_402_300_799_999): true, time.UnixMilli(253_402_300_800_000): false},
+		func(at time.Time) error { return put(func(m *Message) { m.Due = At(at) }) })
+	for what, use := range map[string]func(text string) error{
+		"a message that is found": func(text string) error { return second(client.Get(ctx, "orders", text, "")) },
+		"a group that is found":   func(text string) error { return second(client.Get(ctx, "orders", "none", text)) },
+		"a moved id":              func(text string) error { return second(client.Reschedule(ctx, "orders", text, "", After(0))) },
+		"a replayed id":           func(text string) error { return second(topic.Replay(ctx, 0, "", text)) },
+	} {
+		each(t, connection, what, odd.text, use)
+	}
+	each(t, connection, "the name of a group", odd.text, func(text string) error {
+		list := client.Group(text).List(ctx, func(*StoredMessage) error { return nil })
+		return first(list, second(client.Group(text).Cancel(ctx)))
+	})
+	each(t, connection, "the name of a topic", map[string]bool{"": false, "my orders": false, "~odd-%": false, "\xff": false, strings.Repeat("x", 5_000_000): false, "~odd-my%20orders": true},
+		func(text string) error { return second(client.Topic(text).Count(ctx)) })
 	each(t, connection, "a cancelled id", odd.text, func(text string) error { return second(client.Cancel(ctx, "orders", text, "")) })
 
 	reserve := func(ask Reserve) error { return second(client.Reserve(ctx, ask)) }
@@ -129,6 +151,19 @@ func TestNoOddValueIsTakenForAnother(t *testing.T) {
 		return second(client.Topic("policies").SetPolicy(ctx, policy, reset...))
 	}
 	each(t, connection, "a policy's lease", map[time.Duration]bool{-1: false, 0: false, math.MaxInt64: false, time.Second: true}, func(d time.Duration) error { return set(Policy{Lease: &d}) })
+	for what, change := range map[string]func(d time.Duration) Policy{
+		"ExpireAfter":       func(d time.Duration) Policy { return Policy{ExpireAfter: &d} },
+		"RememberCancelled": func(d time.Duration) Policy { return Policy{RememberCancelled: &d} },
+		"RememberOwn":       func(d time.Duration) Policy { return Policy{RememberOwn: &d} },
+		"RememberGenerated": func(d time.Duration) Policy { return Policy{RememberGenerated: &d} },
+		"DeadFor":           func(d time.Duration) Policy { return Policy{DeadFor: &d} },
+	} {
+		each(t, connection, what, map[time.Duration]bool{math.MinInt64: false, -1: false, 0: true, 1: true, math.MaxInt64: true},
+			func(d time.Duration) error { return set(change(d)) })
+	}
+	each(t, connection, "HistoryFor", map[time.Duration]bool{-1: false, 0: false, time.Second - 1: false, time.Second: true, math.MaxInt64: true},
+		func(d time.Duration) error { return set(Policy{HistoryFor: &d}) })
+	each(t, connection, "a policy's back-off", map[time.Duration]bool{-1: false, 0: false, time.Second: true}, func(d time.Duration) error { return set(Policy{Backoff: Set(Fixed(d))}) })
 	each(t, connection, "a policy's rate", odd.rate, func(rate float64) error { return set(Policy{Rate: &rate}) })
 	each(t, connection, "a policy's history", map[uint32]bool{math.MaxUint32: false, 100: true}, func(n uint32) error { return set(Policy{History: &n}) })
 	each(t, connection, "a policy's texts", map[string]bool{"": false, " ": false, "no": false, "\xff": false}, func(text string) error {
@@ -143,6 +178,11 @@ func TestNoOddValueIsTakenForAnother(t *testing.T) {
 		return second(own.Get(ctx, "orders", "none", ""))
 	})
 	own.Timeout = time.Second
+	each(t, connection, "ConfirmTimeout", map[time.Duration]bool{math.MinInt64: false, -1: false, 0: true, math.MaxInt64: true}, func(d time.Duration) error {
+		own.ConfirmTimeout = d
+		return second(own.Get(ctx, "orders", "none", ""))
+	})
+	own.ConfirmTimeout = 0
 	each(t, connection, "MaxPayloadBytes", map[int]bool{math.MinInt64: false, 0: false, maxPayloadBytes + 1: false, 10: true}, func(n int) error {
 		own.MaxPayloadBytes = n
 		return second(own.Put(ctx, Message{Topic: "orders", Due: After(time.Hour)}))

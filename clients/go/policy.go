@@ -94,6 +94,11 @@ func (t Topic) SetPolicy(ctx context.Context, patch Policy, reset ...Setting) (P
 		}
 	}
 	if err == nil {
+		var shards int
+		shards, err = t.client.shards(ctx)
+		err = first(err, patch.checkRate(shards))
+	}
+	if err == nil {
 		_, err = t.client.everywhere(ctx, "configure", func(shards int) []any {
 			args := append([]any{t.stored}, patch.settings(shards)...)
 			for _, one := range reset {
@@ -118,9 +123,7 @@ func (p *Policy) check() (err error) {
 	if p.Backoff != nil {
 		err = first(err, p.Backoff.err)
 	}
-	if p.Rate != nil && !(*p.Rate > 0 && *p.Rate <= 1e9) {
-		err = first(err, InvalidMessage(fmt.Sprintf("a rate of %v: messages a second, above 0 and at most 1e9", *p.Rate)))
-	}
+	err = first(err, p.checkRate(1))
 	if p.Lease != nil && (*p.Lease <= 0 || *p.Lease > 24*time.Hour) {
 		err = first(err, InvalidMessage(fmt.Sprintf("a lease of %v: above 0, at most 24h", *p.Lease)))
 	}
@@ -136,6 +139,14 @@ func (p *Policy) check() (err error) {
 		}
 	}
 	return err
+}
+
+// checkRate refuses a rate whose part for one of so many shards cannot be stored.
+func (p *Policy) checkRate(shards int) error {
+	if p.Rate == nil || *p.Rate/float64(shards) >= 1e-9 && *p.Rate <= 1e9 {
+		return nil
+	}
+	return InvalidMessage(fmt.Sprintf("a rate of %v: messages a second, at least 1e-9 in each shard and at most 1e9", *p.Rate))
 }
 
 var policyForms = map[string]*regexp.Regexp{

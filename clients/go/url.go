@@ -112,7 +112,7 @@ func readURL(rest, scheme string, options *redis.UniversalOptions) (err error) {
 	case path == "":
 		return InvalidMessage("the URL names no service: the name of the master in `sentinel monitor` belongs behind the hosts, /service")
 	case !serviceForm.MatchString(path):
-		return InvalidMessage(fmt.Sprintf("`%s` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)", path))
+		return InvalidMessage(fmt.Sprintf("`%.80s` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)", path))
 	}
 	said, err := parameters(query, "db")
 	if err != nil {
@@ -158,7 +158,7 @@ func (k hosts) addresses(names string) (addresses []string, err error) {
 			port = atoi(parts[3])
 		}
 		if parts == nil || port < 1 || port > 65535 {
-			return nil, InvalidMessage(fmt.Sprintf("`%s` is not a %s; write host:port, an IPv6 address in brackets", name, k.what))
+			return nil, InvalidMessage(fmt.Sprintf("`%.80s` is not a %s; write host:port, an IPv6 address in brackets", name, k.what))
 		}
 		address := net.JoinHostPort(parts[1]+parts[2], strconv.Itoa(port))
 		if contains(addresses, address) {

@@ -93,7 +93,7 @@ function nodeOf(text: string, what: string, usual: number): { host: string; port
   const parts = /^(?:\[([\w.:-]+)\]|([\w.-]+))(?::(\d{1,5}))?$/.exec(text);
   const port = Number(parts?.[3] ?? usual);
   if (parts && port >= 1 && port <= 65_535) return { host: (parts[1] ?? parts[2])!, port };
-  throw new InvalidMessage(`\`${text}\` is not a ${what}; write host:port, an IPv6 address in brackets`);
+  throw new InvalidMessage(`\`${text.slice(0, 80)}\` is not a ${what}; write host:port, an IPv6 address in brackets`);
 }
 
 function loginOf(login: string): { username: string | undefined; password: string | undefined } {
@@ -119,7 +119,7 @@ function bySentinel(service: string, query: string): { service: string; db: numb
     throw new InvalidMessage(`the URL names no service: ${where}`);
   }
   if (!/^[A-Za-z0-9._-]+$/.test(service)) {
-    throw new InvalidMessage(`\`${service}\` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)`);
+    throw new InvalidMessage(`\`${service.slice(0, 80)}\` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)`);
   }
   return { service, db: databaseOf(readQuery(query, ["db"])["db"] ?? "0") };
 }

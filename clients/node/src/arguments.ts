@@ -18,7 +18,7 @@ const MAX_REASON_BYTES = 1_000;
 const HALF = /\p{Cs}/u;
 
 /** A time in ms; a fraction counts as the next one. */
-export function timeMs(what: string, time: Time): number {
+function timeMs(what: string, time: Time): number {
   const ms = Math.ceil(time instanceof Date ? time.getTime() : numberOf(what, time));
   if (ms >= 1 && ms <= LATEST_MS) return ms;
   throw new InvalidMessage(`${what} is ${shown(time)}: a Date, or 1 to ${LATEST_MS} ms since the epoch`);

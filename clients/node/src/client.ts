@@ -2,7 +2,7 @@
 
 import type { Cluster, Redis } from "ioredis";
 import {
-  differenceMs, dueMs, flagOf, leaseOf, listOf, LONGEST_TIMER_MS, optionsOf, reasonOf, signalOf, spanMs, timeMs, topicsOf, wholeOf, shown,
+  differenceMs, dueMs, flagOf, leaseOf, listOf, LONGEST_TIMER_MS, optionsOf, reasonOf, signalOf, spanMs, topicsOf, wholeOf, shown,
   type Time,
 } from "./arguments.js";
 import { Calls, type Arg, type Item } from "./calls.js";
@@ -29,13 +29,13 @@ import { Topic } from "./topic.js";
 export type ClientOptions = { namespace?: string; maxPayloadBytes?: number; timeoutMs?: number; confirmTimeoutMs?: number };
 
 /** Where a due time is moved to. */
-type To = { at: Time; pastOk?: boolean } | { afterMs: number } | { byMs: number; expected: Time };
+type To = { at: Time } | { afterMs: number } | { byMs: number; expected: Time };
 
 /**
  * A change of a due time: to a time, a delay from now, or by a difference. With `expected` only where the message is
  * due then until now; a difference needs it, so that a repeat moves nothing twice.
  */
-export type Change = To & { expected?: Time };
+export type Change = To & { expected?: Time; pastOk?: boolean };
 
 /** How many messages, 1 to 500 (1); for how long (as the topic says); how long to wait for one (0), unless aborted. */
 export type ReserveOptions = { max?: number; leaseMs?: number; waitMs?: number; signal?: AbortSignal };
@@ -130,7 +130,7 @@ export class Client {
     if (afterMs !== undefined) due = `+${spanMs("afterMs", afterMs)}`;
     if (byMs !== undefined) due = `by ${differenceMs("byMs", byMs) < 0 ? "" : "+"}${byMs}`;
     if (byMs !== undefined && expected === undefined) throw new InvalidMessage("byMs needs expected, so that a repeat moves nothing twice");
-    const until = expected === undefined ? undefined : timeMs("expected", expected);
+    const until = expected === undefined ? undefined : dueMs("expected", expected, isPastOk);
     const item = named(topic, id, group, due, until);
     return this.inOrder([{ topic, id }], () => this.single("reschedule", item));
   }

@@ -5,6 +5,7 @@ import type { Arg, Item } from "./calls.js";
 import { flagOf, leaseOf, optionsOf, reasonOf, shown, spanMs } from "./arguments.js";
 import { idAndGroup, InvalidMessage } from "./names.js";
 import { ClosedError, ScriptError, type Outcome, type Words } from "./outcome.js";
+import { MAX_SHARDS } from "./several.js";
 import type { Envelope } from "./stored.js";
 
 /** The right to settle one delivery of one message. */
@@ -144,7 +145,7 @@ export function releaseArgs(options: ReleaseOptions): Arg[] {
 /** A receipt in a call. */
 export function settleItem(receipt: Receipt, ...args: Arg[]): Item {
   const { shard, raw } = optionsOf("a receipt", receipt, "shard raw");
-  if (!Number.isInteger(shard) || shard < 0 || !Buffer.isBuffer(raw) || raw.length < 6 || !raw.includes(":")) {
+  if (!Number.isInteger(shard) || shard < 0 || shard >= MAX_SHARDS || !Buffer.isBuffer(raw) || raw.length < 6 || !raw.includes(":")) {
     throw new InvalidMessage(`a receipt is what a reserve gave, not ${shown(receipt)}`);
   }
   return { place: shard, topic: [], args: [raw, ...args], id: idOf(raw) };

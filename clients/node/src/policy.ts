@@ -94,8 +94,8 @@ function settingOf(field: string, value: NonNullable<unknown> | null, shards: nu
 
 /** The part of one shard. */
 function rateOf(rate: number, shards: number): string {
-  const part = rate / shards;
-  if (typeof rate === "number" && part >= 1e-9 && part <= 1e9) return part.toFixed(9);
+  const part = typeof rate === "number" ? rate / shards : NaN;
+  if (part >= 1e-9 && part <= 1e9) return part.toFixed(9);
   throw new InvalidMessage(`rate is ${shown(rate)}: messages a second, above 0, at most 1e9 a shard`);
 }
 

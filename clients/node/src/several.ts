@@ -1,6 +1,7 @@
 /** Several independent Redises that keep a deployment together: each shard has one of them. */
 
 import type { Cluster, Redis } from "ioredis";
+import { shown } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
 
 /** One of several Redises, and the shards that it keeps. */
@@ -15,7 +16,8 @@ export interface RedisNode {
 
 type Node = RedisNode & { redis: Redis };
 
-const MAX_SHARDS = 4096;
+/** Maximum number of shards of a deployment. */
+export const MAX_SHARDS = 4096;
 
 /** All of them, and which has which shard. */
 export class Several {
@@ -78,7 +80,7 @@ function shardsOf(ranges: string): number[] {
     const [low, high] = ends ? [Number(ends[1]), Number(ends[2] ?? ends[1])] : [1, 0];
     if (low > high || high >= MAX_SHARDS) {
       const form = `ranges of 0 to ${MAX_SHARDS - 1} with both ends, such as 0-7,16-19`;
-      throw new InvalidMessage(`${JSON.stringify(ranges)} are no shards: ${form}`);
+      throw new InvalidMessage(`${shown(ranges)} are no shards: ${form}`);
     }
     return Array.from({ length: high - low + 1 }, (_, n) => low + n);
   });

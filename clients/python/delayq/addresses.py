@@ -61,7 +61,7 @@ def nodes_of(hosts: str, what: str, port: int) -> Iterator[tuple[str, int]]:
         node = re.fullmatch(r"(?:\[([\w.:-]+)\]|([\w.-]+))(?::(\d{1,5}))?", text, re.A)
         number = int(node[3] or port) if node else 0
         if not node or not 0 < number < 65536:
-            raise InvalidArgument(f"`{text}` is not a {what}; write host:port, an IPv6 address in brackets")
+            raise InvalidArgument(f"`{text[:80]}` is not a {what}; write host:port, an IPv6 address in brackets")
         yield node[1] or node[2], number
 
 
@@ -71,7 +71,7 @@ def _service(service: str) -> str:
             "url names no service: the name of the master in `sentinel monitor` belongs behind the hosts, /service"
         )
     if not re.fullmatch(r"[A-Za-z0-9._-]+", service):
-        raise InvalidArgument(f"`{service}` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)")
+        raise InvalidArgument(f"`{service[:80]}` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)")
     return service
 
 

@@ -93,6 +93,15 @@ def test_an_argument_that_cannot_be_meant_is_refused_by_name(client, case):
         call(client)
 
 
+def test_a_time_is_taken_from_2001_to_the_end_of_9999():
+    for ms in (978_307_200_000, 253_402_300_799_999):
+        assert Message("t", b"", at=ms).due() == ms
+    for ms in (978_307_199_999, 253_402_300_800_000):
+        with pytest.raises(InvalidArgument, match="at is"):
+            Message("t", b"", at=ms)
+        assert Message("t", b"", at=ms, past_ok=True).due() == ms
+
+
 def test_a_past_that_is_meant_is_taken():
     assert Message("t", b"", at=1000, past_ok=True).due() == 1000
     assert Message("t", b"", at=datetime(1999, 1, 1, tzinfo=timezone.utc)).due() == 915_148_800_000
@@ -195,6 +204,15 @@ OPTIONS = {
     "replay_all max_messages": (lambda c, v: c.topic("t").replay_all(max_messages=v), "max_messages", True, [2**31]),
     "replay_all delay": (lambda c, v: c.topic("t").replay_all(delay=v), "delay", False, []),
     "purge state": (lambda c, v: c.topic("t").purge(v), "state", False, []),
+    "replay_all since": (lambda c, v: c.topic("t").replay_all(since=v), "since", True, []),
+    "replay_all until": (lambda c, v: c.topic("t").replay_all(until=v), "until", True, []),
+    "replay_all past_ok": (lambda c, v: c.topic("t").replay_all(past_ok=v), "past_ok", False, [True]),
+    "purge until": (lambda c, v: c.topic("t").purge("dead", until=v), "until", True, []),
+    "purge past_ok": (lambda c, v: c.topic("t").purge("dead", past_ok=v), "past_ok", False, [True]),
+    "list since": (lambda c, v: list(c.topic("t").list(since=v)), "since", True, []),
+    "release receipts": (lambda c, v: c.release(v), "receipts", False, []),
+    "bury receipts": (lambda c, v: c.bury(v, "why"), "receipts", False, []),
+    "connect_async url": (lambda c, v: connect_async(v), "url", False, []),
     "purge since": (lambda c, v: c.topic("t").purge("dead", since=v), "since", True, []),
     "list state": (lambda c, v: list(c.topic("t").list(v)), "state", False, []),
     "list until": (lambda c, v: list(c.topic("t").list(until=v)), "until", True, []),
