@@ -9,10 +9,11 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from .checks import shown
@@ -29,6 +30,8 @@ from .times import wait_ms
 
 #: How long a worker that is stopped waits for its handlers.
 GRACE = timedelta(seconds=30)
+#: Maximum time before a signal is noticed that arrived just before its thread began to wait.
+TICK_S = 1.0
 
 log = logging.getLogger("delayq")
 #: Of which worker the caller is a handler.
@@ -172,11 +175,18 @@ class Worker:
         signals.catch()
         try:
             self.start()
-            self._ends.get()
+            while not self._ended_within(TICK_S):
+                pass
             drive(self._working.stop())
         finally:
             signals.release()
         self._raise_fault()
+
+    def _ended_within(self, timeout_s: float) -> bool:
+        with suppress(Empty):
+            self._ends.get(timeout=timeout_s)
+            return True
+        return False
 
     def start(self) -> None:
         """Works from now on, in threads of its own. Raises what is wrong with the deployment."""
