@@ -397,9 +397,9 @@ func hasNil(replies [][]any) bool {
 // send makes calls, each where its shard is: an answer each, once what they wait for has confirmed it.
 func (c *Client) send(ctx context.Context, known *layout, waits string, calls []call) []answer {
 	answers := make([]answer, len(calls))
-	if c.Timeout <= 0 || c.ConfirmTimeout < 0 {
+	if err := c.usable(); err != nil {
 		for i := range answers {
-			answers[i].err = InvalidMessage(fmt.Sprintf("Timeout is %v and ConfirmTimeout %v: above 0, and at least 0", c.Timeout, c.ConfirmTimeout))
+			answers[i].err = err
 		}
 		return answers
 	}
@@ -418,6 +418,17 @@ func (c *Client) send(ctx context.Context, known *layout, waits string, calls []
 		}
 	}
 	return answers
+}
+
+// usable returns why nothing can be called: the client was closed, or one of its settings is invalid.
+func (c *Client) usable() error {
+	if c.waiters.closed() {
+		return ErrClosed
+	}
+	if c.Timeout <= 0 || c.ConfirmTimeout < 0 {
+		return InvalidMessage(fmt.Sprintf("Timeout is %v and ConfirmTimeout %v: above 0, and at least 0", c.Timeout, c.ConfirmTimeout))
+	}
+	return nil
 }
 
 func (c *Client) keys(shard int) []string {

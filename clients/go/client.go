@@ -197,7 +197,7 @@ func (c *Client) gatherer(waits string) *gatherer {
 	return known.(*gatherer)
 }
 
-// Close stops listening for messages; end workers first. The given connection stays open.
+// Close ends what listens and what waits; later calls return ErrClosed. End workers first. The given connection stays open.
 func (c *Client) Close() {
 	c.waiters.close()
 }

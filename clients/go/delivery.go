@@ -166,7 +166,7 @@ func (d *Delivery) leave() {
 }
 
 // isClosed says whether the owner has closed the client or its connection. Repeating a call is then useless.
-func isClosed(err error) bool { return errors.Is(err, errClosed) || errors.Is(err, redis.ErrClosed) }
+func isClosed(err error) bool { return errors.Is(err, ErrClosed) || errors.Is(err, redis.ErrClosed) }
 
 // keepAlive extends its lease at each third of it, until it is settled or lost.
 func (d *Delivery) keepAlive(lease time.Duration) {

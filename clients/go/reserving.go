@@ -45,7 +45,8 @@ type waiters struct {
 	isClosed bool
 }
 
-var errClosed = errors.New("the client is closed")
+// ErrClosed is the error of calls after Close.
+var ErrClosed = errors.New("the client is closed: make another one")
 
 // Reserve reserves ready messages. When the context ends while it waits, it answers with the context's error.
 func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) {
@@ -191,7 +192,7 @@ func (c *Client) listen(shards int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.isClosed {
-		return errClosed
+		return ErrClosed
 	}
 	if w.shards < shards {
 		if w.end != nil {
@@ -252,6 +253,12 @@ func (w *waiters) notify(shard int, topic string) {
 	for _, watch := range w.watches {
 		watch.notify(shard, topic, 0)
 	}
+}
+
+func (w *waiters) closed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.isClosed
 }
 
 func (w *waiters) close() {

@@ -89,6 +89,41 @@ func TestAWorkerWhoseOnErrorPanicsGoesOn(t *testing.T) {
 	}
 }
 
+func TestAClientThatWasClosedRefusesEveryCallByName(t *testing.T) {
+	client, ctx := deployment(t, connect(t), "used-again", 1), context.Background()
+	waiting := make(chan error)
+	go func() {
+		_, err := client.Reserve(ctx, Reserve{Topics: []string{"orders"}, Wait: time.Hour})
+		waiting <- err
+	}()
+	for began := false; !began; {
+		client.waiters.mu.Lock()
+		began = client.waiters.shards > 0
+		client.waiters.mu.Unlock()
+	}
+	client.Close()
+	client.Close()
+	if err := within(t, "the end of the waiting call", waiting); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	receipt := Receipt{0, "1:go-1\x00\x00\x00\x01"}
+	for what, call := range map[string]func() error{
+		"Put":         func() error { return second(client.Put(ctx, Message{Topic: "orders"})) },
+		"PutMany":     func() error { return second(client.PutMany(ctx, []Message{{Topic: "orders"}})) },
+		"Cancel":      func() error { return second(client.Cancel(ctx, "orders", "none", "")) },
+		"Reschedule":  func() error { return second(client.Reschedule(ctx, "orders", "none", "", After(0))) },
+		"Get":         func() error { return second(client.Get(ctx, "orders", "none", "")) },
+		"Reserve":     func() error { return second(client.Reserve(ctx, Reserve{Topics: []string{"orders"}})) },
+		"Ack":         func() error { return second(client.Ack(ctx, receipt)) },
+		"Count":       func() error { return second(client.Topic("orders").Count(ctx)) },
+		"GroupCancel": func() error { return second(client.Group("g").Cancel(ctx)) },
+	} {
+		if err := call(); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestAWorkerWhoseConnectionIsClosedEndsAndExtendsNoLease(t *testing.T) {
 	client, ctx := timed(t, socket, "closed"), context.Background()
 	connection := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})

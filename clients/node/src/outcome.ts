@@ -11,7 +11,7 @@ export class ClosedError extends Error {
   override name = "ClosedError";
 
   constructor() {
-    super("the client is closed");
+    super("the client is closed: make another one");
   }
 }
 

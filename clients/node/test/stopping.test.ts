@@ -108,6 +108,21 @@ test("a worker whose client is closed ends, says so, and extends no lease", asyn
   assert.deepEqual([again!.id, delivery.signal.aborted], ["node-1", true]);
 });
 
+test("a client that was closed refuses every call by name", async () => {
+  const own = new Client(redis);
+  await own.get("orders", "none");
+  own.close();
+  own.close();
+  const message = { topic: "orders", payload: "x" };
+  const receipt = { shard: 0, raw: Buffer.from("1:node-1\0\0\0\x01") };
+  const calls = [
+    () => own.put(message), () => own.putMany([message]), () => own.cancel("orders", "i"), () => own.reschedule("orders", "i", { afterMs: 1 }),
+    () => own.get("orders", "i"), () => own.reserve(["orders"]), () => own.reserve(["orders"], { waitMs: 60_000 }), () => own.ack([receipt]),
+    () => own.topic("orders").count(), () => own.group("g").cancel(), () => own.deliveries("orders").next(),
+  ];
+  for (const call of calls) await assert.rejects(call, (fault) => fault instanceof ClosedError && /make another/.test(fault.message), String(call));
+});
+
 /** A program in a process of its own, and its lines. */
 function program(text: string) {
   const source = `import { Client, Worker } from ${JSON.stringify(new URL("../src/index.js", import.meta.url).href)};
