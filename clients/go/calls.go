@@ -1,4 +1,4 @@
-// Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are.
+// Groups items into script calls and finds the shard of each item.
 
 package delayq
 
@@ -11,18 +11,17 @@ import (
 	"time"
 )
 
-// How much a call may have, and how many calls go together.
+// Limits of one call, and of the calls sent together.
 const maxIDs, maxBytes, maxCalls = 500, 4 << 20, 64
 
-// layout is how many shards there were in each layout of the deployment, the newest last: "64,128,", and
-// parsed.
+// layout has the shard counts of every layout of the deployment, newest last, as text ("64,128,") and parsed.
 type layout struct {
 	text   string
 	counts []int
 	number int
 }
 
-// unknown is what a client knows at first: every shard refuses its layout 0, and says which it has.
+// unknown is the layout of a new client: every shard refuses layout 0 and names the current layout.
 var unknown = &layout{counts: []int{1}}
 
 func layoutOf(text string) *layout {
@@ -32,25 +31,22 @@ func layoutOf(text string) *layout {
 	return theirs
 }
 
-// item is one message in a call, and what becomes of it.
 type item struct {
-	// name says its places: a raw id, or a group. It is empty where a receipt is sent, as the topic is.
+	// name is the raw id or the group that places the item. Receipts have no name and no topic.
 	name, topic string
-	// shared are arguments of the whole call, behind the topic; args are its own.
+	// shared are arguments of the whole call, sent after the topic.
 	shared, args []any
-	// bytes is how large it is, where that matters.
-	bytes int
-	// places are the shards where it is still to be sought.
+	bytes        int
+	// places are the shards still to be searched.
 	places  []int
 	outcome Outcome
-	// err is what is wrong with it. Nothing is sent then.
+	// err is a fault of the arguments; an item with a fault is not sent.
 	err error
-	// fault is why it has no answer.
+	// fault is the reason for a missing answer.
 	fault error
 }
 
-// named is what is said of a message by its name. A generated id says its shard, an own one goes by its
-// group, or by itself.
+// named returns an item for a message. A generated id names the shard; an own id is placed by group, or by itself.
 func named(topic, id, group string, args ...any) *item {
 	stored, err := storedID(id, group)
 	topic, fault := topicArg(topic)
@@ -62,25 +58,22 @@ func named(topic, id, group string, args ...any) *item {
 	return one
 }
 
-// call is one call of a script.
 type call struct {
 	verb  string
 	shard int
 	args  []any
-	// items are the messages that it is for, and bytes how large they are.
 	items []*item
 	bytes int
 }
 
-// answer is what became of a call: neither a reply nor an error where the shard had another layout, which was
-// followed.
+// answer has neither a reply nor an error if the shard had another layout, which the client adopted.
 type answer struct {
 	reply []any
 	err   error
 }
 
-// each carries a verb out for each item, by as few calls as the limits allow. With an error too, there is an
-// outcome for each: of what was answered before, and of shards other than the one that refused its call.
+// each runs a verb for all items in as few calls as the limits allow. With an error, every item still has an outcome: the
+// answers received, and Unanswered for the rest.
 func (c *Client) each(ctx context.Context, verb string, items []*item) (outcomes []Outcome, err error) {
 	for _, one := range items {
 		if one.err != nil {
@@ -127,8 +120,7 @@ func unansweredOf(items []*item) (outcomes []Outcome) {
 	return outcomes
 }
 
-// single carries a verb out for one item, with those of other callers that wait for the same; a write behind those of the same
-// message.
+// single runs a verb for one item, batched with the calls of other callers. A write follows earlier writes of the same message.
 func (c *Client) single(ctx context.Context, verb string, one *item) (outcome Outcome, err error) {
 	if one.err != nil {
 		return one.outcome, one.err
@@ -157,7 +149,7 @@ func (c *Client) single(ctx context.Context, verb string, one *item) (outcome Ou
 	return outcome, err
 }
 
-// ordered has the verbs whose calls for one message, or one delivery of it, keep their order.
+// ordered are the verbs that keep their order for one message or one delivery.
 var ordered = map[string]bool{"put": true, "cancel": true, "reschedule": true, "ack": true, "release": true, "bury": true}
 
 // order returns the key that orders the writes of one message, or the settlements of one delivery.
@@ -168,7 +160,7 @@ func (one *item) order() string {
 	return one.topic + "\n" + one.outcome.ID
 }
 
-// carryOut fills in what becomes of items, or why they have no answer, once what they wait for has confirmed it.
+// carryOut fills in outcomes, or the reasons for missing answers, after the required confirmations.
 func (c *Client) carryOut(ctx context.Context, verb, waits string, items []*item) {
 	for _, one := range items {
 		one.outcome.Word, one.fault = "", nil
@@ -184,7 +176,7 @@ func (c *Client) carryOut(ctx context.Context, verb, waits string, items []*item
 	}
 }
 
-// fill fills the outcomes in, a pipeline of calls at a time, until nobody answers.
+// fill sends items in pipelines until every item has an outcome or no server answers.
 func (c *Client) fill(ctx context.Context, verb, waits string, items []*item) error {
 	var known *layout
 	for left := items; len(left) > 0; {
@@ -221,8 +213,7 @@ func (c *Client) fill(ctx context.Context, verb, waits string, items []*item) er
 	return nil
 }
 
-// place finds the places of an item that has a name. A put goes to where it may be since before a growth
-// first, and in the end to where it belongs.
+// place sets the places of a named item. A put goes to the places of earlier layouts first and to the present place last.
 func (one *item) place(verb string, counts []int) {
 	if one.name != "" {
 		one.places = placesOf(one.name, counts)
@@ -232,8 +223,8 @@ func (one *item) place(verb string, counts []int) {
 	}
 }
 
-// together parts items into calls, in their order: one shard and topic each, as much as a call may have; and
-// those that come later.
+// together groups items into calls, in order: one shard and topic per call, within the limits. The rest waits for the next
+// pipeline.
 func together(verb string, left []*item) (calls []call, rest []*item) {
 	type like struct {
 		shard, places int
@@ -265,7 +256,7 @@ func together(verb string, left []*item) (calls []call, rest []*item) {
 	return calls, rest
 }
 
-// read reads what was answered of some items, and gives back those that may be elsewhere.
+// read stores the answers and returns the items that may be in another shard.
 func read(some []*item, reply []any) (elsewhere []*item) {
 	for i, one := range some {
 		one.outcome.Shard = one.places[0]
@@ -281,7 +272,7 @@ func read(some []*item, reply []any) (elsewhere []*item) {
 	return elsewhere
 }
 
-// dueAt is when a message is due that was put with this due time, ms or "+" and a delay, at this time in µs.
+// dueAt returns the due time of a put: ms, or "+" and a delay from nowUs.
 func dueAt(due string, nowUs int64) time.Time {
 	ms, _ := strconv.ParseInt(due, 10, 64)
 	if due[0] == '+' {
@@ -290,7 +281,7 @@ func dueAt(due string, nowUs int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// one gets the reply of one call, whatever the layout. What changes a group waits for what all topics of its shard ask.
+// one returns the reply of one call under any layout. A change of a group waits for all durabilities of the shard.
 func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) ([]any, error) {
 	for round := 1; ; round++ {
 		waits := ""
@@ -307,7 +298,7 @@ func (c *Client) one(ctx context.Context, verb string, shard int, args ...any) (
 	}
 }
 
-// shards is how many there are. The first time, Redis is asked.
+// shards returns the number of shards. The first call asks Redis.
 func (c *Client) shards(ctx context.Context) (int, error) {
 	if c.layout.Load() == unknown {
 		c.learning.Lock()
@@ -322,7 +313,7 @@ func (c *Client) shards(ctx context.Context) (int, error) {
 	return counts[len(counts)-1], nil
 }
 
-// learnLayout asks a shard, or of several Redises one of each, until one answers.
+// learnLayout asks one shard per Redis until a Redis answers.
 func (c *Client) learnLayout(ctx context.Context) (fault error) {
 	shards := []int{0}
 	if several, is := c.redis.(*several); is {
@@ -338,7 +329,7 @@ func (c *Client) learnLayout(ctx context.Context) (fault error) {
 	return fault
 }
 
-// everyPlace calls a function for each shard where a name may be; a growth that is met on the way adds to them.
+// everyPlace visits each shard that may hold a name, including shards added by a growth meanwhile.
 func (c *Client) everyPlace(ctx context.Context, name string, visit func(shard int) (more bool, err error)) error {
 	if _, err := c.shards(ctx); err != nil {
 		return err
@@ -360,8 +351,7 @@ func (c *Client) everyPlace(ctx context.Context, name string, visit func(shard i
 	}
 }
 
-// everywhere calls a script in every shard, and again where a growth that is met on the way changes how many
-// there are.
+// everywhere calls a script in every shard, and starts over if a growth changes the number of shards.
 func (c *Client) everywhere(ctx context.Context, verb string, args func(shards int) []any) (replies [][]any, err error) {
 	for {
 		shards, err := c.shards(ctx)
@@ -394,7 +384,7 @@ func hasNil(replies [][]any) bool {
 	return false
 }
 
-// send makes calls, each where its shard is: an answer each, once what they wait for has confirmed it.
+// send sends each call to the node of the shard, and returns an answer per call after the required confirmations.
 func (c *Client) send(ctx context.Context, known *layout, waits string, calls []call) []answer {
 	answers := make([]answer, len(calls))
 	if err := c.usable(); err != nil {
@@ -420,7 +410,7 @@ func (c *Client) send(ctx context.Context, known *layout, waits string, calls []
 	return answers
 }
 
-// usable returns why nothing can be called: the client was closed, or one of its settings is invalid.
+// usable returns why the client cannot be used: closed, or an invalid setting.
 func (c *Client) usable() error {
 	if c.waiters.closed() {
 		return ErrClosed
@@ -435,8 +425,7 @@ func (c *Client) keys(shard int) []string {
 	return []string{c.key(shard, "meta"), c.key(shard, "never")}
 }
 
-// follow takes over the layout of a shard that knows more, and gives this client's to one that knows less. It hands
-// other errors back.
+// follow adopts the layout of a shard that is ahead, and updates a shard that is behind. Other errors pass through.
 func (c *Client) follow(ctx context.Context, shard int, fault error) error {
 	code, detail, _ := strings.Cut(fault.Error(), " ")
 	if !strings.HasPrefix(code, "DQ") {

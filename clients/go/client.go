@@ -1,4 +1,4 @@
-// Package delayq is delayq's client for Go: messages that are delivered at their due time, kept in Redis.
+// Package delayq is the Go client of delayq: messages in Redis, delivered at a due time.
 package delayq
 
 import (
@@ -11,18 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Now is no delay at all, where 0 stands for a default.
+// Now is a zero delay, where 0 selects the default.
 const Now time.Duration = -1
 
-// Client is a deployment of delayq. It is safe for concurrent use. All verbs are safe to repeat; see the README for
-// what a repeat does.
+// Client is a deployment of delayq, safe for concurrent use. Every verb is safe to repeat; the README explains what a repeat
+// does.
 type Client struct {
-	// MaxPayloadBytes is 256 KiB unless it is set before the first put; at most 1 MiB.
+	// MaxPayloadBytes limits payloads: 256 KiB by default, at most 1 MiB. Set before the first put.
 	MaxPayloadBytes int
-	// Timeout is the deadline of each call of Redis: 5 s unless it is set before the first.
+	// Timeout is the deadline of each Redis call: 5 s by default. Set before the first call.
 	Timeout time.Duration
-	// ConfirmTimeout is how long replicas or a disk have to confirm a write whose topic asks for it: at most, and unless it is
-	// set, half of the time for an answer (Timeout, or go-redis's ReadTimeout where that is shorter).
+	// ConfirmTimeout limits the wait for replicas or disk: at most, and by default, half of the deadline (Timeout, or a shorter
+	// go-redis ReadTimeout).
 	ConfirmTimeout time.Duration
 
 	redis     redis.UniversalClient
@@ -35,16 +35,16 @@ type Client struct {
 	waiters   waiters
 	rounds    rounds
 	silences  silences
-	// gatherers are by what their calls wait for, so that nobody is held up by what others wait for.
+	// gatherers are keyed by durability, so that a slow confirmation delays only calls with the same durability.
 	gatherers    sync.Map
 	durabilities durabilities
 	writes       ordering
-	// pollInterval is how often a shard, or a few in turn, is polled: the net below a lost notification.
+	// pollInterval is the pause between polls of idle shards, a safety net for lost notifications.
 	pollInterval, pingAfter time.Duration
 }
 
-// New gives the client of the deployment whose keys begin with this namespace, "dq" where it is "", over a connection of
-// the caller: to a Redis, a Sentinel's master or a Redis Cluster.
+// New returns the client of a deployment by the prefix of the keys ("" is "dq"), over a connection of the caller: a Redis, a
+// Sentinel master or a Redis Cluster.
 func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 	if connection == nil {
 		return nil, InvalidMessage("there is no connection")
@@ -69,8 +69,8 @@ func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 	return c, nil
 }
 
-// Put puts one message. Those of many callers go together. If the context ends before it is sent, it is not sent; after that, it
-// may have been stored all the same. A Cancel that is called later comes after it in any case.
+// Put puts one message, batched with the puts of other callers. A put is not sent after the context has ended; a put in flight
+// may still be stored. A later Cancel always follows the put.
 func (c *Client) Put(ctx context.Context, message Message) (Outcome, error) {
 	items, err := c.items(ctx, []Message{message}, c.gatherer(c.durabilities.waits(message.Topic)).batch.Load())
 	if err != nil {
@@ -79,9 +79,9 @@ func (c *Client) Put(ctx context.Context, message Message) (Outcome, error) {
 	return c.single(ctx, "put", items[0])
 }
 
-// PutMany puts many messages: one answer each, in order. With an error, those that have no answer have the
-// word "unanswered": they may have been stored unless the error is a ScriptError. Repeat them alone, under the
-// same ids. Extend, Ack, Release and Bury answer in the same way.
+// PutMany puts many messages and returns one outcome per message, in order. With an error, the word of an unanswered message is
+// Unanswered: unless the error is a ScriptError, the message may have been stored. Repeat only unanswered messages, with the
+// same ids. Extend, Ack, Release and Bury behave alike.
 func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Outcome, error) {
 	items, err := c.items(ctx, messages, c.turn.Add(1))
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Client) PutMany(ctx context.Context, messages []Message) ([]Outcome, er
 	return c.each(ctx, "put", items)
 }
 
-// items are what a put says of messages. Ids are generated for the shard whose turn it is.
+// items encodes messages for a put. Generated ids go to the shards in turn.
 func (c *Client) items(ctx context.Context, messages []Message, turn uint32) ([]*item, error) {
 	for i := range messages {
 		if err := messages[i].checkTimes(); err != nil {
@@ -113,8 +113,7 @@ func (c *Client) items(ctx context.Context, messages []Message, turn uint32) ([]
 	return items, err
 }
 
-// ahead is how far the clock of a message's Redis is ahead of this host's: a little too far, rather than not far
-// enough.
+// ahead returns how far the Redis clock is ahead of the local clock, rounded up.
 func (c *Client) ahead(ctx context.Context, one *item, counts []int) (time.Duration, error) {
 	if one.err != nil {
 		return 0, nil // which the put says
@@ -127,19 +126,19 @@ func (c *Client) ahead(ctx context.Context, one *item, counts []int) (time.Durat
 	return time.UnixMicro(reply[0].(int64)).Sub(asked) + time.Millisecond, nil
 }
 
-// Cancel cancels a message. An own id is another message in each group: it is found by both.
+// Cancel cancels a message. The same own id in another group is another message.
 func (c *Client) Cancel(ctx context.Context, topic, id, group string) (Outcome, error) {
 	return c.single(ctx, "cancel", named(topic, id, group))
 }
 
-// Reschedule changes when a pending message is due. Its group is "" where it has none.
+// Reschedule changes the due time of a pending message. An empty group means no group.
 func (c *Client) Reschedule(ctx context.Context, topic, id, group string, due Due) (Outcome, error) {
 	one := named(topic, id, group, due.text(), due.expected)
 	one.err = first(one.err, due.fault())
 	return c.single(ctx, "reschedule", one)
 }
 
-// Get finds a message, or what is remembered of it; nil where nothing is known. Its group is "" where it has none.
+// Get returns a message, or the record of a finished message; nil if Redis has neither. An empty group means no group.
 func (c *Client) Get(ctx context.Context, topic, id, group string) (found *StoredMessage, err error) {
 	one := named(topic, id, group)
 	if one.err != nil {
@@ -156,22 +155,22 @@ func (c *Client) Get(ctx context.Context, topic, id, group string) (found *Store
 	return found, err
 }
 
-// Extend gives leases more time, from now; 0 for what the topic says.
+// Extend extends leases from now; 0 selects the topic's lease.
 func (c *Client) Extend(ctx context.Context, lease time.Duration, receipts ...Receipt) ([]Outcome, error) {
 	return c.settle(ctx, "extend", receipts, checkLease(lease), millis(lease))
 }
 
-// Ack ends messages that were delivered.
+// Ack finishes delivered messages.
 func (c *Client) Ack(ctx context.Context, receipts ...Receipt) ([]Outcome, error) {
 	return c.settle(ctx, "ack", receipts, nil)
 }
 
-// Release gives messages back that were not delivered.
+// Release returns undelivered messages to the queue.
 func (c *Client) Release(ctx context.Context, how Release, receipts ...Receipt) ([]Outcome, error) {
 	return c.settle(ctx, "release", receipts, how.check(), how.args()...)
 }
 
-// Bury moves messages that can never be delivered to the dead letters.
+// Bury moves undeliverable messages to the dead letters.
 func (c *Client) Bury(ctx context.Context, reason string, receipts ...Receipt) ([]Outcome, error) {
 	return c.settle(ctx, "bury", receipts, checkText("a reason", reason), cutReason(reason))
 }
@@ -187,7 +186,6 @@ func (c *Client) settle(ctx context.Context, verb string, receipts []Receipt, er
 	return c.each(ctx, verb, items)
 }
 
-// gatherer is that of the calls that wait for the same.
 func (c *Client) gatherer(waits string) *gatherer {
 	known, is := c.gatherers.Load(waits)
 	if !is {
@@ -197,7 +195,7 @@ func (c *Client) gatherer(waits string) *gatherer {
 	return known.(*gatherer)
 }
 
-// Close ends what listens and what waits; later calls return ErrClosed. End workers first. The given connection stays open.
+// Close ends listening and waiting; later calls return ErrClosed. Stop workers first. The given connection stays open.
 func (c *Client) Close() {
 	c.waiters.close()
 }

@@ -1,4 +1,4 @@
-// What a reserve hands out: messages under lease.
+// Deliveries: messages under a lease.
 
 package delayq
 
@@ -14,16 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// rest is how long to wait between tries while Redis cannot be used, and maxRest the most where it grows.
+// Pauses between attempts while Redis is unavailable, first and longest.
 const rest, maxRest = 200 * time.Millisecond, 500 * time.Millisecond
 
-// Receipt is the right to settle one delivery of one message.
+// Receipt is the right to settle one delivery of a message.
 type Receipt struct {
 	Shard int
 	Raw   string
 }
 
-// id is that of its message.
 func (r Receipt) id() string {
 	_, text, _ := strings.Cut(r.Raw, ":")
 	id, _ := idAndGroup(text[:len(text)-4])
@@ -38,13 +37,13 @@ func (r Receipt) item(args ...any) *item {
 	return &item{places: []int{r.Shard}, args: append([]any{r.Raw}, args...), outcome: Outcome{ID: r.id()}}
 }
 
-// Release is how messages are given back.
+// Release configures how messages are returned.
 type Release struct {
-	// Delay is 0 for their back-off, or Now.
+	// Delay is 0 for the back-off, or Now.
 	Delay time.Duration
-	// KeepAttempt says that the attempt does not count.
+	// KeepAttempt excludes this attempt from the count.
 	KeepAttempt bool
-	// Reason is for the dead letters, where this was the last attempt.
+	// Reason is stored with the dead letter if this was the last attempt.
 	Reason string
 }
 
@@ -67,7 +66,7 @@ func (r Release) args() []any {
 // maxReasonBytes is the maximum length of a dead letter's reason.
 const maxReasonBytes = 1000
 
-// cutReason cuts a reason between two characters, and replaces bytes that are not UTF-8.
+// cutReason truncates a reason at a character boundary and replaces invalid UTF-8.
 func cutReason(reason string) string {
 	if len(reason) > 8*maxReasonBytes {
 		reason = reason[:8*maxReasonBytes]
@@ -83,8 +82,8 @@ func cutReason(reason string) string {
 	return reason[:end]
 }
 
-// Delivery is a message under lease. Its Attempt and Number count this one; times are on Redis's clock. Ack, Release
-// or Bury settles it; unsettled, it comes again when its lease runs out.
+// Delivery is a message under a lease. Attempt and Number include this delivery; times are on the Redis clock. Ack, Release or
+// Bury settles the message; an unsettled message returns when the lease expires.
 type Delivery struct {
 	Receipt         Receipt
 	Topic, ID       string
@@ -93,8 +92,8 @@ type Delivery struct {
 
 	client *Client
 	length time.Duration
-	// done is closed when it is settled, or could not be until its lease ran out; lost when it was taken back or
-	// cancelled.
+	// done closes on settlement, or when settlement failed until the lease expired. lost closes when the lease is lost or the
+	// message is cancelled.
 	done, lost chan struct{}
 
 	mu      sync.Mutex
@@ -104,20 +103,19 @@ type Delivery struct {
 	isLost  bool
 }
 
-// Settled says whether it was acked, released or buried here.
+// Settled reports whether the message was acked, released or buried here.
 func (d *Delivery) Settled() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.settled
 }
 
-// Ack ends it: it was delivered. Where Redis cannot be used, it is tried again for as long as the lease lasts; so do
-// Release and Bury.
+// Ack finishes a delivered message. While Redis is unavailable, Ack, Release and Bury retry until the lease expires.
 func (d *Delivery) Ack(ctx context.Context) (Outcome, error) {
 	return d.settle(ctx, "ack", d.Receipt.item())
 }
 
-// Release gives it back: it comes again, after a delay or by its back-off. After its last attempt it is dead.
+// Release returns the message to the queue after a delay or the back-off. After the last attempt, the message is dead.
 func (d *Delivery) Release(ctx context.Context, how Release) (Outcome, error) {
 	if err := how.check(); err != nil {
 		return Outcome{}, err
@@ -125,7 +123,7 @@ func (d *Delivery) Release(ctx context.Context, how Release) (Outcome, error) {
 	return d.settle(ctx, "release", d.Receipt.item(how.args()...))
 }
 
-// Bury moves it to the dead letters: it can never be delivered.
+// Bury moves an undeliverable message to the dead letters.
 func (d *Delivery) Bury(ctx context.Context, reason string) (Outcome, error) {
 	if err := checkText("a reason", reason); err != nil {
 		return Outcome{}, err
@@ -133,7 +131,7 @@ func (d *Delivery) Bury(ctx context.Context, reason string) (Outcome, error) {
 	return d.settle(ctx, "bury", d.Receipt.item(cutReason(reason)))
 }
 
-// Extend gives its lease more time, from now; 0 for what its topic says.
+// Extend extends the lease from now; 0 selects the topic's lease.
 func (d *Delivery) Extend(ctx context.Context, lease time.Duration) (Outcome, error) {
 	if err := checkLease(lease); err != nil {
 		return Outcome{}, err
@@ -155,7 +153,7 @@ func (d *Delivery) Extend(ctx context.Context, lease time.Duration) (Outcome, er
 	return outcome, err
 }
 
-// leave ends the context of its handler.
+// leave ends the handler's context.
 func (d *Delivery) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,10 +163,10 @@ func (d *Delivery) leave() {
 	}
 }
 
-// isClosed says whether the owner has closed the client or its connection. Repeating a call is then useless.
+// isClosed reports whether client or connection was closed, so that a retry is useless.
 func isClosed(err error) bool { return errors.Is(err, ErrClosed) || errors.Is(err, redis.ErrClosed) }
 
-// keepAlive extends its lease at each third of it, until it is settled or lost.
+// keepAlive extends the lease every third of its length until settlement or loss.
 func (d *Delivery) keepAlive(lease time.Duration) {
 	for next := d.length / 3; ; {
 		select {
@@ -219,7 +217,7 @@ func (d *Delivery) endsBefore(at time.Time) bool {
 	return d.ends.Before(at)
 }
 
-// millis is a duration for a script, which has a default for 0; rounded up.
+// millis encodes a duration for a script, rounded up; 0 selects the default.
 func millis(d time.Duration) any {
 	switch d {
 	case 0:

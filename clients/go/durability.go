@@ -1,7 +1,7 @@
-// Topics whose writes are answered only once replicas or a disk have them.
+// Durability: writes that are answered only after replicas or disk confirm.
 //
-// A call that does not wait as its topic asks is refused before anything is written. So a client learns of it by being
-// refused, and believes it for some seconds; the first call after that does not wait, and asks again.
+// A script refuses a call that does not wait as the topic requires, before any write. The refusal teaches the client the
+// durability, which is cached for some seconds; the first call after that does not wait, and asks again.
 
 package delayq
 
@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// believed is how long it is believed what a topic asks.
+	// How long a learned durability is cached.
 	believed = 10 * time.Second
-	// maxRounds are the most times that a call is sent again that was refused for not waiting as its topic asks.
+	// Maximum attempts of a call whose durability is still unknown.
 	maxRounds = 4
-	// maxWaiting are the most pipelines of a client that wait at once, each on a connection of the pool.
+	// Maximum waiting pipelines of a client, each on a pool connection.
 	maxWaiting = 8
-	// everyTopic stands for all topics: what changes a group waits for what each of them asks.
+	// Key of the durabilities of all topics, for changes of groups.
 	everyTopic = ""
 )
 
-// writes are the verbs that wait as their topic asks, and groupWrites those that wait for every topic of the shard.
+// writes wait as the topic requires, groupWrites as every topic of the shard requires.
 var writes = map[string]bool{"put": true, "cancel": true, "reschedule": true}
 var groupWrites = map[string]bool{"cancel_group": true, "shift_group": true}
 
-// UnconfirmedError says that fewer replicas than the topic asks for, or not the disk, confirmed a write in time: its fate is
-// unknown. Repeat it in the same way; a repeat that finds everything done is confirmed, too.
+// UnconfirmedError reports that too few replicas, or no disk, confirmed a write in time: the fate of the write is unknown.
+// Repeat the call unchanged; a repeat of a finished write is confirmed, too.
 type UnconfirmedError struct {
-	// Durability is what was waited for, such as "replica:1".
+	// Durability is the missing confirmation, such as "replica:1".
 	Durability string
 	Why        string
 }
@@ -43,11 +43,11 @@ func (e UnconfirmedError) Error() string {
 	return e.Durability + " is asked for, and not confirmed: " + e.Why
 }
 
-// durabilities are what is known of topics: the words to wait for, such as "disk replica:1".
+// durabilities caches the required confirmations by topic, such as "disk replica:1".
 type durabilities struct {
 	mu    sync.Mutex
 	known map[string]asked
-	// turns are taken by pipelines that wait.
+	// turns limits waiting pipelines.
 	turns chan struct{}
 }
 
@@ -56,7 +56,7 @@ type asked struct {
 	until time.Time
 }
 
-// waits is what to wait for; nothing where nothing is known.
+// waits returns the required confirmations; "" if none are known.
 func (d *durabilities) waits(topic string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,6 @@ func (d *durabilities) waits(topic string) string {
 	return known.waits
 }
 
-// of is what an item waits for.
 func (d *durabilities) of(verb string, one *item) string {
 	if !writes[verb] {
 		return ""
@@ -76,7 +75,7 @@ func (d *durabilities) of(verb string, one *item) string {
 	return d.waits(one.topic)
 }
 
-// learn says whether a call was refused for not waiting. What the topic asks is known then.
+// learn reports whether a call was refused for its durability, and caches the durability.
 func (d *durabilities) learn(topic string, err error) bool {
 	refusal, is := err.(ScriptError)
 	if !is || refusal.Code != "DQDURABILITY" {
@@ -101,7 +100,6 @@ func (d *durabilities) learn(topic string, err error) bool {
 	return true
 }
 
-// enter waits for a turn to wait.
 func (d *durabilities) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case d.turns <- struct{}{}:
@@ -111,7 +109,7 @@ func (d *durabilities) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// turnsOf leave half of a pool to those who wait for nothing.
+// turnsOf keeps half of the pool for calls that wait for nothing.
 func turnsOf(connection redis.UniversalClient) int {
 	size := 2 * maxWaiting
 	switch client := connection.(type) {
@@ -135,18 +133,16 @@ func turnsOf(connection redis.UniversalClient) int {
 	return maxWaiting
 }
 
-// confirming is what goes behind the calls of one pipeline, and so on their connection: newer servers count from its last
-// write.
+// confirming is sent at the end of a pipeline, on the same connection: newer servers count from the last write of a connection.
 type confirming struct {
-	waits    string
-	within   time.Duration
-	replicas int
-	// disk and wait are nil where they are not waited for.
+	waits      string
+	within     time.Duration
+	replicas   int
 	disk, wait *redis.Cmd
 }
 
-// confirm adds the commands that wait to a pipeline, for at most half of what is left of its deadline: it may have to be sent
-// once more. Redis waits for one after the other.
+// confirm appends WAIT and WAITAOF to a pipeline, for at most half of the remaining deadline, which leaves time for one resend.
+// Redis runs both in sequence.
 func (c *Client) confirm(ctx context.Context, pipe redis.Pipeliner, node redis.UniversalClient, waits string) *confirming {
 	one := &confirming{waits: waits, within: c.Timeout / 2}
 	if until, is := ctx.Deadline(); is {
@@ -180,7 +176,7 @@ func (c *Client) confirm(ctx context.Context, pipe redis.Pipeliner, node redis.U
 	return one
 }
 
-// err is why the calls are not confirmed; nil where all of it is.
+// err returns the missing confirmations; nil if all arrived.
 func (c *confirming) err() error {
 	var whys []string
 	within := c.within.Round(time.Millisecond)

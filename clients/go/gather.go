@@ -1,4 +1,4 @@
-// Gathering: while some calls are under way, what comes in goes together into the next.
+// Batching: calls that arrive during a flight share the next flight.
 
 package delayq
 
@@ -9,13 +9,12 @@ import (
 	"sync/atomic"
 )
 
-// How much is gathered at a time, and how many of these are under way at once.
+// Limits of a batch, and of batches in flight.
 const gatherItems, gatherBytes, gatherInFlight = 500, 1 << 20, 4
 
-// gatherer gathers the calls of many callers, each for one message.
 type gatherer struct {
 	send func(verb string, items []*item)
-	// batch counts batches: what is to go together is placed by it.
+	// batch counts batches; messages of a batch share a shard.
 	batch atomic.Uint32
 
 	mu       sync.Mutex
@@ -31,8 +30,8 @@ type gathered struct {
 	done    chan struct{}
 }
 
-// add carries a verb out for one item, with those of others; not if the context ends before it is sent. Where it ends after
-// that, left is closed once the item is through.
+// add runs a verb for one item in a batch. If the context ends first, the item is not sent. If the context ends in flight, left
+// closes after the item.
 func (g *gatherer) add(ctx context.Context, verb string, one *item) (outcome Outcome, left <-chan struct{}, err error) {
 	entry := &gathered{verb: verb, item: one, done: make(chan struct{})}
 	unanswered := Outcome{Word: Unanswered, ID: one.outcome.ID}
@@ -60,7 +59,7 @@ func (g *gatherer) add(ctx context.Context, verb string, one *item) (outcome Out
 	}
 }
 
-// remove takes an entry out of the queue; false if it was sent already.
+// remove reports whether the entry was still queued.
 func (g *gatherer) remove(entry *gathered) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,7 +72,7 @@ func (g *gatherer) remove(entry *gathered) bool {
 	return false
 }
 
-// run sends what waits, until nothing does.
+// run sends batches until the queue is empty.
 func (g *gatherer) run() {
 	for {
 		runtime.Gosched() // callers that can run already go along
@@ -116,7 +115,6 @@ func verbsOf(batch []*gathered) (verbs []string) {
 	return verbs
 }
 
-// settle gives those of one verb their own outcomes, or the reason why they have none.
 func (g *gatherer) settle(verb string, batch []*gathered) {
 	var entries []*gathered
 	var items []*item

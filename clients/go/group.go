@@ -1,4 +1,4 @@
-// Groups: messages that are listed, moved and cancelled together, such as those of a user.
+// Groups: messages listed, moved and cancelled together, such as the messages of a user.
 
 package delayq
 
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// aStep is how many messages a step of a longer call reads.
+// Messages per step of a long operation.
 const aStep = 500
 
 // Group is the messages of one group.
@@ -20,21 +20,20 @@ type Group struct {
 	err    error
 }
 
-// Group gives the messages of a group.
+// Group returns the group of this name.
 func (c *Client) Group(name string) Group { return Group{c, name, checkName("group", name)} }
 
-// GroupCancelled is what became of a group that was to be cancelled: Leased ones will not be tried again, Failed ones
-// could not be read.
+// GroupCancelled counts the messages of a cancelled group. Leased messages finish this attempt and are not retried; Failed
+// messages are unreadable.
 type GroupCancelled struct{ Cancelled, Leased, Failed int64 }
 
-// GroupShifted is what became of a group that was to be moved. Those that were passed over are leased, or would expire
-// before their new time.
+// GroupShifted counts the messages of a moved group. PassedOver messages are leased, or would expire before the new due time.
 type GroupShifted struct{ Moved, PassedOver int64 }
 
-// ErrGroupBusy says that another shift of the group is under way: this one moved nothing.
+// ErrGroupBusy reports another shift of the same group in progress. Nothing was moved.
 var ErrGroupBusy = errors.New("another shift of the group is under way")
 
-// Cancel cancels all messages of the group, those of earlier puts included.
+// Cancel cancels all messages of the group, including earlier puts in flight.
 func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
 	if err = g.client.writes.settled(ctx); err != nil {
 		return total, err
@@ -48,8 +47,7 @@ func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
 	return total, err
 }
 
-// List visits its pending messages, in the order of their due times where the deployment never grew, until visit
-// returns an error.
+// List visits pending messages until visit returns an error, ordered by due time unless the deployment has grown.
 func (g Group) List(ctx context.Context, visit func(*StoredMessage) error) error {
 	return g.steps(ctx, "list_group", 2, func(shard int, reply []any) (err error) {
 		for items := reply[4:]; err == nil && len(items) > 0; items = items[3:] {
@@ -60,8 +58,8 @@ func (g Group) List(ctx context.Context, visit func(*StoredMessage) error) error
 	})
 }
 
-// Shift moves the due times of all its pending messages by the same difference, each once. A repeat of a shift whose
-// answer was lost goes on where that was, where it has the same token; "" makes one.
+// Shift moves the due times of all pending messages by the same difference, each message once. A repeat with the same token
+// resumes an interrupted shift; "" generates a token.
 func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total GroupShifted, err error) {
 	if by.Milliseconds() == 0 {
 		return total, InvalidMessage("a shift moves by a millisecond at least")
@@ -96,8 +94,7 @@ func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total
 	return total, err
 }
 
-// steps calls a script in each of the group's shards until it is through. Its reply has the mark of the next step at
-// this place.
+// steps runs a script in each shard of the group until the cursor, at index mark of the reply, is empty.
 func (g Group) steps(ctx context.Context, verb string, mark int, visit func(shard int, reply []any) error) error {
 	if g.err != nil {
 		return g.err

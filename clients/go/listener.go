@@ -1,4 +1,4 @@
-// Listening for ready queues that stop being empty, over one connection for a whole client; in a cluster, one a node.
+// Listens for queues that become ready: one connection per client, or per node of a cluster.
 
 package delayq
 
@@ -14,23 +14,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// listener listens to the shards of a deployment until its context ends.
 type listener struct {
-	redis redis.UniversalClient
-	// channel is that of a shard.
+	redis   redis.UniversalClient
 	channel func(shard int) string
-	// notify is called for a shard whose ready queue may have something, of this topic or, where it is empty, of any.
+	// notify reports a shard whose queue may be ready, for one topic or, with "", for all topics.
 	notify func(shard int, topic string)
 	shards int
-	// pingAfter is after how long a silent connection is pinged; the answer may take half of that.
+	// pingAfter is the silence before a ping, whose answer may take half of that.
 	pingAfter time.Duration
-	// doubt is called for a node that does not answer.
+	// doubt reports a node that does not answer.
 	doubt func(node redis.UniversalClient)
-	// end ends it.
-	end context.CancelFunc
+	end   context.CancelFunc
 }
 
-// run listens to each node, and starts over once a shard is at another one.
+// run listens to each node, and starts over when a shard has moved.
 func (l *listener) run(ctx context.Context) {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
@@ -55,7 +52,7 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// stay listens to the shards of a node for as long as they are there; again after a growing pause where that fails.
+// stay listens to the shards of a node until a shard moves; after an error, with growing pauses.
 func (l *listener) stay(ctx context.Context, node redis.UniversalClient, shards []int) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause *= 2 {
 		began := time.Now()
@@ -79,7 +76,6 @@ func (l *listener) stay(ctx context.Context, node redis.UniversalClient, shards 
 	}
 }
 
-// wait waits for so long, or until the context ends.
 func wait(ctx context.Context, long time.Duration) {
 	select {
 	case <-time.After(long):
@@ -87,7 +83,7 @@ func wait(ctx context.Context, long time.Duration) {
 	}
 }
 
-// nodes are those that have to be listened to, and the shards of each.
+// nodes returns the shards of each node.
 func (l *listener) nodes(ctx context.Context) (map[redis.UniversalClient][]int, error) {
 	nodes := map[redis.UniversalClient][]int{}
 	for shard := 0; shard < l.shards; shard++ {
@@ -103,7 +99,7 @@ func (l *listener) nodes(ctx context.Context) (map[redis.UniversalClient][]int, 
 	return nodes, nil
 }
 
-// listen listens to shards of one node until anything fails.
+// listen listens to shards of one node until the first error.
 func (l *listener) listen(ctx context.Context, node redis.UniversalClient, shards []int) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -112,7 +108,7 @@ func (l *listener) listen(ctx context.Context, node redis.UniversalClient, shard
 		<-ctx.Done()
 		subscription.Close()
 	}()
-	// In a cluster, a command may have channels of one slot only.
+	// A cluster refuses channels of several slots in one command.
 	size := len(shards)
 	if _, is := l.redis.(*redis.ClusterClient); is {
 		size = 1
@@ -129,8 +125,7 @@ func (l *listener) listen(ctx context.Context, node redis.UniversalClient, shard
 	return l.receive(ctx, node, subscription)
 }
 
-// receive passes on what is published, until it fails. What a shard published before the subscription is lost, so the
-// subscription itself counts as a notification.
+// receive forwards notifications until an error. A subscription counts as a notification, since earlier notifications are lost.
 func (l *listener) receive(ctx context.Context, node redis.UniversalClient, subscription *redis.PubSub) error {
 	for isPinged := false; ; {
 		silence := l.pingAfter
@@ -162,7 +157,7 @@ func (l *listener) receive(ctx context.Context, node redis.UniversalClient, subs
 	}
 }
 
-// shardOf is the shard of a key or a channel, "{dq:7}:ready".
+// shardOf returns the shard of a key or channel, "{dq:7}:ready".
 func shardOf(name string) int {
 	_, rest, _ := strings.Cut(name, ":")
 	number, _, _ := strings.Cut(rest, "}")

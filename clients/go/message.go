@@ -1,4 +1,4 @@
-// A message as its producer hands it over, and what a put sends of it.
+// A message of a producer, and the encoding of a put.
 
 package delayq
 
@@ -12,23 +12,23 @@ import (
 	"unicode/utf8"
 )
 
-// How much a message may have.
+// Limits of a message.
 const maxPayloadBytes, maxHeaderBytes = 1024 * 1024, 16 * 1024
 
-// Due is a due time, on Redis's clock: At, After or By make one. The zero value is now.
+// Due is a due time on the Redis clock, made by At, After or By. The zero value is now.
 type Due struct {
 	said, expected string
-	// doubt is what PastOK accepts, err what nothing does.
+	// PastOK clears doubt; err is final.
 	doubt, err error
 }
 
-// At is a time. Times before 2001 or after 9999 are refused, as seconds or microseconds that were taken for milliseconds: unless
-// PastOK is said.
+// At is a point in time. Times before 2001 or after 9999 need PastOK: most are seconds or microseconds mistaken for
+// milliseconds.
 func At(due time.Time) Due {
 	return Due{said: strconv.FormatInt(due.UnixMilli(), 10), doubt: doubtTime("a due time", due), err: checkTime("a due time", due)}
 }
 
-// PastOK accepts times before 2001 or after 9999, the due time and an expected one.
+// PastOK accepts a due time and an expected time before 2001 or after 9999.
 func (d Due) PastOK() Due {
 	d.doubt = nil
 	return d
@@ -41,8 +41,7 @@ func After(delay time.Duration) Due {
 	return Due{said: fmt.Sprintf("+%d", wholeMillis(delay)), err: checkSpan("a delay", delay)}
 }
 
-// By moves a message by a difference to the time at which it is expected, so that a repeat moves nothing
-// twice.
+// By moves the due time by a difference, if the message is due at the expected time: so a repeat moves nothing twice.
 func By(difference time.Duration, expected time.Time) Due {
 	due := Due{said: fmt.Sprintf("by %+d", difference.Milliseconds())}.IfDue(expected)
 	if difference.Milliseconds() == 0 {
@@ -51,7 +50,7 @@ func By(difference time.Duration, expected time.Time) Due {
 	return due
 }
 
-// IfDue moves a message only where it is due then until now.
+// IfDue makes the change conditional on the present due time.
 func (d Due) IfDue(expected time.Time) Due {
 	d.expected = strconv.FormatInt(expected.UnixMilli(), 10)
 	d.err = first(d.err, checkTime("an expected time", expected))
@@ -66,7 +65,7 @@ func (d Due) text() string {
 	return d.said
 }
 
-// checkTime refuses what no script can take: 1 to 2^53 - 1 ms since the epoch.
+// checkTime enforces the range of the scripts: 1 to 2^53 - 1 ms since the epoch.
 func checkTime(what string, at time.Time) error {
 	if seconds := at.Unix(); seconds < 0 || seconds > lastMs/1000 || at.UnixMilli() < 1 || at.UnixMilli() > lastMs {
 		return InvalidMessage(fmt.Sprintf("%s of %v is out of range: 1970 to 287396", what, at.UTC()))
@@ -74,7 +73,6 @@ func checkTime(what string, at time.Time) error {
 	return nil
 }
 
-// doubtTime doubts times before 2001 and after 9999.
 func doubtTime(what string, at time.Time) error {
 	if at.Unix() > doubtfulAfter {
 		return InvalidMessage(fmt.Sprintf("%s of %v: if microseconds were meant, make it by time.UnixMicro; if not, say PastOK", what, at.UTC()))
@@ -90,11 +88,9 @@ func doubtTime(what string, at time.Time) error {
 	return InvalidMessage(fmt.Sprintf("%s of %v: if that is meant, say PastOK", what, at.UTC()))
 }
 
-// Times before 2001 are mostly seconds that were taken for milliseconds.
-// Times after 9999, in seconds, are mostly microseconds.
+// Times before 2001 are mostly seconds mistaken for milliseconds, and times after 9999 (in s) microseconds.
 const doubtfulBeforeMs, doubtfulAfter, lastMs = 978_307_200_000, 253_402_300_799, 1<<53 - 1
 
-// checkSpan refuses what lies in the past.
 func checkSpan(what string, span time.Duration) error {
 	if span < 0 {
 		return InvalidMessage(fmt.Sprintf("%s of %v: at least 0", what, span))
@@ -102,7 +98,7 @@ func checkSpan(what string, span time.Duration) error {
 	return nil
 }
 
-// checkLease refuses what no lease can be; 0 stands for what the topic says.
+// checkLease enforces the range of leases; 0 selects the topic's lease.
 func checkLease(lease time.Duration) error {
 	if err := checkSpan("a lease", lease); err != nil {
 		return err
@@ -113,7 +109,6 @@ func checkLease(lease time.Duration) error {
 	return nil
 }
 
-// checkText refuses bytes that are no text.
 func checkText(what, text string) error {
 	if !utf8.ValidString(text) {
 		return InvalidMessage(fmt.Sprintf("%s that is not UTF-8: %.40q", what, text))
@@ -121,7 +116,7 @@ func checkText(what, text string) error {
 	return nil
 }
 
-// wholeMillis rounds up: nothing is early.
+// wholeMillis rounds up, so that no message is early.
 func wholeMillis(span time.Duration) int64 {
 	ms := span.Milliseconds()
 	if span%time.Millisecond > 0 {
@@ -130,53 +125,49 @@ func wholeMillis(span time.Duration) int64 {
 	return ms
 }
 
-// Message is a message to be delivered at its due time.
+// Message is a message for delivery at a due time.
 type Message struct {
 	Topic   string
 	Payload []byte
-	// ID is the producer's own. Without one it is generated; a put may be repeated only under one that was
-	// given.
+	// ID is the producer's own id; "" generates an id. Only a put with an own id may be repeated.
 	ID  string
 	Due Due
-	// Group is empty for none.
+	// Group is "" for no group.
 	Group   string
 	Headers []Header
-	// Expires is zero for never, or for what the topic says.
+	// Expires is zero for no expiry, or the topic's.
 	Expires time.Time
-	// MaxAttempts is 0 for what the topic says.
+	// MaxAttempts is 0 for the topic's limit.
 	MaxAttempts uint16
-	// Backoff is the topic's where it is the zero value.
+	// Backoff is the zero value for the topic's back-off.
 	Backoff Backoff
-	// Replace takes the place of a message with the same id, unless that one is leased.
+	// Replace replaces a message with the same id, unless the message is leased.
 	Replace bool
-	// FirstTried is, for a repeat of a put whose fate is unknown, when it was first tried, on this host's
-	// clock.
+	// FirstTried is the local time of the first attempt, for a repeat of a put with an unknown fate.
 	FirstTried time.Time
-	// PastOK accepts times before 2001 or after 9999: they are refused otherwise, as seconds or microseconds that were taken for
-	// milliseconds.
+	// PastOK accepts times before 2001 or after 9999, most of which are seconds or microseconds mistaken for milliseconds.
 	PastOK bool
 }
 
-// Header is one of a message's headers. A name may come more than once.
+// Header is one header of a message. Names may repeat.
 type Header struct{ Name, Value string }
 
-// Backoff is how long a message rests before it is tried again: Fixed, Exponential or List make one, of
-// delays from 1 ms to 49 days.
+// Backoff is the delay before the next attempt, 1 ms to 49 days, made by Fixed, Exponential or List.
 type Backoff struct {
 	spec string
 	err  error
 }
 
-// Fixed is the same delay before each try.
+// Fixed repeats one delay.
 func Fixed(delay time.Duration) Backoff { return backoff(1, delay) }
 
-// Exponential is twice as long before each try; the first is no longer than the longest.
+// Exponential doubles the delay up to the longest.
 func Exponential(first, longest time.Duration) Backoff { return backoff(2, first, longest) }
 
-// List is a delay for each attempt, 1 to 32, of which the last repeats.
+// List has one delay per attempt, 1 to 32; the last delay repeats.
 func List(delays ...time.Duration) Backoff { return backoff(3, delays...) }
 
-// String says it as "exponential 1s 10m0s".
+// String formats a back-off, such as "exponential 1s 10m0s".
 func (b Backoff) String() string {
 	if b.spec == "" {
 		return "none"
@@ -188,7 +179,7 @@ func (b Backoff) String() string {
 	return text
 }
 
-// backoffOf is a stored back-off; none where its bytes are none.
+// backoffOf decodes a stored back-off; invalid bytes mean no back-off.
 func backoffOf(spec string) Backoff {
 	if len(spec)%4 != 1 || spec[0] < 1 || spec[0] > 3 {
 		return Backoff{}
@@ -208,8 +199,7 @@ func backoff(kind int64, delays ...time.Duration) Backoff {
 	return made
 }
 
-// item is what a put says of a message: it goes to its group's shard or to its id's, or an id is generated
-// for this shard.
+// item encodes a put. The message goes to the shard of the group or the id; without either, an id is generated for this shard.
 func (m *Message) item(counts []int, shard int, ahead time.Duration, maxPayload int) *item {
 	places, id := []int{shard}, m.ID
 	if m.Group != "" {
@@ -229,7 +219,6 @@ func (m *Message) item(counts []int, shard int, ahead time.Duration, maxPayload 
 	return one
 }
 
-// checkTimes refuses times that no put could mean.
 func (m *Message) checkTimes() (err error) {
 	if strings.HasPrefix(m.Due.said, "by") || m.Due.expected != "" {
 		return InvalidMessage("a put is due At or After: By and IfDue are for a reschedule")
@@ -251,7 +240,7 @@ func (m *Message) checkTimes() (err error) {
 	return err
 }
 
-// options is what a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much.
+// options encodes replacement and first attempt; ahead is the lead of the Redis clock.
 func (m *Message) options(ahead time.Duration) (options string) {
 	if m.Replace {
 		options = "replace"
@@ -262,8 +251,7 @@ func (m *Message) options(ahead time.Duration) (options string) {
 	return options
 }
 
-// envelope is what a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and the
-// counts.
+// envelope encodes a put, as specified in docs/protocol.md; scripts fill in state, gen, due, at and the counts.
 func (m *Message) envelope(ownID bool, maxPayload int) (string, error) {
 	block, legible, err := "", true, m.Backoff.err
 	for _, header := range m.Headers {
@@ -292,7 +280,7 @@ func (m *Message) envelope(ownID bool, maxPayload int) (string, error) {
 	return head + fields + string(m.Payload), err
 }
 
-// contentHash tells the repeat of a put from another message with the same id; the due time is left out.
+// contentHash distinguishes a repeat of a put from another message with the same id; the due time is left out.
 func (m *Message) contentHash() string {
 	fields := sized(4, m.Topic) + sized(4, m.Group)
 	for _, header := range m.Headers {
@@ -306,5 +294,5 @@ func number(size int, n int64) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(n))[8-size:])
 }
 
-// sized is a field behind its length.
+// sized prefixes a field with the length.
 func sized(size int, field string) string { return number(size, int64(len(field))) + field }

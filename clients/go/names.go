@@ -1,4 +1,4 @@
-// Names of messages, topics, groups and namespaces, and the places that they say.
+// Names of messages, topics, groups and namespaces, and the shards of names.
 
 package delayq
 
@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// InvalidMessage is a message, or a name, that breaks a limit. Nothing was sent.
+// InvalidMessage reports an invalid message or name. Nothing was sent.
 type InvalidMessage string
 
 func (e InvalidMessage) Error() string { return string(e) }
@@ -30,7 +30,7 @@ var forms = map[string]*regexp.Regexp{
 	"generated id": regexp.MustCompile(`(?i)^~[01][\da-f]{7}-[\da-f]{4}-7[\da-f]{3}(-[\da-f]{4}){2}[\da-f]{8}$`),
 }
 
-// checkName checks a name by its form. It has 128 bytes at most, where the form does not say how many.
+// checkName checks a name against the form, at most 128 bytes unless the form says otherwise.
 func checkName(what, text string) error {
 	long := len(text) > 128 && what != "header name"
 	if long || !utf8.ValidString(text) || !forms[what].MatchString(text) {
@@ -39,7 +39,6 @@ func checkName(what, text string) error {
 	return nil
 }
 
-// first is the first error of two.
 func first(err, other error) error {
 	if err != nil {
 		return err
@@ -47,8 +46,7 @@ func first(err, other error) error {
 	return other
 }
 
-// generateID makes a UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, no
-// more.
+// generateID returns a UUIDv7 with the shard in the 12 bits after the version. The time only orders ids.
 func generateID(shard int) string {
 	raw := make([]byte, 16)
 	if _, err := rand.Read(raw[8:]); err != nil {
@@ -59,7 +57,7 @@ func generateID(shard int) string {
 	return idText(string(raw))
 }
 
-// separator stands between an own id and its group.
+// separator ends an own id before a group.
 const separator = "\x1f"
 
 // storedID returns the name of a message in keys and calls: the id; for an own id in a group, followed by a separator and the
@@ -85,8 +83,8 @@ func idAndGroup(stored string) (id, group string) {
 	return idText(stored), ""
 }
 
-// idBytes returns the bytes of an id: 16 for a generated id; for an own id its text, whose leading ~ is doubled in text; for an
-// id outside the rules the bytes that its ~odd- text names.
+// idBytes returns the bytes of an id: 16 for a generated id, the text of an own id (a leading ~ is doubled in text), or the
+// bytes of an ~odd- name.
 func idBytes(text string) (string, error) {
 	if strings.HasPrefix(text, oddMark) {
 		return oddBytes("id", text)
@@ -120,7 +118,7 @@ func idText(raw string) string {
 	return raw
 }
 
-// topicArg returns a topic as calls carry it: its text, or the bytes that its ~odd- text names.
+// topicArg encodes a topic for a call: the text, or the bytes of an ~odd- name.
 func topicArg(topic string) (string, error) {
 	if strings.HasPrefix(topic, oddMark) {
 		return oddBytes("topic", topic)
@@ -128,7 +126,7 @@ func topicArg(topic string) (string, error) {
 	return topic, checkName("topic", topic)
 }
 
-// topicText returns the text of a stored topic, whether it keeps the rules or not.
+// topicText returns the text of a stored topic, valid or not.
 func topicText(raw string) string {
 	if checkName("topic", raw) == nil {
 		return raw
@@ -136,7 +134,7 @@ func topicText(raw string) string {
 	return oddText(raw)
 }
 
-// oddMark marks the text of a name outside the rules, which another program stored; its bytes follow.
+// oddMark starts the text of a name outside the rules, stored by another program; the bytes follow.
 const oddMark = "~odd-"
 
 var oddForm = regexp.MustCompile(`^~odd-([^%]|%[0-9A-Fa-f]{2})*$`)
@@ -161,13 +159,12 @@ func oddBytes(what, text string) (string, error) {
 	return raw, nil
 }
 
-// isOwn reports whether these are the bytes of an own id, or of a group, inside the rules.
+// isOwn reports whether the bytes are a valid own id or group.
 func isOwn(raw string) bool { return !generated(raw) && checkName("id", raw) == nil }
 
 func generated(raw string) bool { return len(raw) == 16 && raw[0] < 0x20 }
 
-// placesOf gives the shards where something may be: where its name (its id, or group) belongs, then where it
-// belonged before the deployment grew.
+// placesOf returns the shards of an id or group: the present shard first, then the shards of earlier layouts.
 func placesOf(name string, counts []int) (places []int) {
 	if generated(name) {
 		return []int{int(binary.BigEndian.Uint16([]byte(name[6:8])) & 0xfff)}
@@ -180,7 +177,6 @@ func placesOf(name string, counts []int) (places []int) {
 	return places
 }
 
-// sortedKeys are the keys of a map in order.
 func sortedKeys[T any](all map[string]T) (keys []string) {
 	for key := range all {
 		keys = append(keys, key)

@@ -1,7 +1,7 @@
-// Which Redis has a shard, and calls that are sent to it once.
+// Sends calls to the node of each shard, once.
 //
-// go-redis sends a command again whose answer was lost, and not all of delayq's calls may be repeated without a word. So
-// the calls of each node go to it directly, with go-redis's repeats switched off.
+// go-redis resends commands whose answer is lost, but delayq must mark a resent put as a repeat. So calls go to each node
+// directly, with the retries of go-redis off.
 
 package delayq
 
@@ -14,13 +14,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxTrips are the most times that a call is sent: a slot does not move more often than that during one call.
+// Maximum attempts of a call; a slot does not move more often during one call.
 const maxTrips = 6
 
-// trips sends calls, those of each node in one pipeline and all pipelines at once: a command each, with its answer. What
-// a node refuses as MOVED goes to the one that has the slot now, and a script that it does not know is loaded there first.
-// Nothing else is sent again: while a slot is on its way, both nodes refuse its calls (ASK, TRYAGAIN), for each declares
-// a key that never is.
+// trips sends calls in one pipeline per node, all nodes at once, and returns a command with the answer per call. A call refused
+// as MOVED goes to the new node, and a node without the script loads the script first. Nothing else is resent: both nodes
+// refuse calls of a moving slot (ASK, TRYAGAIN), because each script declares a key that never exists.
 func (c *Client) trips(ctx context.Context, known *layout, waits string, calls []call) []*redis.Cmd {
 	commands, unknown, left := make([]*redis.Cmd, len(calls)), map[int]bool{}, make([]int, len(calls))
 	for i := range calls {
@@ -66,7 +65,6 @@ func (c *Client) trips(ctx context.Context, known *layout, waits string, calls [
 	return commands
 }
 
-// trip is one pipeline to one node.
 func (c *Client) trip(ctx context.Context, node redis.UniversalClient, waits string, some []int, add func(redis.Pipeliner, int), commands []*redis.Cmd) {
 	pipe := once(node).Pipeline()
 	for _, i := range some {
@@ -100,7 +98,6 @@ func (c *Client) trip(ctx context.Context, node redis.UniversalClient, waits str
 	}
 }
 
-// setErrors gives an error to those of some commands that have none.
 func setErrors(commands []*redis.Cmd, some []int, err error) {
 	for _, i := range some {
 		if commands[i].Err() == nil {
@@ -109,8 +106,7 @@ func setErrors(commands []*redis.Cmd, some []int, err error) {
 	}
 }
 
-// heed has a cluster's client learn once which node has which slot where some of its commands were refused or lost; at
-// once where it can be known already.
+// heed updates the slot map of a cluster client after a refusal (immediately) or a lost call (in the background).
 func (c *Client) heed(ctx context.Context, commands []*redis.Cmd, some []int) {
 	cluster, is := c.redis.(*redis.ClusterClient)
 	if !is {
@@ -133,7 +129,6 @@ func (c *Client) heed(ctx context.Context, commands []*redis.Cmd, some []int) {
 	}
 }
 
-// nodeOf is the Redis that has a key.
 func nodeOf(ctx context.Context, connection redis.UniversalClient, key string) (redis.UniversalClient, error) {
 	switch all := connection.(type) {
 	case *redis.ClusterClient:
@@ -148,7 +143,8 @@ func nodeOf(ctx context.Context, connection redis.UniversalClient, key string) (
 	return connection, nil
 }
 
-// once is a view of a connection that repeats nothing, and waits no longer than its context. It shares the pool, and so what keeps that at the present master.
+// once returns a view of a connection without retries, limited by the context. The view shares the pool, which follows
+// failovers.
 func once(node redis.UniversalClient) redis.UniversalClient {
 	client, is := node.(*redis.Client)
 	if !is {
@@ -161,12 +157,11 @@ func once(node redis.UniversalClient) redis.UniversalClient {
 	return own
 }
 
-// relearn asks a node of a cluster who has which slot: of what go-redis offers, this waits for the answer.
+// relearn updates the slot map: of all go-redis calls, only ForEachMaster waits for the answer.
 func relearn(ctx context.Context, cluster *redis.ClusterClient) {
 	_ = cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
 }
 
-// refusedAs says whether an error is Redis's own, of this code.
 func refusedAs(err error, code string) bool {
 	return err != nil && strings.HasPrefix(err.Error(), code)
 }

@@ -1,4 +1,4 @@
-// Orders the writes of one message: a cancel called after a put finds the stored message, and so does a change of its group.
+// Orders writes of one message: a cancel, or a change of the group, called after a put finds the message.
 
 package delayq
 
@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// ordering has the writes in flight by message; each channel is closed when its write has ended.
+// ordering has the writes in flight by message; each channel closes when the write has ended.
 type ordering struct {
 	mu   sync.Mutex
 	last map[string]chan struct{}
 }
 
-// begin waits until all earlier writes of the same messages have ended, or until the context ends. The caller calls end when
-// its own write has ended, even if its own caller has given up.
+// begin waits for earlier writes of the same messages, or for the end of the context. The caller must call end after the write,
+// even if abandoned.
 func (o *ordering) begin(ctx context.Context, messages ...string) (end func(), err error) {
 	mine := make(chan struct{})
 	before := o.register(messages, mine)
@@ -36,7 +36,7 @@ func (o *ordering) begin(ctx context.Context, messages ...string) (end func(), e
 	return end, nil
 }
 
-// register adds a write as the last one of its messages, and returns the earlier ones.
+// register adds a write as the last of the messages, and returns the earlier writes.
 func (o *ordering) register(messages []string, mine chan struct{}) (before []chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,7 +52,7 @@ func (o *ordering) register(messages []string, mine chan struct{}) (before []cha
 	return before
 }
 
-// settled waits until all writes that have begun before have ended.
+// settled waits for all writes that have begun.
 func (o *ordering) settled(ctx context.Context) error {
 	o.mu.Lock()
 	before := make([]chan struct{}, 0, len(o.last))

@@ -1,4 +1,4 @@
-// What scripts answer.
+// Answers of scripts.
 
 package delayq
 
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The words of outcomes, and the states of messages; the README says which verb answers which.
+// Words of outcomes and states of messages; the README lists the words of each verb.
 const (
 	Stored         = "stored"
 	Ready          = "ready"
@@ -31,45 +31,42 @@ const (
 	ExpiredMessage = "expired-message"
 	Buried         = "buried"
 	Purged         = "purged"
-	// Unanswered stands for no answer: the call may have been carried out unless the error is a ScriptError.
+	// Unanswered is the word of a missing answer: unless the error is a ScriptError, the call may have been carried out.
 	Unanswered = "unanswered"
 )
 
-// Word is what became of a message: one of the constants of this package.
+// Word is the result of a call for one message, one of the constants of this package.
 type Word string
 
-// State is one of Delayed, Ready, Leased and Dead, or, of what is over and remembered, of Delivered, Cancelled,
-// Expired and Purged.
+// State is Delayed, Ready, Leased or Dead or, for a finished message, Delivered, Cancelled, Expired or Purged.
 type State string
 
 var states = []State{Delayed, Ready, Leased, Dead, Delivered, Cancelled, Expired, Purged}
 
-// ScriptError says that a script refused the whole call, and did nothing. Its code is DQUNINITIALISED,
-// DQLAYOUT, DQDURABILITY, DQTYPE or DQARG.
+// ScriptError reports that a script refused the whole call and changed nothing. Codes are DQUNINITIALISED, DQLAYOUT,
+// DQDURABILITY, DQTYPE and DQARG.
 type ScriptError struct{ Code, Detail string }
 
 func (e ScriptError) Error() string { return e.Code + " " + e.Detail }
 
-// Outcome is what became of one message: a word, and what belongs to it.
+// Outcome is the result of a call for one message: a word with details.
 type Outcome struct {
-	Word Word
-	// ID and Shard find the message again.
+	Word  Word
 	ID    string
 	Shard int
-	// Time is when it is due; of what is over, when it ended; of a lease, its end: on Redis's clock. Old is
-	// when it was due before.
+	// Time is the due time, the end of a finished message, or the end of a lease, on the Redis clock. Old is the previous due
+	// time.
 	Time, Old time.Time
-	// State is the state that the answer names; "malformed" or "newer" where the id is taken by bytes that cannot
-	// be read.
+	// State is the state in the answer; "malformed" or "newer" if unreadable bytes occupy the id.
 	State State
-	// Why it was refused or failed.
+	// Why explains Refused and Failed.
 	Why string
-	// Doomed says that a cancel came while it was leased: it will not be tried again.
+	// Doomed means cancelled while leased: the message will not be retried.
 	Doomed bool
 }
 
-// Accepted says whether what was asked for holds: a put is kept, by this call or an earlier one; a cancel is done, now or
-// before; a message has its new due time; a delivery is settled, or its lease extended; a dead letter lives again.
+// Accepted reports success: a put is stored, by this call or an earlier one; a message is cancelled; a message has the new due
+// time; a delivery is settled or extended; a dead letter is revived.
 func (o Outcome) Accepted() bool {
 	switch o.Word {
 	case Stored, Ready, Delayed, Cancelled, Extended, Delivered, Buried, ExpiredMessage:
@@ -80,7 +77,6 @@ func (o Outcome) Accepted() bool {
 	return false
 }
 
-// parse reads what a script answers for one message.
 func (o *Outcome) parse(text string) {
 	words := strings.Fields(strings.Replace(text, "not dead", NotDead, 1))
 	if o.Word = Word(words[0]); o.Word == Refused || o.Word == Failed {

@@ -1,4 +1,4 @@
-// Payloads that were stored compressed.
+// Compressed payloads.
 
 package delayq
 
@@ -8,7 +8,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// restore gives a compressed payload as it was put, by the dictionary that it needs, if it needs one.
+// restore decompresses a payload, fetching the dictionary if needed.
 func (c *Client) restore(ctx context.Context, frame []byte) (payload []byte, err error) {
 	var head zstd.Header
 	_ = head.Decode(frame) // what is wrong with it is said below
@@ -35,7 +35,7 @@ func (c *Client) restore(ctx context.Context, frame []byte) (payload []byte, err
 	return payload, nil
 }
 
-// shown is a stored message with its payload as it was put; the frame itself where it cannot be restored.
+// shown decompresses the payload for display; on failure, the frame remains.
 func (c *Client) shown(ctx context.Context, one *StoredMessage) *StoredMessage {
 	if one.Compressed {
 		if payload, err := c.restore(ctx, one.Payload); err == nil {

@@ -1,4 +1,4 @@
-// A topic's policy: what its messages fall back to, and how they flow.
+// Policies of topics: defaults for messages, and flow control.
 
 package delayq
 
@@ -10,48 +10,47 @@ import (
 	"time"
 )
 
-// Policy is what a topic's messages fall back to. What is nil is at its default or, in a patch, stays as it is.
+// Policy has the settings of a topic. A nil field has the default or, in a patch, does not change.
 type Policy struct {
-	// MaxAttempts is 0 for no bound; 16 by default.
+	// MaxAttempts limits attempts: 16 by default, 0 for no limit.
 	MaxAttempts *uint16
-	// Lease is 1 ms to a day; 30 s by default.
+	// Lease is 1 ms to 24 h; 30 s by default.
 	Lease *time.Duration
 	// Backoff is Exponential(time.Second, 10*time.Minute) by default.
 	Backoff *Backoff
-	// ExpireAfter is how long after its due time a message expires; 0, the default: never.
+	// ExpireAfter is the time from due time to expiry; 0, the default, means never.
 	ExpireAfter *time.Duration
-	// RememberCancelled, RememberOwn and RememberGenerated are how long a finished id is remembered: a cancelled one
-	// (1 h by default), one of the producer's own (60 s) and a generated one (0).
+	// RememberCancelled, RememberOwn and RememberGenerated are the retention of finished ids for deduplication: cancelled (1 h
+	// by default), own (60 s) and generated ids (0).
 	RememberCancelled, RememberOwn, RememberGenerated *time.Duration
-	// Repeats is what becomes of a repeated put that may have been forgotten: "deliver", the default, or "refuse".
+	// Repeats handles a repeated put whose first attempt may be forgotten: "deliver" (default) or "refuse".
 	Repeats *string
-	// Codec is how Rust's clients compress payloads: "none", the default, "zstd" or "zstd:<dictionary>".
+	// Codec is the compression of Rust clients: "none" (default), "zstd" or "zstd:<dictionary>".
 	Codec *string
-	// Paused topics hand nothing out.
+	// Paused stops deliveries.
 	Paused *bool
-	// Rate is how many messages a second all shards hand out together at most; unbounded by default.
+	// Rate limits deliveries per second over all shards; unlimited by default.
 	Rate *float64
-	// History is about how many events each shard keeps of what happened to messages, for delayq log: at most 100,000;
-	// none by default.
+	// History is the approximate number of events per shard kept for delayq log: at most 100,000; 0 by default.
 	History *uint32
-	// HistoryFor is how long it keeps them: at least 1 s; 7 days by default.
+	// HistoryFor is the retention of events: at least 1 s; 7 days by default.
 	HistoryFor *time.Duration
-	// DeadFor is how long a dead letter is kept, until a sweep deletes it; 0, the default: until it is purged or replayed.
+	// DeadFor is the retention of dead letters; 0, the default, keeps dead letters until purged or replayed.
 	DeadFor *time.Duration
-	// DeadMax is how many dead letters each shard keeps: sweeps delete the oldest of more; 0, the default: all.
+	// DeadMax limits dead letters per shard, oldest deleted first; 0, the default, means no limit.
 	DeadMax *uint32
-	// Durability is what writes are answered after: "memory", the default, "disk" (the master's append-only file) or
-	// "replica:1" to "replica:9" (so many replicas).
+	// Durability is the confirmation required for writes: "memory" (default), "disk" (append-only file of the master) or
+	// "replica:1" to "replica:9" (number of replicas).
 	Durability *string
 }
 
-// Set makes a pointer to a value, for a field of a Policy.
+// Set returns a pointer to a value, for a field of a Policy.
 func Set[T any](value T) *T { return &value }
 
 // Setting names a field of a Policy.
 type Setting string
 
-// The fields of a Policy.
+// Fields of a Policy.
 const (
 	SettingMaxAttempts       Setting = "max_attempts"
 	SettingLease             Setting = "lease_ms"
@@ -71,7 +70,7 @@ const (
 	SettingDurability        Setting = "durability"
 )
 
-// Policy gives its policy.
+// Policy returns the settings that differ from the defaults.
 func (t Topic) Policy(ctx context.Context) (policy Policy, err error) {
 	shards, err := t.client.shards(ctx)
 	if err = first(t.err, err); err != nil {
@@ -84,8 +83,7 @@ func (t Topic) Policy(ctx context.Context) (policy Policy, err error) {
 	return policy, err
 }
 
-// SetPolicy changes its policy by a patch, and sets what is named back to its default. It answers with the whole
-// policy.
+// SetPolicy applies a patch, resets the named settings to the defaults, and returns the whole policy.
 func (t Topic) SetPolicy(ctx context.Context, patch Policy, reset ...Setting) (Policy, error) {
 	err := first(t.err, patch.check())
 	for _, one := range reset {
@@ -141,7 +139,7 @@ func (p *Policy) check() (err error) {
 	return err
 }
 
-// checkRate refuses a rate whose part for one of so many shards cannot be stored.
+// checkRate refuses a rate whose share per shard is too small to store.
 func (p *Policy) checkRate(shards int) error {
 	if p.Rate == nil || *p.Rate/float64(shards) >= 1e-9 && *p.Rate <= 1e9 {
 		return nil
@@ -158,7 +156,6 @@ var policyForms = map[string]*regexp.Regexp{
 var settingForm = regexp.MustCompile(`^(max_attempts|lease_ms|backoff|expire_after_ms|remember_(cancelled|own|generated)_ms|repeats|` +
 	`codec|paused|rate|history|history_for_ms|dead_for_ms|dead_max|durability)$`)
 
-// spans are the fields that are durations.
 func (p *Policy) spans() map[Setting]**time.Duration {
 	return map[Setting]**time.Duration{SettingLease: &p.Lease, SettingExpireAfter: &p.ExpireAfter,
 		SettingRememberCancelled: &p.RememberCancelled, SettingRememberOwn: &p.RememberOwn,
@@ -166,7 +163,7 @@ func (p *Policy) spans() map[Setting]**time.Duration {
 		SettingDeadFor: &p.DeadFor}
 }
 
-// settings are what configure takes of a patch, for one shard of so many.
+// settings encodes a patch for configure, in one of so many shards.
 func (p *Policy) settings(shards int) (args []any) {
 	add := func(setting Setting, value any) { args = append(args, string(setting), value) }
 	if p.MaxAttempts != nil {
@@ -204,7 +201,7 @@ func (p *Policy) settings(shards int) (args []any) {
 	return args
 }
 
-// read reads one field of what one shard of so many has.
+// read decodes one setting of one shard.
 func (p *Policy) read(setting Setting, value string, shards int) {
 	if span, is := p.spans()[setting]; is {
 		*span = Set(time.Duration(atoi(value)) * time.Millisecond)

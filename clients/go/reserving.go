@@ -1,4 +1,4 @@
-// Reserving: from the shards that may have something, at once or when they have.
+// Reserving: immediately, or when a shard reports ready messages.
 
 package delayq
 
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// processName is what this process calls itself in the history of messages.
+// processName names this process in the history of messages.
 var processName = func() string {
 	host, _ := os.Hostname()
 	program := ""
@@ -24,19 +24,19 @@ var processName = func() string {
 	return fmt.Sprintf("%s@%s:%d", program, host, os.Getpid())
 }()
 
-// Reserve is what a reserve asks for.
+// Reserve configures a reserve.
 type Reserve struct {
-	// Topics, the first that has something first, in each shard.
+	// Topics in order of priority within each shard.
 	Topics []string
-	// Max is 1 to 500 messages; 1 where 0.
+	// Max is 1 to 500 messages; 0 means 1.
 	Max int
-	// Lease is 0 for what the topic says.
+	// Lease is 0 for the topic's lease.
 	Lease time.Duration
-	// Wait is how long to wait for a message where there is none.
+	// Wait limits the wait for a first message.
 	Wait time.Duration
 }
 
-// waiters are what the waiting calls of a client share: the listener, and a watch for each list of topics.
+// waiters are shared by all waiting calls: the listener, and one watch per list of topics.
 type waiters struct {
 	mu       sync.Mutex
 	watches  map[string]*watch
@@ -45,10 +45,10 @@ type waiters struct {
 	isClosed bool
 }
 
-// ErrClosed is the error of calls after Close.
+// ErrClosed is returned by calls after Close.
 var ErrClosed = errors.New("the client is closed: make another one")
 
-// Reserve reserves ready messages. When the context ends while it waits, it answers with the context's error.
+// Reserve reserves ready messages. If the context ends during the wait, Reserve returns the context's error.
 func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) {
 	if err := ask.check(); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) 
 	return found, err
 }
 
-// reserveOrGiveBack reserves ready messages. Deliveries that arrive after the end of the context are given back.
+// reserveOrGiveBack reserves ready messages, and releases deliveries that arrive after the context has ended.
 func (c *Client) reserveOrGiveBack(ctx context.Context, ask Reserve) ([]*Delivery, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -88,7 +88,7 @@ func (c *Client) reserveOrGiveBack(ctx context.Context, ask Reserve) ([]*Deliver
 	}
 }
 
-// giveBack releases unclaimed deliveries. If the release fails, they come again when their leases run out.
+// giveBack releases unclaimed deliveries. If the release fails, the messages return when the leases expire.
 func (c *Client) giveBack(found []*Delivery) {
 	var left []Receipt
 	for _, delivery := range found {
@@ -114,8 +114,8 @@ func (r *Reserve) check() error {
 	return err
 }
 
-// reserveNow reserves what is ready now. It asks as many shards at a time as messages, and begins one shard further
-// each time. Of several Redises, one that fails is not asked again.
+// reserveNow reserves ready messages, starting one shard later each time, from as many shards at once as messages wanted. A
+// failed node of several Redises is skipped.
 func (c *Client) reserveNow(ctx context.Context, ask Reserve) ([]*Delivery, error) {
 	shards, err := c.shards(ctx)
 	if err != nil {
@@ -143,8 +143,8 @@ func (c *Client) reserveNow(ctx context.Context, ask Reserve) ([]*Delivery, erro
 	return nil, err
 }
 
-// reserveWhenReady reserves once something is ready, until the context ends. What it has reserved by then it still
-// returns.
+// reserveWhenReady reserves as soon as a message is ready, until the context ends. Messages already reserved are still
+// returned.
 func (c *Client) reserveWhenReady(ctx context.Context, ask Reserve) ([]*Delivery, error) {
 	calls := detached{ctx}
 	shards, err := c.shards(calls)
@@ -177,8 +177,7 @@ func (c *Client) reserveWhenReady(ctx context.Context, ask Reserve) ([]*Delivery
 	}
 }
 
-// detached is a context with the values of another, and without its end: a reserve that is cut off would leave
-// messages leased.
+// detached keeps the values of a context without the deadline: an interrupted reserve would leave messages leased.
 type detached struct{ values context.Context }
 
 func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -186,7 +185,6 @@ func (detached) Done() <-chan struct{}       { return nil }
 func (detached) Err() error                  { return nil }
 func (d detached) Value(key any) any         { return d.values.Value(key) }
 
-// listen sees to it that all shards are listened to.
 func (c *Client) listen(shards int) error {
 	w := &c.waiters
 	w.mu.Lock()
@@ -209,7 +207,7 @@ func (c *Client) listen(shards int) error {
 	return nil
 }
 
-// listenAgain has the next waiting call listen from scratch: a shard is at another node.
+// listenAgain restarts listening with the next waiting call, after a shard has moved.
 func (w *waiters) listenAgain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -220,7 +218,7 @@ func (w *waiters) listenAgain() {
 	w.shards = 0
 }
 
-// enter gives a call the watch of its topics. A new one takes the place of those that nobody has waited by for long.
+// enter returns the watch of the topics, and drops watches that have been idle for long.
 func (w *waiters) enter(topics []string, shards int, pollInterval time.Duration) *watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -270,7 +268,7 @@ func (w *waiters) close() {
 	w.isClosed = true
 }
 
-// ask asks some shards at once, each for its part, and notes in the watch which may have more, and when.
+// ask reserves from several shards at once, and notes in the watch which shards may have more, and when.
 func (c *Client) ask(ctx context.Context, ask Reserve, shards []int, watch *watch) (found []*Delivery, err error) {
 	calls := make([]call, len(shards))
 	for i, shard := range shards {
@@ -307,7 +305,7 @@ func (c *Client) ask(ctx context.Context, ask Reserve, shards []int, watch *watc
 	return found, err
 }
 
-// deliveries reads what a reserve answered. Unreadable messages are buried, so that they block no others.
+// deliveries decodes the answer of a reserve. Unreadable messages are buried, so that the queue moves on.
 func (c *Client) deliveries(ctx context.Context, ask Reserve, shard int, reply []any, sent time.Time) (found []*Delivery, err error) {
 	now := time.UnixMicro(reply[0].(int64))
 	for items := reply[6:]; len(items) > 0; {
@@ -338,7 +336,7 @@ func (c *Client) delivery(receipt Receipt, topic string, end time.Time) *Deliver
 	return &Delivery{Receipt: receipt, Topic: topic, ID: receipt.id(), LeaseEnd: end, client: c, done: done, lost: lost}
 }
 
-// readDelivery reads the envelope as it was before the reserve, and counts this delivery.
+// readDelivery reads the envelope from before the reserve, and counts this delivery.
 func (c *Client) readDelivery(ctx context.Context, one *Delivery, stored string) (err error) {
 	if err = one.read(stored); err != nil {
 		return err

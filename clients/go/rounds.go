@@ -1,5 +1,4 @@
-// Round trips of reserves that wait: one to each node of a cluster, or of several Redises, so that what one has reserved does not wait for
-// another's answer.
+// Round trips of waiting reserves, one per node, so that messages of a fast node do not wait for a slow node.
 
 package delayq
 
@@ -20,13 +19,13 @@ type rounds struct {
 	slow map[string]*slowNode
 }
 
-// slowNode is asked for a single message at a time, by nobody who waits for it.
+// slowNode is asked for one message at a time, in the background.
 type slowNode struct {
-	// underWay are the round trips that nobody waits for.
+	// underWay counts background round trips.
 	underWay int
-	// fault is why the last one was not answered.
+	// fault is the error of the last round trip.
 	fault error
-	// waiting are the shards to ask once one has ended.
+	// waiting are the shards to ask after the next answer.
 	waiting map[waitingShard]bool
 }
 
@@ -35,7 +34,6 @@ type waitingShard struct {
 	shard int
 }
 
-// round is one round trip to a node.
 type round struct {
 	node  string
 	lease time.Duration
@@ -44,8 +42,7 @@ type round struct {
 	err   error
 }
 
-// askEach asks the node of each shard by itself, and waits a little for all of them. What comes later is kept in the
-// watch, for a caller who waits.
+// askEach asks every node, and waits briefly for all answers. A late answer is kept in the watch for the next waiting call.
 func (c *Client) askEach(ctx context.Context, ask Reserve, shards []int, watch *watch) (found []*Delivery, err error) {
 	switch c.redis.(type) {
 	case *redis.ClusterClient, *several:
@@ -83,7 +80,7 @@ func (c *Client) askEach(ctx context.Context, ask Reserve, shards []int, watch *
 	return found, err
 }
 
-// byNode parts shards by the nodes that have them. That of a shard whose node is not known is empty.
+// byNode groups shards by node; "" if the node is unknown.
 func (c *Client) byNode(ctx context.Context, shards []int) map[string][]int {
 	parts := map[string][]int{}
 	for _, shard := range shards {
@@ -107,13 +104,12 @@ func (c *Client) round(ctx context.Context, ask Reserve, node string, shards []i
 	return one
 }
 
-// late keeps what comes of a round trip.
 func (c *Client) late(one *round, watch *watch) {
 	<-one.done
 	c.keep(one.found, one.lease, c.rounds.end(one.node, 1, one.err), watch)
 }
 
-// keep keeps deliveries, or why there are none, for a caller who waits, and gives back what nobody takes soon.
+// keep stores deliveries, or an error, for the next waiting call, and releases unclaimed deliveries soon after.
 func (c *Client) keep(found []*Delivery, lease time.Duration, fault error, watch *watch) {
 	if len(found) == 0 && fault == nil {
 		return
@@ -124,7 +120,7 @@ func (c *Client) keep(found []*Delivery, lease time.Duration, fault error, watch
 	})
 }
 
-// begin says which of these shards to ask of a node now. A slow one is asked for one at a time; the others wait.
+// begin returns the shards to ask now: all shards of a fast node, at most one of a slow node.
 func (r *rounds) begin(node string, shards []int, watch *watch) (now []int, isSlow bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,14 +137,14 @@ func (r *rounds) begin(node string, shards []int, watch *watch) (now []int, isSl
 	return now, true
 }
 
-// leave notes that a round trip is not waited for any more.
+// leave moves a round trip to the background.
 func (r *rounds) leave(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(node).underWay++
 }
 
-// end ends a round trip, which was left or not, and hands back its error unless that is a silence which is known.
+// end records the end of a round trip, and returns the error unless the silence is already known.
 func (r *rounds) end(node string, left int, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +173,7 @@ func (r *rounds) end(node string, left int, err error) error {
 	return err
 }
 
-// isSilence says whether an error is none of Redis's own answers.
+// isSilence reports whether a connection failed, as opposed to an answer of Redis.
 func isSilence(err error) bool {
 	var broken net.Error
 	return errors.As(err, &broken) || errors.Is(err, io.EOF)
@@ -193,7 +189,7 @@ func (r *rounds) of(node string) *slowNode {
 	return r.slow[node]
 }
 
-// fault is why a node is silent; nil where none is.
+// fault returns the error of a silent node; nil if all nodes answer.
 func (r *rounds) fault() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-// The scripts: the files of lua/, put together with the functions they include.
+// Assembles the scripts of lua/ from the files and the functions included.
 
 package delayq
 
@@ -17,13 +17,12 @@ import (
 //go:embed lua
 var packed embed.FS
 
-// verbs are the scripts that a client calls.
 var verbs = strings.Fields(`ack bury cancel cancel_group configure count describe dictionary extend grow list list_group
 	overview peek purge put release replay reschedule reserve shift_group`)
 
 var include = regexp.MustCompile(`(?m)^--# include (.*)$`)
 
-// assemble puts one script together: an include line stands for the texts of the files that it names.
+// assemble replaces the include lines of a script by the named files.
 func assemble(folder fs.FS, verb string) (*redis.Script, error) {
 	text, err := fs.ReadFile(folder, "lua/"+verb+".lua")
 	source := strings.TrimSuffix(string(text), "\n") + "\n"

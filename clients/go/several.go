@@ -1,4 +1,4 @@
-// Several independent Redises that keep a deployment together: each shard has one of them.
+// Several independent Redises that share a deployment, each with some of the shards.
 
 package delayq
 
@@ -12,33 +12,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Node is one of several Redises, and the shards that it keeps.
+// Node is one of several Redises, with a range of shards.
 type Node struct {
-	// Name is what it is called; each of its shards records it, and refuses calls that are meant for another node.
+	// Name is recorded by every shard of the node; a shard refuses calls addressed to another node.
 	Name string
-	// Redis is its connection: to a Redis, or to the master that sentinels name.
+	// Redis connects to a Redis or a Sentinel master.
 	Redis *redis.Client
-	// Shards are ranges with both ends, such as "0-7,16-19"; those of a growth that is to come included. "" is none yet.
+	// Shards are inclusive ranges, such as "0-7,16-19", including shards of a planned growth. "" means none yet.
 	Shards string
 }
 
-// maxShards are the most that a deployment has.
+// Maximum shards of a deployment.
 const maxShards = 4096
 
 var errNoNode = errors.New("it has no node among those that were given: add the node that has it")
 
-// several stands for the connection of a client. What it embeds, the first node's, is not used for shards.
+// several replaces the connection of a client. The embedded client, of the first node, serves no shards.
 type several struct {
 	*redis.Client
 	nodes []Node
 
 	mu sync.RWMutex
-	// homes has the node of each shard.
+	// homes is the index of the node by shard.
 	homes []int
 }
 
-// NewOfNodes gives the client of a deployment that several independent Redises keep together: a node for each shard from 0
-// on, as in the configuration of delayq's programs.
+// NewOfNodes returns the client of a deployment over several Redises, given as in the configuration of delayq's programs. Every
+// shard from 0 on needs a node.
 func NewOfNodes(nodes []Node, namespace string) (*Client, error) {
 	homes, err := homesOf(nodes)
 	if err != nil {
@@ -47,7 +47,6 @@ func NewOfNodes(nodes []Node, namespace string) (*Client, error) {
 	return New(&several{Client: nodes[0].Redis, nodes: nodes, homes: homes}, namespace)
 }
 
-// homesOf has the node of each shard.
 func homesOf(nodes []Node) (homes []int, err error) {
 	known, names := map[int]int{}, map[string]bool{}
 	for n, node := range nodes {
@@ -85,7 +84,6 @@ func homesOf(nodes []Node) (homes []int, err error) {
 	return homes, nil
 }
 
-// shardsOf reads ranges of shards.
 func shardsOf(ranges string) (shards []int, err error) {
 	if ranges == "" {
 		return nil, nil
@@ -107,7 +105,7 @@ func shardsOf(ranges string) (shards []int, err error) {
 	return shards, nil
 }
 
-// node is that of a shard; nil where it has none.
+// node returns the node of a shard; nil if unknown.
 func (s *several) node(shard int) *Node {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -117,7 +115,7 @@ func (s *several) node(shard int) *Node {
 	return &s.nodes[s.homes[shard]]
 }
 
-// move notes that a shard has moved to another node; false where that is not known.
+// move records the new node of a shard; false if the node or shard is unknown.
 func (s *several) move(shard int, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +128,7 @@ func (s *several) move(shard int, name string) bool {
 	return false
 }
 
-// firstShards has a shard of each node.
+// firstShards returns one shard per node.
 func (s *several) firstShards() (shards []int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -143,8 +141,7 @@ func (s *several) firstShards() (shards []int) {
 	return shards
 }
 
-// layoutWord is the first argument of a call: the layout that its caller knows, the node that it is meant for, and what it
-// waits for.
+// layoutWord returns the first argument of a call: known layout, addressed node, required confirmations.
 func (c *Client) layoutWord(layout, shard int, waits string) string {
 	word := strconv.Itoa(layout)
 	if node := c.nodeName(shard); node != "" {
@@ -153,7 +150,7 @@ func (c *Client) layoutWord(layout, shard int, waits string) string {
 	return strings.TrimSpace(word + " " + waits)
 }
 
-// checkNode refuses the map of the nodes where a shard records another one, in its layout, than it was found at.
+// checkNode returns an error if the shard is recorded at another node than in the client's list.
 func (c *Client) checkNode(shard int, layout string) error {
 	_, recorded, _ := strings.Cut(layout, "@")
 	if at := c.nodeName(shard); recorded != "" && at != recorded {
@@ -169,10 +166,10 @@ func (c *Client) checkNode(shard int, layout string) error {
 	return nil
 }
 
-// errMoving says that a shard is not served yet by the node that it moves to.
+// errMoving reports a shard that the new node does not serve yet.
 var errMoving = errors.New("does not serve it yet")
 
-// followMove has a shard that has moved to another node called and listened to there.
+// followMove redirects calls and listening to the new node of a shard.
 func (c *Client) followMove(shard int, to string) error {
 	if c.nodeName(shard) == to {
 		return fmt.Errorf("shard %d is moving to node %s, which %w", shard, to, errMoving)
@@ -185,7 +182,7 @@ func (c *Client) followMove(shard int, to string) error {
 	return nil
 }
 
-// nodeName is what calls to a shard say behind the layout, "" where one Redis or a Redis Cluster keeps the deployment.
+// nodeName returns the node addressed by calls to a shard; "" for one Redis or a Redis Cluster.
 func (c *Client) nodeName(shard int) string {
 	if several, is := c.redis.(*several); is {
 		if node := several.node(shard); node != nil {

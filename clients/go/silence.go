@@ -1,7 +1,7 @@
-// Connections that no answer comes on any more: nobody says that they are dead.
+// Silent connections: open, but without answers.
 //
-// A pool hands them out one after another, and each costs a call its deadline. So where a call waits for long, or a listener
-// finds its own connection silent, all that are idle are asked whether they are there; go-redis closes those that are not.
+// The pool hands silent connections out one by one, and each costs a call the deadline. So when a call waits long, or a
+// listener's connection is silent, all idle connections are pinged, and go-redis closes the silent connections.
 
 package delayq
 
@@ -15,28 +15,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience is how long a server may take at most to answer whether it is there.
+// Maximum time for a ping.
 const patience = time.Second
 
-// maxNodes are the most that are remembered: those of a cluster come and go.
+// Maximum nodes remembered, since nodes of a cluster come and go.
 const maxNodes = 64
 
 var errSilent = fmt.Errorf("nothing was answered, nor on another connection: %w", os.ErrDeadlineExceeded)
 
-// silences are the nodes that listeners have found silent.
+// silences are the nodes found silent by listeners.
 type silences struct {
 	mu    sync.Mutex
 	nodes map[redis.UniversalClient]*silence
 }
 
 type silence struct {
-	// found is closed when a listener finds its connection to the node silent.
+	// found closes when a listener finds the node silent.
 	found chan struct{}
-	// isAsked says that its idle connections are being asked.
+	// isAsked is true while idle connections are pinged.
 	isAsked bool
 }
 
-// of is what is known of a node. The caller holds the mutex.
+// of requires the mutex.
 func (s *silences) of(node redis.UniversalClient) *silence {
 	if s.nodes == nil || len(s.nodes) > maxNodes {
 		s.nodes = map[redis.UniversalClient]*silence{}
@@ -47,14 +47,12 @@ func (s *silences) of(node redis.UniversalClient) *silence {
 	return s.nodes[node]
 }
 
-// next is closed when a listener finds a node silent from now on.
 func (s *silences) next(node redis.UniversalClient) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of(node).found
 }
 
-// doubt notes that a listener has found a node silent.
 func (s *silences) doubt(node redis.UniversalClient) {
 	s.mu.Lock()
 	one := s.of(node)
@@ -64,7 +62,7 @@ func (s *silences) doubt(node redis.UniversalClient) {
 	s.ask(node)
 }
 
-// ask has the pool of a node close the idle connections that are silent. While they are asked, calls get others.
+// ask pings all idle connections of a node, and the pool closes silent connections. Calls meanwhile use other connections.
 func (s *silences) ask(node redis.UniversalClient) {
 	client, is := node.(*redis.Client)
 	if !is {
@@ -95,8 +93,8 @@ func (s *silences) ask(node redis.UniversalClient) {
 	}()
 }
 
-// exchange sends a pipeline that ends by the deadline of its context: whether it has ended. One that is left alone half-way
-// is lost, where a listener has found its node silent since it was sent.
+// exchange runs a pipeline until the deadline, and reports whether the pipeline has ended. Halfway to the deadline, the
+// pipeline is abandoned if a listener finds the node silent.
 func (c *Client) exchange(
 	ctx context.Context, node redis.UniversalClient, pipe redis.Pipeliner,
 ) (fault error, hasEnded bool) {
@@ -121,7 +119,7 @@ func (c *Client) exchange(
 	}
 }
 
-// deadline is how long a call of a node takes at most.
+// deadline returns the time limit of a call to a node.
 func (c *Client) deadline(node redis.UniversalClient) time.Duration {
 	if client, is := node.(*redis.Client); is && client.Options().ReadTimeout > 0 && client.Options().ReadTimeout < c.Timeout {
 		return client.Options().ReadTimeout

@@ -1,4 +1,4 @@
-// Messages as they are stored.
+// Stored messages.
 
 package delayq
 
@@ -11,42 +11,42 @@ import (
 	"unicode/utf8"
 )
 
-// What an envelope has besides its head, in this order.
+// Optional fields of an envelope, in order.
 const flagHash, flagExpires, flagBackoff, flagGroup, flagHeaders, flagZstd, flagDoomed, flagReason = 1, 2, 4, 8, 16, 32, 64, 128
 
-// Envelope is what is stored of a message; times are on Redis's clock. Of a finished one, only the head is left:
-// what stands before Doomed.
+// Envelope is the content of a stored message; times are on the Redis clock. A finished message keeps only the fields before
+// Expires.
 type Envelope struct {
 	State State
 	Due   time.Time
-	// At is when it came into its state; of a leased one, the end of its lease.
+	// At is the time of the last change of state; for a leased message, the end of the lease.
 	At time.Time
-	// Number is how often it was ever handed out, Attempt what the maximum counts.
+	// Number counts all deliveries, Attempt the deliveries that MaxAttempts limits.
 	Number               uint32
 	Attempt, MaxAttempts uint16
-	// Doomed says that a cancel came while it was leased: it will not be tried again.
+	// Doomed means cancelled while leased: the message will not be retried.
 	Doomed  bool
 	Expires time.Time
 	Backoff Backoff
 	Group   string
 	Headers []Header
 	Payload []byte
-	// Compressed says that the payload is a zstd frame that could not be restored.
+	// Compressed means that Payload is a zstd frame that could not be decompressed.
 	Compressed bool
-	// Reason is why it is dead.
+	// Reason explains the death of a dead letter.
 	Reason string
 }
 
-// StoredMessage is a message as it is stored, or what is remembered of it.
+// StoredMessage is a stored message, or the record of a finished message.
 type StoredMessage struct {
 	Topic, ID string
 	Shard     int
 	Envelope
-	// Unreadable says why a message cannot be read, of which only the head is there then.
+	// Unreadable is the fault of an invalid envelope, of which only the head is set.
 	Unreadable error
 }
 
-// storedMessage is a message by its name in keys and calls. One that cannot be read keeps no other from being shown.
+// storedMessage decodes a message. An invalid envelope is reported, so that a listing continues.
 func storedMessage(shard int, topic, name, stored string) *StoredMessage {
 	one := &StoredMessage{Topic: topic, Shard: shard}
 	one.ID, one.Group = idAndGroup(name)
@@ -54,7 +54,7 @@ func storedMessage(shard int, topic, name, stored string) *StoredMessage {
 	return one
 }
 
-// read reads an envelope, of which docs/protocol.md has the bytes.
+// read decodes an envelope, as specified in docs/protocol.md.
 func (e *Envelope) read(stored string) (err error) {
 	rest, at, legible := bytes.NewBufferString(stored), 0, true
 	take := func(size int) []byte {
@@ -104,7 +104,7 @@ func (e *Envelope) read(stored string) (err error) {
 	return err
 }
 
-// readHead reads the bytes that every format has, and gives back the flags.
+// readHead reads the bytes common to all formats, and returns the flags.
 func (e *Envelope) readHead(head []byte) (flags int) {
 	if len(head) < 32 || head[1] < 1 || int(head[1]) > len(states) {
 		return 0
@@ -117,7 +117,7 @@ func (e *Envelope) readHead(head []byte) (flags int) {
 	return flags
 }
 
-// cutReason takes the reason from behind the payload; false where it is longer than what there is.
+// cutReason splits the reason from the end of the payload; false if the envelope is too short.
 func (e *Envelope) cutReason() bool {
 	end := len(e.Payload) - 2
 	if end < 0 {

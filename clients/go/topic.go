@@ -1,4 +1,4 @@
-// Topics: their messages by state, dead letters, numbers and policy.
+// Topics: messages by state, dead letters, counts and policy.
 
 package delayq
 
@@ -12,29 +12,29 @@ import (
 type Topic struct {
 	client *Client
 	name   string
-	// stored is the name as calls carry it.
+	// stored is the encoded name.
 	stored string
 	err    error
 }
 
-// Topic returns the topic of this name.
+// Topic returns the topic of this name. A topic outside the rules has an ~odd- name.
 func (c *Client) Topic(name string) Topic {
 	stored, err := topicArg(name)
 	return Topic{c, name, stored, err}
 }
 
-// Numbers are how many messages of a topic there are; Accepted and what follows it, how many there ever were.
+// Numbers counts the messages of a topic by state, and from Accepted on all messages ever.
 type Numbers struct {
 	Delayed, Ready, Leased, Dead                                      int64
 	Accepted, Delivered, Cancelled, Expired, Purged, Replaced, Buried int64
-	// NextDue is when the first of the delayed is due; zero where there is none.
+	// NextDue is the due time of the next delayed message, or earlier; zero if no message is delayed.
 	NextDue time.Time
 	// Unreadable counts keys of another type, whose messages are not counted.
 	Unreadable int64
 }
 
-// Range is of due times of the delayed, of lease ends of the leased, of times of death; both ends included, a zero
-// time is no bound.
+// Range limits due times of delayed messages, lease ends of leased messages, or times of death; both ends are inclusive, and a
+// zero time is no limit.
 type Range struct {
 	From, To time.Time
 	// PastOK accepts times before 2001 or after 9999.
@@ -65,7 +65,7 @@ func (r Range) millis() (from, to int64) {
 	return from, to
 }
 
-// Count counts its messages, of all shards; each is counted at its own instant.
+// Count counts messages over all shards, each shard at another instant.
 func (t Topic) Count(ctx context.Context) (total Numbers, err error) {
 	err = t.everyShard(ctx, func(shard int) error {
 		for hour := any(0); hour != ""; {
@@ -87,7 +87,7 @@ func (t Topic) Count(ctx context.Context) (total Numbers, err error) {
 	return total, err
 }
 
-// add adds what a shard answered in its first step; nothing where it does not know the topic.
+// add adds the first step of a shard; a shard that does not know the topic adds nothing.
 func (n *Numbers) add(reply []any) {
 	if len(reply) == 0 {
 		return
@@ -103,8 +103,8 @@ func (n *Numbers) add(reply []any) {
 	}
 }
 
-// List visits its messages in one state (Delayed, Ready, Leased or Dead), shard after shard, in each by time and the
-// ready ones as they became ready, until visit returns an error.
+// List visits messages in one state (Delayed, Ready, Leased or Dead) until visit returns an error: shard by shard, by time,
+// ready messages in queue order.
 func (t Topic) List(ctx context.Context, state State, span Range, visit func(*StoredMessage) error) error {
 	return t.everyShard(ctx, func(shard int) error {
 		return t.pages(ctx, shard, state, span, func(page []*StoredMessage) (err error) {
@@ -116,8 +116,7 @@ func (t Topic) List(ctx context.Context, state State, span Range, visit func(*St
 	})
 }
 
-// Replay gives dead letters another life after a delay, with their attempts counted from the start. Their group is ""
-// where they have none.
+// Replay revives dead letters after a delay, with attempts counted from zero. An empty group means no group.
 func (t Topic) Replay(ctx context.Context, delay time.Duration, group string, ids ...string) ([]Outcome, error) {
 	items := make([]*item, len(ids))
 	for i, id := range ids {
@@ -126,7 +125,7 @@ func (t Topic) Replay(ctx context.Context, delay time.Duration, group string, id
 	return t.replay(ctx, delay, items)
 }
 
-// ReplayAll gives all dead letters that died in the range another life: how many live again, and how many stay dead.
+// ReplayAll revives all dead letters that died in the range, and counts revived and remaining letters.
 func (t Topic) ReplayAll(ctx context.Context, delay time.Duration, span Range) (replayed, kept int, err error) {
 	if err = checkSpan("a delay", delay); err != nil {
 		return 0, 0, err
@@ -160,8 +159,7 @@ func (t Topic) replay(ctx context.Context, delay time.Duration, items []*item) (
 	return t.client.each(ctx, "replay", items)
 }
 
-// Purge deletes its messages in one state (Delayed, Ready or Dead): how many are gone, and how many could not be read
-// and are kept.
+// Purge deletes messages in one state (Delayed, Ready or Dead), and counts deleted and unreadable messages.
 func (t Topic) Purge(ctx context.Context, state State, span Range) (purged, kept int64, err error) {
 	if state != Delayed && state != Ready && state != Dead {
 		return 0, 0, InvalidMessage(fmt.Sprintf("%.40q is not a state that is purged: Delayed, Ready or Dead", state))
@@ -184,7 +182,7 @@ func (t Topic) Purge(ctx context.Context, state State, span Range) (purged, kept
 	return purged, kept, err
 }
 
-// everyShard visits every shard, also those that a growth adds meanwhile.
+// everyShard visits every shard, including shards added by a growth meanwhile.
 func (t Topic) everyShard(ctx context.Context, visit func(shard int) error) error {
 	shards, err := 1, t.err
 	for shard := 0; err == nil && shard < shards; shard++ {
@@ -195,7 +193,7 @@ func (t Topic) everyShard(ctx context.Context, visit func(shard int) error) erro
 	return err
 }
 
-// pages visits pages of one shard. What dies while its dead letters are read is not among them.
+// pages visits pages of one shard. Messages that die during a listing of dead letters are left out.
 func (t Topic) pages(ctx context.Context, shard int, state State, span Range, visit func([]*StoredMessage) error) error {
 	if state != Delayed && state != Ready && state != Leased && state != Dead {
 		return InvalidMessage(fmt.Sprintf("%.40q is not a state that is listed: Delayed, Ready, Leased or Dead", state))
@@ -224,7 +222,7 @@ func (t Topic) pages(ctx context.Context, shard int, state State, span Range, vi
 	return nil
 }
 
-// number64 is a number in a reply, which may be text; false where it is empty.
+// number64 parses a number in a reply; false if empty.
 func number64(value any) (int64, bool) {
 	if number, is := value.(int64); is {
 		return number, true

@@ -1,4 +1,4 @@
-// The URLs that name a deployment's Redis, as delayq's own programs read them.
+// Parses the Redis URLs of delayq's programs.
 
 package delayq
 
@@ -16,14 +16,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// hosts is what a kind of URL names: what a host of it is called, where it listens by default, and how the URL looks.
 type hosts struct {
 	what  string
 	port  int
 	shape string
 }
 
-// dialTimeout is how long a connection may take to be made.
 const dialTimeout = time.Second
 
 var kinds = map[string]hosts{
@@ -40,10 +38,10 @@ var (
 	dbForm      = regexp.MustCompile(`^\d{1,5}$`)
 )
 
-// ParseURL reads what redis.NewUniversalClient takes: redis+sentinel://[user[:password]@]host[:port],…/service[?db=N],
-// redis+cluster://[user[:password]@]host[:port],…, redis://[user[:password]@]host[:port][/db], or unix:///path; rediss for TLS. The login is that of the Redis; sentinels
-// that ask for one get it by the options' SentinelUsername and SentinelPassword. go-redis's own repeats are off, and
-// a connection is made within a second.
+// ParseURL parses redis://[user[:password]@]host[:port][/db], redis+sentinel://[user[:password]@]host[:port],…/service[?db=N],
+// redis+cluster://[user[:password]@]host[:port],… or unix:///path, with rediss for TLS, into options of
+// redis.NewUniversalClient. The login is for Redis; set SentinelUsername and SentinelPassword for Sentinels. Retries of
+// go-redis are off, and the connect timeout is a second.
 func ParseURL(address string) (*redis.UniversalOptions, error) {
 	options := &redis.UniversalOptions{MaxRetries: -1, DialTimeout: dialTimeout}
 	if socket := socketForm.FindStringSubmatch(address); socket != nil {
@@ -60,7 +58,7 @@ func ParseURL(address string) (*redis.UniversalOptions, error) {
 	return options, readURL(address[len(start[0]):], start[2], options)
 }
 
-// readSocket reads the path of a socket. Login and database are in the query.
+// readSocket parses the path of a socket, with login and database in the query.
 func readSocket(text string, options *redis.UniversalOptions) error {
 	path, query, _ := strings.Cut(text, "?")
 	said, err := parameters(query, "db", "user", "pass")
@@ -75,7 +73,7 @@ func readSocket(text string, options *redis.UniversalOptions) error {
 	return err
 }
 
-// readURL reads what is behind the scheme. Its faults are named without user and password.
+// readURL parses the part after the scheme. Errors contain neither user nor password.
 func readURL(rest, scheme string, options *redis.UniversalOptions) (err error) {
 	kind := kinds[scheme]
 	rest, query, _ := strings.Cut(rest, "?")
@@ -122,7 +120,7 @@ func readURL(rest, scheme string, options *redis.UniversalOptions) (err error) {
 	return err
 }
 
-// ofOne returns the database of one Redis, /N or ?db=N.
+// ofOne returns the database, /N or ?db=N.
 func ofOne(path, query string) (db int, err error) {
 	said, err := parameters(query, "db")
 	if err != nil {
@@ -176,7 +174,7 @@ func database(text string) (int, error) {
 	return atoi(text), nil
 }
 
-// parameters reads a query, and refuses unknown parameters.
+// parameters parses a query, and refuses unknown parameters.
 func parameters(query string, known ...string) (map[string]string, error) {
 	said := map[string]string{}
 	for _, pair := range strings.Split(query, "&") {

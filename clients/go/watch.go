@@ -1,4 +1,4 @@
-// Which shards may have something for the calls that wait for the same topics.
+// Tracks which shards may have ready messages for one list of topics.
 
 package delayq
 
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// maxPolls are the most polls until each shard had its turn.
+// Maximum polls for a full round over all shards.
 const maxPolls = 64
 
-// linger is how long a watch stays that no call waits by.
+// How long an unused watch is kept.
 const linger = time.Minute
 
-// watch has the shards to ask, each from a time on.
+// watch has the shards to ask, each with an earliest time.
 type watch struct {
 	topics       []string
 	pollInterval time.Duration
@@ -24,22 +24,22 @@ type watch struct {
 	polled  int
 	pollAt  time.Time
 	changed chan struct{}
-	// found is what came too late for the call that asked, and fault why nothing came.
+	// found are deliveries that arrived too late for the caller, fault the last error.
 	found []lateDelivery
 	fault error
 
-	// waiting are the calls that wait by it, and idle since when there are none; guarded by the client's waiters.
+	// waiting counts waiting calls, idle is the end of the last one; guarded by the mutex of waiters.
 	waiting int
 	idle    time.Time
 }
 
-// lateDelivery goes to a call that asks for the same lease.
+// lateDelivery goes to a call with the same lease.
 type lateDelivery struct {
 	*Delivery
 	lease time.Duration
 }
 
-// newWatch begins with every shard: each may have something.
+// newWatch starts with every shard, since each may have messages.
 func newWatch(topics []string, pollInterval time.Duration, shards int) *watch {
 	w := &watch{topics: topics, pollInterval: pollInterval, open: map[int]time.Time{}, changed: make(chan struct{})}
 	for shard := 0; shard < shards; shard++ {
@@ -48,7 +48,7 @@ func newWatch(topics []string, pollInterval time.Duration, shards int) *watch {
 	return w
 }
 
-// notify notes that a shard may have something after so long; of a topic, or of any.
+// notify schedules a shard, for one topic or, with "", for all topics.
 func (w *watch) notify(shard int, topic string, after time.Duration) {
 	concerned := topic == ""
 	for _, one := range w.topics {
@@ -71,14 +71,14 @@ func (w *watch) wake() {
 	w.changed = make(chan struct{})
 }
 
-// again notes that a shard is to be asked again after so long. Without a watch, it does nothing.
+// again schedules a shard. A nil watch ignores the call.
 func (w *watch) again(shard int, after time.Duration) {
 	if w != nil {
 		w.notify(shard, "", after)
 	}
 }
 
-// keep keeps deliveries under a lease, or why there are none, for the next call.
+// keep stores deliveries or an error for the next call.
 func (w *watch) keep(found []*Delivery, lease time.Duration, fault error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *watch) keep(found []*Delivery, lease time.Duration, fault error) {
 	w.wake()
 }
 
-// kept takes what was kept under a lease: at most max deliveries, or the fault where there are none.
+// kept takes at most max deliveries with the same lease, or else the error.
 func (w *watch) kept(max int, lease time.Duration) (found []*Delivery, fault error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +106,6 @@ func (w *watch) kept(max int, lease time.Duration) (found []*Delivery, fault err
 	return found, fault
 }
 
-// remove takes what was kept and is meant.
 func (w *watch) remove(isMeant func(lateDelivery) bool) (meant []*Delivery) {
 	var others []lateDelivery
 	for _, one := range w.found {
@@ -120,7 +119,7 @@ func (w *watch) remove(isMeant func(lateDelivery) bool) (meant []*Delivery) {
 	return meant
 }
 
-// take gives the shards to ask now, at most max. They count as asked.
+// take returns at most max due shards, and removes them from the schedule.
 func (w *watch) take(shards, max int) (due []int) {
 	now := time.Now()
 	w.mu.Lock()
@@ -141,7 +140,7 @@ func (w *watch) take(shards, max int) (due []int) {
 	return due
 }
 
-// clear takes those of these deliveries that no call has taken.
+// clear takes the deliveries that no call has taken.
 func (w *watch) clear(kept []*Delivery) (left []*Delivery) {
 	these := map[*Delivery]bool{}
 	for _, one := range kept {
@@ -152,8 +151,8 @@ func (w *watch) clear(kept []*Delivery) (left []*Delivery) {
 	return w.remove(func(one lateDelivery) bool { return these[one.Delivery] })
 }
 
-// wait waits for a notification, the time of a shard, the next poll or the context's end, whichever is first; not at all
-// where something is kept under this lease.
+// wait returns at the next scheduled time, on a notification, or when the context ends; at once if something is kept for this
+// lease.
 func (w *watch) wait(ctx context.Context, lease time.Duration) {
 	w.mu.Lock()
 	next, changed := w.pollAt, w.changed

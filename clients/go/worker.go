@@ -1,4 +1,4 @@
-// A worker: calls a handler for each message that is due, and settles it by the result.
+// A worker calls a handler for each message and settles the message by the result.
 
 package delayq
 
@@ -13,53 +13,53 @@ import (
 	"time"
 )
 
-// Handler works on one message, which is acked when it returns nil and released when it returns an error, unless it was
-// settled here. Its context ends when the lease is lost, the message is cancelled, or the worker's deadline has passed.
+// Handler handles one message. A nil error acks the message and an error releases the message, unless the handler has settled
+// the delivery. The context ends when the lease is lost, the message is cancelled, or the worker's deadline passes.
 type Handler func(ctx context.Context, delivery *Delivery) error
 
-// Worker hands messages that are due to a handler.
+// Worker passes due messages to a handler.
 type Worker struct {
 	Client *Client
 	Topics []string
 	Handle Handler
-	// Concurrency is the most handlers at once: 1 to 500, 10 where 0.
+	// Concurrency limits concurrent handlers: 1 to 500, 10 if 0.
 	Concurrency int
-	// Lease is extended at each third of it while the handler works; 0 for what the topic says.
+	// Lease is extended every third of its length while the handler runs; 0 selects the topic's lease.
 	Lease time.Duration
-	// StopTimeout is how long Run waits for handlers once its context has ended: 10 s where 0.
+	// StopTimeout is how long Run waits for handlers after the context has ended: 10 s if 0.
 	StopTimeout time.Duration
-	// OnError is called with what went wrong, and the message where it was one. Where nil, it is logged.
+	// OnError receives errors, with the message concerned if there is one. If nil, errors are logged.
 	OnError func(delivery *Delivery, err error)
 }
 
-// Bury makes an error of a message that can never be delivered: it goes to the dead letters, with err as the reason.
+// Bury marks a message as undeliverable: the message becomes a dead letter, with err as the reason.
 func Bury(err error) error { return hopeless{err} }
 
 type hopeless struct{ error }
 
 func (h hopeless) Unwrap() error { return h.error }
 
-// PanicError is what a handler panicked with, which is the failure of its message alone.
+// PanicError is the panic of a handler, which fails only the message concerned.
 type PanicError struct {
 	Value any
-	// Stack is that of the handler, from where it panicked.
+	// Stack starts at the panic in the handler.
 	Stack string
 }
 
 func (e PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
-// Unwrap is the error that it panicked with, if it was one.
+// Unwrap returns the panic value if the value is an error.
 func (e PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// errGone is the failure of a handler that ended its goroutine.
+// errGone means that a handler ended the goroutine.
 var errGone = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
-// Run works until the context ends; outages of Redis only interrupt it. Then it stops reserving, lets the handlers
-// finish, and gives back what they have not done by the deadline, with their attempts kept: an error says how many. It ends by
-// itself, with an error, once the client or its connection is closed.
+// Run works until the context ends, across outages of Redis. Then Run stops reserving, waits for handlers, and releases
+// unfinished messages at the deadline with the attempt kept; the error counts the messages. Run also ends, with an error, when
+// client or connection is closed.
 func (w Worker) Run(ctx context.Context) error {
 	if w.Concurrency == 0 {
 		w.Concurrency = 10
@@ -85,7 +85,7 @@ func (w Worker) Run(ctx context.Context) error {
 	return first(closed, run.stop(end))
 }
 
-// quiet guards a report against panics, so that it cannot end a worker. Where report is nil, errors are logged.
+// quiet protects a worker from a panic in OnError. If report is nil, errors are logged.
 func quiet(report func(*Delivery, error)) func(*Delivery, error) {
 	if report == nil {
 		return logged
@@ -109,18 +109,17 @@ func logged(delivery *Delivery, err error) {
 	}
 }
 
-// running is a worker at work.
 type running struct {
 	Worker
 	handlers context.Context
-	// slots has one for each message that is held.
+	// slots has an entry per held message.
 	slots chan struct{}
 
 	mu   sync.Mutex
 	held map[*Delivery]bool
 }
 
-// take reserves as many messages as handlers are free, until the context ends, or the client is closed: then it says so.
+// take reserves a message per free slot until the context ends or the client is closed.
 func (r *running) take(ctx context.Context, ask Reserve) error {
 	for pause := rest; ctx.Err() == nil; {
 		if ask.Max = r.free(ctx); ask.Max == 0 {
@@ -157,7 +156,7 @@ func (r *running) take(ctx context.Context, ask Reserve) error {
 	return nil
 }
 
-// free waits for a free slot, and takes all there are; none once the context has ended.
+// free waits for a free slot and takes all free slots; 0 once the context has ended.
 func (r *running) free(ctx context.Context) int {
 	select {
 	case r.slots <- struct{}{}:
@@ -220,7 +219,7 @@ func (r *running) work(delivery *Delivery) {
 	}
 }
 
-// handle calls the handler, on a goroutine that it may end. A panic is an error of its message alone.
+// handle calls the handler on a separate goroutine, which the handler may end. A panic fails only the message.
 func (r *running) handle(delivery *Delivery) error {
 	ctx, end := context.WithCancel(r.handlers)
 	defer end()
@@ -245,7 +244,7 @@ func (r *running) handle(delivery *Delivery) error {
 	return <-ended
 }
 
-// stackOf leaves out the frames of the panic itself: a dead letter has no room for them.
+// stackOf drops the frames of the panic itself, since a dead letter has little room.
 func stackOf(stack []byte) string {
 	lines := strings.Split(string(stack), "\n")
 	for n, line := range lines {
@@ -256,7 +255,7 @@ func stackOf(stack []byte) string {
 	return string(stack)
 }
 
-// stop waits for the handlers, and gives back what they hold at the deadline.
+// stop waits for handlers, and releases held messages at the deadline.
 func (r *running) stop(end context.CancelFunc) error {
 	deadline := time.After(r.StopTimeout)
 	for n := 0; n < cap(r.slots); n++ {
@@ -272,7 +271,6 @@ func (r *running) stop(end context.CancelFunc) error {
 	return nil
 }
 
-// late are the messages that are still held.
 func (r *running) late() (late []*Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,8 +280,7 @@ func (r *running) late() (late []*Delivery) {
 	return late
 }
 
-// giveBack releases messages, whose attempts do not count. Those that Redis does not answer for within a second come again when
-// their leases run out.
+// giveBack releases messages with the attempt kept. Without an answer within a second, messages return when the leases expire.
 func (r *running) giveBack(held []*Delivery) {
 	ctx, end := context.WithTimeout(context.Background(), time.Second)
 	defer end()
