@@ -1,9 +1,9 @@
-/** The URLs that name a deployment's Redis, as delayq's own programs read them. */
+/** Parses the Redis URLs of delayq's programs. */
 
 import { shown } from "./arguments.js";
 import { InvalidMessage } from "./names.js";
 
-/** Of each kind: what a host of it is called, where it listens by default, and how the URL looks. */
+/** By kind: name of a host, default port, form of the URL. */
 const KINDS = {
   one: ["Redis", 6_379, "expected redis://host:port/db or unix:///path?db=N"],
   sentinel: ["sentinel", 26_379, "expected redis+sentinel://host:port,host:port/service"],
@@ -14,16 +14,16 @@ export type Address = {
   kind: keyof typeof KINDS;
   tls: boolean;
   nodes: { host: string; port: number }[];
-  /** That of a socket; there are no nodes then. */
+  /** Path of a unix socket, which has no nodes. */
   path?: string;
-  /** The login of the Redis, not of its sentinels. */
+  /** Login of Redis, not of the sentinels. */
   username: string | undefined;
   password: string | undefined;
   service: string;
   db: number;
 };
 
-/** What a URL says, or the path of a socket. Its faults are named without user and password. */
+/** Parses a URL, or the path of a socket. Errors contain neither user nor password. */
 export function readAddress(url: string): Address {
   if (typeof url !== "string") throw new InvalidMessage(`a URL is text, not ${shown(url)}`);
   const socket = /^(?:(?:redis\+)?unix:\/\/(?=\/)|(?=\/[^/]))/.exec(url);
@@ -45,7 +45,7 @@ export function readAddress(url: string): Address {
   return { kind, tls: scheme[1] === "rediss", nodes, ...loginOf(place.slice(0, Math.max(at, 0))), ...rest };
 }
 
-/** Reads the path of a socket. Login and database are in the query. */
+/** Parses the path of a socket, with login and database in the query. */
 function ofSocket(text: string): Address {
   const [path, query] = cut(text, "?");
   const { db = "0", user = "", pass = "" } = readQuery(query, ["db", "user", "pass"]);
@@ -64,7 +64,7 @@ function databaseOf(text: string): number {
   throw new InvalidMessage("db is not the number of a database: expected /N or ?db=N");
 }
 
-/** Reads the parameters of a query, and refuses unknown ones. */
+/** Parses a query, and refuses unknown parameters. */
 function readQuery(query: string, known: readonly string[]): Record<string, string> {
   const said: Record<string, string> = {};
   for (const pair of pairsOf(query)) {

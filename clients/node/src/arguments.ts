@@ -1,4 +1,4 @@
-/** Checks arguments by name before anything is sent. Plain JavaScript has no other check; nothing is coerced. */
+/** Checks arguments by name before anything is sent: plain JavaScript has no other check. Nothing is coerced. */
 
 import { inspect } from "node:util";
 import { InvalidMessage, name } from "./names.js";
@@ -6,7 +6,7 @@ import { InvalidMessage, name } from "./names.js";
 /** A point in time: a Date, or milliseconds since the epoch. */
 export type Time = Date | number;
 
-/** Earlier times are mostly seconds that were meant to be milliseconds, later ones than 9999 microseconds. */
+/** Times before 2001 are mostly seconds mistaken for milliseconds, and times after 9999 microseconds. */
 const [DOUBTFUL_BEFORE_MS, DOUBTFUL_AFTER_MS] = [978_307_200_000, 253_402_300_799_999];
 const LATEST_MS = 2 ** 53 - 1;
 const LONGEST_LEASE_MS = 86_400_000;
@@ -17,14 +17,14 @@ const MAX_REASON_BYTES = 1_000;
 /** A lone surrogate, which UTF-8 cannot represent. */
 const HALF = /\p{Cs}/u;
 
-/** A time in ms; a fraction counts as the next one. */
+/** Returns a time in ms, rounded up. */
 function timeMs(what: string, time: Time): number {
   const ms = Math.ceil(time instanceof Date ? time.getTime() : numberOf(what, time));
   if (ms >= 1 && ms <= LATEST_MS) return ms;
   throw new InvalidMessage(`${what} is ${shown(time)}: a Date, or 1 to ${LATEST_MS} ms since the epoch`);
 }
 
-/** A time in ms that does not look like one in seconds or microseconds, unless `pastOk`. */
+/** Returns a time in ms. Times before 2001 and after 9999 need `pastOk`. */
 export function dueMs(what: string, time: Time, pastOk: boolean | undefined): number {
   const ms = timeMs(what, time);
   if ((ms >= DOUBTFUL_BEFORE_MS && ms <= DOUBTFUL_AFTER_MS) || pastOk) return ms;
@@ -35,56 +35,53 @@ export function dueMs(what: string, time: Time, pastOk: boolean | undefined): nu
   throw new InvalidMessage(`${what}: ${ms} ms since the epoch is ${read}; ${instead}if that is meant, set pastOk`);
 }
 
-/** A span in ms, `min` to `max`; a fraction counts as the next one. */
+/** Returns a span in ms, `min` to `max`, rounded up. */
 export function spanMs(what: string, span: number, min = 0, max = LATEST_MS): number {
   const ms = Math.ceil(numberOf(what, span));
   if (ms >= min && ms <= max) return ms;
   throw new InvalidMessage(`${what} is ${shown(span)}: milliseconds, at least ${min}${max < LATEST_MS ? ` and at most ${max}` : ""}`);
 }
 
-/** A difference in ms, which may be negative. */
 export function differenceMs(what: string, difference: number): number {
   if (Number.isSafeInteger(difference)) return difference;
   throw new InvalidMessage(`${what} is ${shown(difference)}: whole milliseconds`);
 }
 
-/** A lease in ms; undefined for what the topic says. */
+/** Returns a lease in ms; undefined selects the topic's lease. */
 export function leaseOf(leaseMs: number | undefined): number | undefined {
   return leaseMs === undefined ? undefined : spanMs("leaseMs", leaseMs, 1, LONGEST_LEASE_MS);
 }
 
-/** The topics of a reserve. */
 export function topicsOf(topics: readonly string[]): readonly string[] {
   if (listOf("topics", topics).length === 0) throw new InvalidMessage("topics is empty");
   for (const topic of topics) name("topic", topic);
   return [...topics];
 }
 
-/** A whole number. */
 export function wholeOf(what: string, value: number, min: number, max: number): number {
   if (Number.isInteger(value) && value >= min && value <= max) return value;
   throw new InvalidMessage(`${what} is ${shown(value)}: a whole number, ${min} to ${max}`);
 }
 
-/** True or false; of text, "false" would be true. */
+/** Returns a boolean; the text "false" would be true. */
 export function flagOf(what: string, value: boolean | undefined): boolean {
   if (value === undefined || typeof value === "boolean") return value === true;
   throw new InvalidMessage(`${what} is ${shown(value)}: true or false`);
 }
 
-/** Text without halves of characters. */
+/** Returns text without lone surrogates. */
 export function textOf(what: string, text: string): string {
   if (typeof text !== "string") throw new InvalidMessage(`${what} is text, not ${shown(text)}`);
   if (HALF.test(text)) throw new InvalidMessage(`${what} has half of a character (a lone surrogate)`);
   return text;
 }
 
-/** A reason for the dead letters, of which the protocol keeps so much: cut between two characters. */
+/** Returns a reason for a dead letter, truncated to the maximum length. */
 export function reasonOf(reason: string): string {
   return cutReason(textOf("reason", reason));
 }
 
-/** Cuts any text to the length of a reason. */
+/** Truncates a reason at a character boundary. */
 export function cutReason(reason: string): string {
   const bytes = Buffer.from(reason);
   let end = Math.min(bytes.length, MAX_REASON_BYTES);
@@ -102,19 +99,18 @@ export function signalOf(what: string, signal: AbortSignal | undefined): AbortSi
   throw new InvalidMessage(`${what} is an AbortSignal, not ${shown(signal)}`);
 }
 
-/** A list; a text would be read letter by letter. */
+/** Returns a list; a text would be read letter by letter. */
 export function listOf<T>(what: string, list: readonly T[]): readonly T[] {
   if (Array.isArray(list)) return list;
   throw new InvalidMessage(`${what} is a list, not ${shown(list)}`);
 }
 
-/** One of some words. */
 export function wordOf<W extends string>(what: string, word: W, words: readonly W[]): W {
   if (words.includes(word)) return word;
   throw new InvalidMessage(`${what} is ${shown(word)}: ${words.join(", ")}`);
 }
 
-/** An object that has only these fields: a misspelt one would be ignored. */
+/** Refuses unknown fields, since a misspelt field would be ignored. */
 export function optionsOf<T extends object>(what: string, options: T, fields: string): T {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw new InvalidMessage(`${what} is an object { ${fields.replaceAll(" ", ", ")} }, not ${shown(options)}`);
@@ -124,7 +120,7 @@ export function optionsOf<T extends object>(what: string, options: T, fields: st
   throw new InvalidMessage(`${what} has no ${unknown.slice(0, 40)}; it has ${fields.replaceAll(" ", ", ")}`);
 }
 
-/** Both ends of a range of times in ms, unlimited where nothing is said. */
+/** Returns the ends of a range of times in ms, unlimited by default. */
 export function rangeOf(range: { from?: Time; to?: Time; pastOk?: boolean }): [number, number] {
   const { from = 0, to = LATEST_MS, pastOk } = optionsOf("a range", range, "from to pastOk");
   const isPastOk = flagOf("pastOk", pastOk);
@@ -136,7 +132,7 @@ function numberOf(what: string, value: number): number {
   throw new InvalidMessage(`${what} is ${shown(value)}, not a number of milliseconds`);
 }
 
-/** A value in an error, cut short. */
+/** Formats a value for an error, at most 43 characters. */
 export function shown(value: unknown): string {
   if (value instanceof Date) return String(value);
   const text = typeof value === "string" ? JSON.stringify(value.slice(0, 41)) : inspect(value, { depth: 0, breakLength: Infinity, maxStringLength: 40 });

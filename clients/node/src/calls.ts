@@ -1,4 +1,4 @@
-/** Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are. */
+/** Groups items into script calls and finds the shard of each item. */
 
 import type { Cluster, Redis } from "ioredis";
 import {
@@ -13,45 +13,42 @@ import { scriptOf, type Script } from "./scripts.js";
 import { Several } from "./several.js";
 import { Waiting, type WaitingCall } from "./waiting.js";
 
-/** How much a call may have, and how many calls go together. */
+/** Limits of one call, and of the calls sent together. */
 const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
 
-/** Maximum times a call is sent because the node does not know its script: scripts may be flushed again, or the slot moved. */
+/** Maximum attempts of a call to a node without the script: scripts may be flushed again, and slots move. */
 const TRIPS = 6;
 
-/** What waits as its topic asks, and what waits for all that topics of its shard ask. */
+/** Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires. */
 const [WRITES, GROUP_WRITES] = [["put", "cancel", "reschedule"], ["cancel_group", "shift_group"]];
 
-/** undefined for what the script does where nothing is said. */
+/** undefined selects the default of the script. */
 export type Arg = Buffer | string | number | undefined;
 export type Reply = any[];
 
-/** One message in a call: what says its place (a name, or a shard), its topic, and its arguments. */
+/** A message in a call: place (a name, or a shard), topic and arguments. */
 export type Item = { place: Buffer | number; topic: Arg[]; args: Arg[]; id: string; bytes?: number };
 
-/** The progress of one call. */
 type Course = { isSent: boolean; isOver: boolean };
 
-/** An item that has no answer yet: its number, and the shards where it is still to be sought. */
+/** An item without an answer, with the shards still to be searched. */
 type Open = Item & { bytes: number; i: number; places: number[] };
 
-/** What goes in one call: items of one shard and topic, which are `last` to be sought there or not. */
+/** Items of one call, which share a shard and a topic; `last` marks the last shard to search. */
 type Together = { shard: number; last: boolean; topic: Arg[]; items: Open[]; bytes: number };
 
-/** A deployment, and the calls of its scripts. */
 export class Calls {
-  /** How many shards there were in each layout, the newest last. Replaced as a whole, never changed. */
+  /** Shard counts of every layout, newest last. Replaced as a whole, never changed. */
   private counts: readonly number[] = [];
   private learning?: Promise<unknown>;
-  /** The end of a connection that was silent: ioredis would give up with it what waits for the next one. */
+  /** Close of a silent connection: ioredis would abandon calls queued for the next connection, too. */
   private closing: Promise<unknown> = Promise.resolve();
   private isClosed = false;
-  /** Made like the given one. */
   readonly redis: Place;
   private readonly durabilities = new Durabilities();
   private readonly waiting: Waiting;
 
-  /** `timeoutMs` is the deadline of each call, `confirmTimeoutMs` that of replicas and disks. */
+  /** `timeoutMs` is the deadline of each call, `confirmTimeoutMs` the deadline of replicas and disks. */
   constructor(
     given: Place, readonly namespace: string, private readonly timeoutMs: number, confirmTimeoutMs: number,
   ) {
@@ -63,14 +60,13 @@ export class Calls {
     this.waiting = new Waiting((node) => ownConnection(of(node)), timeoutMs, confirmTimeoutMs, moved);
   }
 
-  /** Ends its connections. */
   close(): void {
     this.isClosed = true;
     for (const redis of connectionsOf(this.redis)) end(redis);
     this.waiting.close();
   }
 
-  /** How many shards there are. Asks Redis the first time: a client that knows none is refused, with their number. */
+  /** Returns the number of shards. The first call asks Redis, which refuses an unknown layout and names the present one. */
   async shards(): Promise<number> {
     if (this.counts.length === 0) {
       this.learning ??= this.learn().finally(() => (this.learning = undefined));
@@ -79,7 +75,7 @@ export class Calls {
     return this.counts.at(-1)!;
   }
 
-  /** Asks a shard, or of several Redises one of each, until one answers. */
+  /** Asks one shard per Redis until a Redis answers. */
   private async learn(): Promise<void> {
     const faults: unknown[] = [];
     for (const shard of this.redis instanceof Several ? this.redis.firstShards() : [0]) {
@@ -97,12 +93,12 @@ export class Calls {
     return this.redis instanceof Several;
   }
 
-  /** What calls to a shard say behind the layout; empty unless several Redises keep the deployment, or without a node. */
+  /** Returns the node addressed by calls to a shard; "" unless several Redises share the deployment. */
   nodeName(shard: number): string {
     return (this.redis instanceof Several && this.redis.node(shard)?.name) || "";
   }
 
-  /** The shards where a name may be, the newest first; a growth that is met on the way adds to them. */
+  /** Yields the shards that may hold a name, newest layout first, including shards added by a growth meanwhile. */
   async *places(place: Buffer): AsyncGenerator<number> {
     await this.shards();
     const seen = new Set<number>();
@@ -114,12 +110,12 @@ export class Calls {
     }
   }
 
-  /** Where a name belongs now. Only after `shards`. */
+  /** Returns the shards of a name, after `shards` has been called. */
   placesNow(place: Buffer): number[] {
     return placesOf(place, this.counts);
   }
 
-  /** Calls a script in every shard, and again where a growth that is met on the way changes how many there are. */
+  /** Calls a script in every shard, and starts over if a growth changes the number of shards. */
   async everywhere<T>(one: (shard: number, shards: number) => Promise<T>): Promise<T[]> {
     for (;;) {
       const shards = await this.shards();
@@ -128,17 +124,17 @@ export class Calls {
     }
   }
 
-  /** What an item waits for. */
+  /** Returns the confirmations required for a write. */
   waitsOf(verb: Verb, { topic }: Pick<Item, "topic">): Waits {
     return WRITES.includes(verb) ? this.durabilities.waits(String(topic[0])) : "";
   }
 
-  /** Whether an item was refused for not waiting as its topic asks, which is known then. */
+  /** Reports whether a call was refused for its durability, and caches the durability. */
   isLearned({ topic }: Item, fault: unknown): boolean {
     return this.durabilities.learn(String(topic[0] ?? EVERY_TOPIC), fault);
   }
 
-  /** Carries a verb out for each item. What is answered is returned, whatever becomes of the others. */
+  /** Runs a verb for all items. Answers are kept when other items fail. */
   async each<V extends Verb>(verb: V, items: readonly Item[]): Promise<Outcome<Words[V]>[]> {
     const outcomes: Outcome[] = [];
     const faults: unknown[] = [];
@@ -167,7 +163,6 @@ export class Calls {
     throw new Incomplete(items.map(({ id }, i) => outcomes[i] ?? unanswered(id)), fault);
   }
 
-  /** Carries a verb out for items that wait for the same. */
   async carryOut(verb: Verb, items: readonly Item[], waits: Waits): Promise<Results> {
     const results: Results = { outcomes: [], faults: [] };
     const filled = this.shards().then(() => this.fill(verb, items, waits, results));
@@ -178,7 +173,7 @@ export class Calls {
     return results;
   }
 
-  /** Fills the results in, until nobody answers. A shard that refuses its call does not keep the others from theirs. */
+  /** Sends items until every item has an outcome or no server answers. A refusal by one shard does not affect other shards. */
   private async fill(verb: Verb, items: readonly Item[], waits: Waits, { outcomes, faults }: Results): Promise<unknown> {
     let counts: readonly number[] = [];
     let left: Open[] = items.map((item, i) => ({ bytes: 0, ...item, i, places: [] }));
@@ -186,7 +181,7 @@ export class Calls {
       if (counts !== this.counts) {
         counts = this.counts;
         for (const one of left) one.places = placesOf(one.place, counts);
-        // A put goes first to where it may be since before a growth, in the end to where it belongs.
+        // Puts search the places of earlier layouts first, and the present place last.
         if (verb === "put") for (const { places } of left) places.reverse();
       }
       const calls = together(left).slice(0, MAX_CALLS);
@@ -205,7 +200,7 @@ export class Calls {
     return undefined;
   }
 
-  /** The reply of one call. What changes a group waits for what all topics of its shard ask. */
+  /** Returns the reply of one call under any layout. A change of a group waits for all durabilities of the shard. */
   async call(verb: string, shard: number, args: Arg[]): Promise<any> {
     for (let round = 1; ; ) {
       const waits = GROUP_WRITES.includes(verb) ? this.durabilities.waits(EVERY_TOPIC) : "";
@@ -217,8 +212,7 @@ export class Calls {
   }
 
   /**
-   * The replies of calls, once what they wait for has confirmed them; undefined where the shard has other counts than these,
-   * which are followed then.
+   * Returns the replies after the required confirmations; undefined if the shard had another layout, which the client adopted.
    */
   private async send(
     verb: string, calls: readonly { shard: number; args: Arg[] }[], counts: readonly number[], waits: Waits,
@@ -243,7 +237,7 @@ export class Calls {
     return this.inTime((course) => this.carry(redis, scriptOf(verb), keys, args, course), keys[0]);
   }
 
-  /** Sends a call once its connection can be used, and nothing after its deadline. */
+  /** Sends a call when the connection is usable, and never after the deadline. */
   private async carry(
     redis: Redis | Cluster, script: Script, keys: [string, string], args: (string | number | Buffer)[], course: Course,
   ): Promise<any> {
@@ -261,7 +255,7 @@ export class Calls {
     }
   }
 
-  /** Those of each of several Redises by themselves. */
+  /** Sends the calls of each of several Redises separately. */
   private async waited(waits: Waits, shards: readonly number[], calls: readonly WaitingCall[]): Promise<PromiseSettledResult<any>[]> {
     if (!(this.redis instanceof Several)) return this.waiting.send(waits, calls);
     const several = this.redis;
@@ -283,7 +277,7 @@ export class Calls {
     return undefined;
   }
 
-  /** An answer, or a TimeoutError at the call's deadline. A connection that was silent for half of that is replaced. */
+  /** Returns the answer, or throws a TimeoutError at the deadline. A connection silent for half of the deadline is replaced. */
   private async inTime<T>(work: (course: Course) => Promise<T>, key: string): Promise<T> {
     let cancel = (): void => undefined;
     const course: Course = { isSent: false, isOver: false };
@@ -303,14 +297,14 @@ export class Calls {
     }
   }
 
-  /** What is called next waits for the new one. */
+  /** Replaces a connection; later calls wait for the new connection. */
   replace(connection: Redis): void {
     if (!isMade(connection)) return;
     this.closing = new Promise((resolve) => connection.once("close", resolve));
     connection.stream.destroy();
   }
 
-  /** Takes over the layout of a shard that knows more, and gives this one's to a shard that knows less. */
+  /** Adopts the layout of a shard that is ahead, and updates a shard that is behind. */
   private async follow(shard: number, refusal: ScriptError): Promise<void> {
     const [, word = "", text = ""] = refusal.message.split(" ");
     const [layout, recorded = ""] = word.split("@");
@@ -336,7 +330,7 @@ export class Calls {
 
 const keeper = (node: string): string => (node === "" ? "one Redis without a node's name" : `node ${node}`);
 
-/** Parts items into calls, in their order: one shard and topic each, as much as a call may have. */
+/** Groups items into calls, in order: one shard and topic per call, within the limits. */
 function together(left: readonly Open[]): Together[] {
   const calls: Together[] = [];
   const latest = new Map<string, Together>();
@@ -361,7 +355,7 @@ function argsOf(verb: string, { topic, items, last }: Together): Arg[] {
   return [...topic, ...args];
 }
 
-/** Reads what was answered; what may be elsewhere is left for there. Without a reply, all of it: another layout. */
+/** Stores the answers. Items that may be in another shard stay open, as do all items without a reply. */
 function answer({ items, last, shard }: Together, reply: Reply | undefined, outcomes: Outcome[]): void {
   if (!reply) return;
   items.forEach((one, n) => {
@@ -371,7 +365,7 @@ function answer({ items, last, shard }: Together, reply: Reply | undefined, outc
   });
 }
 
-/** The answer of a put with its due time: one in ms, or "+" and a delay from the reply's time in µs. */
+/** Adds the due time to the answer of a put: ms, or a delay from the time of the reply (µs). */
 function timed(text: string, due: Arg, nowUs: number): string {
   if (text !== "stored" && text !== "ready") return text;
   return `${text} ${typeof due === "number" ? due : Math.floor(nowUs / 1000) + Number(due)}`;

@@ -1,4 +1,4 @@
-/** The client: what a producer and a worker do with messages, over ioredis. */
+/** The client: operations of producers and workers over ioredis. */
 
 import type { Cluster, Redis } from "ioredis";
 import {
@@ -23,30 +23,29 @@ import { storedOf, type Stored } from "./stored.js";
 import { Topic } from "./topic.js";
 
 /**
- * `timeoutMs` is the deadline of each call of Redis; `confirmTimeoutMs` how long replicas or a disk have to confirm a write
- * whose topic asks for it: at most, and unless given, half of `timeoutMs`.
+ * `timeoutMs` is the deadline of each Redis call. `confirmTimeoutMs` limits the wait for replicas or disk: at most, and by
+ * default, half of `timeoutMs`.
  */
 export type ClientOptions = { namespace?: string; maxPayloadBytes?: number; timeoutMs?: number; confirmTimeoutMs?: number };
 
-/** Where a due time is moved to. */
 type To = { at: Time } | { afterMs: number } | { byMs: number; expected: Time };
 
 /**
- * A change of a due time: to a time, a delay from now, or by a difference. With `expected` only where the message is
- * due then until now; a difference needs it, so that a repeat moves nothing twice.
+ * A change of a due time: to a time, to a delay from now, or by a difference. `expected` makes the change conditional on the
+ * present due time; a difference requires `expected`, so that a repeat moves nothing twice.
  */
 export type Change = To & { expected?: Time; pastOk?: boolean };
 
-/** How many messages, 1 to 500 (1); for how long (as the topic says); how long to wait for one (0), unless aborted. */
+/** Maximum messages, 1 to 500 (1); lease (the topic's); wait for a first message (0), unless aborted. */
 export type ReserveOptions = { max?: number; leaseMs?: number; waitMs?: number; signal?: AbortSignal };
 
-/** A put is given up when this is aborted: what is not sent by then is not sent. */
+/** An aborted put is not sent if still queued. */
 export type PutOptions = { signal?: AbortSignal };
 
-/** A deployment of delayq. All verbs are safe to repeat; see the README for what a repeat does. */
+/** A deployment of delayq. Every verb is safe to repeat; the README explains what a repeat does. */
 export class Client {
   private readonly calls: Calls;
-  /** By what is waited for, so that nobody is held up by what others wait for. */
+  /** Keyed by durability, so that a slow confirmation delays only calls with the same durability. */
   private readonly gatherers = new Map<Waits, Gatherer>();
   private readonly restorer: Restorer;
   private readonly maxPayloadBytes: number;
@@ -55,13 +54,13 @@ export class Client {
   private readonly writes = new Ordering();
   private readonly given: readonly (Redis | Cluster)[];
   private readonly isOwn: boolean;
-  /** The connection that was given; of several Redises, the first one's. */
+  /** The given connection; of several Redises, the first. */
   readonly redis: Redis | Cluster;
   private readonly onEnd = (): void => this.close();
 
   /**
-   * By a URL, as `connect` reads it; or over connections of its own, made like the given one: to a Redis, a Sentinel's master or
-   * a Redis Cluster; or like those of several independent Redises.
+   * Connects by URL, as `connect` does, or with the options of a given connection: to a Redis, a Sentinel master, a Redis
+   * Cluster, or several independent Redises.
    */
   constructor(given: string | Redis | Cluster | readonly RedisNode[], options: ClientOptions = {}) {
     optionsOf("the second argument of Client", options, "namespace maxPayloadBytes timeoutMs confirmTimeoutMs");
@@ -81,8 +80,8 @@ export class Client {
   }
 
   /**
-   * Closes its connections; close workers first. Closing the given connection does the same. A given connection stays open, and
-   * keeps the process alive until you close it.
+   * Closes the client's connections; close workers first. The end of the given connection closes the client, too. The given
+   * connection stays open, and keeps the process alive until closed.
    */
   close(): void {
     for (const one of this.given) one.off("end", this.onEnd);
@@ -91,7 +90,7 @@ export class Client {
     this.calls.close();
   }
 
-  /** Puts one message. Those of many callers go together. */
+  /** Puts one message, batched with the puts of other callers. */
   async put(message: Message, options: PutOptions = {}): Promise<Outcome<Words["put"]>> {
     const signal = signalOf("signal", optionsOf("put's options", options, "signal").signal);
     signal?.throwIfAborted();
@@ -104,20 +103,20 @@ export class Client {
     return signal ? unless(signal, outcome) : outcome;
   }
 
-  /** Puts many messages: one outcome each, in order. */
+  /** Puts many messages and returns one outcome per message, in order. */
   async putMany(messages: readonly Message[]): Promise<Outcome<Words["put"]>[]> {
     const turn = ++this.turn;
     for (const one of listOf("messages", messages)) check(one);
     return this.inOrder(messages, async () => this.calls.each("put", await Promise.all(messages.map((one) => this.item(one, turn)))));
   }
 
-  /** Cancels a message. An own id is another message in each group: it is found by both. */
+  /** Cancels a message. The same own id in another group is another message. */
   async cancel(topic: string, id: string, group?: string): Promise<Outcome<Words["cancel"]>> {
     const item = named(topic, id, group);
     return this.inOrder([{ topic, id }], () => this.single("cancel", item));
   }
 
-  /** Changes when a pending message is due. */
+  /** Changes the due time of a pending message. */
   async reschedule(topic: string, id: string, change: Change, group?: string): Promise<Outcome<Words["reschedule"]>> {
     optionsOf("a change", change, "at pastOk afterMs byMs expected");
     const { at, pastOk, afterMs, byMs, expected } = change as Record<string, any>;
@@ -135,7 +134,7 @@ export class Client {
     return this.inOrder([{ topic, id }], () => this.single("reschedule", item));
   }
 
-  /** A message, or what is remembered of it; undefined where nothing is known. */
+  /** Returns a message, or the record of a finished message; undefined if Redis has neither. */
   async get(topic: string, id: string, group?: string): Promise<Stored | undefined> {
     const { place, args } = named(topic, id, group);
     for await (const shard of this.calls.places(place as Buffer)) {
@@ -145,19 +144,19 @@ export class Client {
     return undefined;
   }
 
-  /** Messages of one group, such as those of a user. */
+  /** Returns a group, such as the messages of a user. */
   group(group: string): Group {
     return new Group(this.calls, this.writes, this.restorer, name("group", group));
   }
 
-  /** Messages of one topic, its dead letters and its policy. */
+  /** Returns a topic: messages, dead letters and policy. */
   topic(topic: string): Topic {
     return new Topic(this.calls, this.restorer, topic);
   }
 
   /**
-   * Reserves ready messages: in each shard from the first topic that has any, then from the next. With `waitMs` it waits
-   * for some; all waiting calls share one connection.
+   * Reserves ready messages, in each shard by priority of the topics. With `waitMs`, waits for a first message; all waiting
+   * calls share one connection.
    */
   async reserve(topics: readonly string[], options: ReserveOptions = {}): Promise<Delivery[]> {
     const { max = 1, leaseMs, waitMs = 0, signal } = optionsOf("reserve's options", options, "max leaseMs waitMs signal");
@@ -167,37 +166,37 @@ export class Client {
     return this.reserver.reserveWhenReady(ask, performance.now() + waitMs, signal);
   }
 
-  /** Messages as they become ready, whose leases are kept alive until they are settled: for `for await`. */
+  /** Iterates over messages as they become ready (`for await`), and extends each lease until settlement. */
   deliveries(topics: string | readonly string[], options: DeliveriesOptions = {}): Deliveries {
     return new Deliveries(this.reserver, topicsOf(typeof topics === "string" ? [topics] : topics), options);
   }
 
-  /** Gives leases more time, from now. */
+  /** Extends leases from now. */
   async extend(receipts: readonly Receipt[], leaseMs?: number): Promise<Outcome<Words["extend"]>[]> {
     return this.settle("extend", receipts, leaseOf(leaseMs));
   }
 
-  /** Ends messages that were delivered. */
+  /** Finishes delivered messages. */
   async ack(receipts: readonly Receipt[]): Promise<Outcome<Words["ack"]>[]> {
     return this.settle("ack", receipts);
   }
 
-  /** Gives messages back that were not delivered: after a delay, or by their back-off. */
+  /** Returns undelivered messages to the queue, after a delay or the back-off. */
   async release(receipts: readonly Receipt[], options: ReleaseOptions = {}): Promise<Outcome<Words["release"]>[]> {
     return this.settle("release", receipts, ...releaseArgs(options));
   }
 
-  /** Moves messages that can never be delivered to the dead letters. */
+  /** Moves undeliverable messages to the dead letters. */
   async bury(receipts: readonly Receipt[], reason: string): Promise<Outcome<Words["bury"]>[]> {
     return this.settle("bury", receipts, reasonOf(reason));
   }
 
-  /** Runs a write after all earlier writes of the same messages, even those whose callers have given up. */
+  /** Runs a write after all earlier writes of the same messages, including abandoned writes. */
   private inOrder<T>(messages: readonly { topic: string; id?: string }[], work: () => Promise<T>): Promise<T> {
     return this.writes.after(messages.flatMap(({ topic, id }) => (id === undefined ? [] : [orderOf(topic, id)])), work);
   }
 
-  /** Carries a verb out for one item, with those of other callers that wait for the same. */
+  /** Runs a verb for one item, batched with the calls of other callers. */
   private async single<V extends Verb>(verb: V, item: Item, signal?: AbortSignal): Promise<Outcome<Words[V]>> {
     for (let round = 1; ; round++) {
       try {
@@ -220,7 +219,7 @@ export class Client {
     return this.writes.after(order, () => this.calls.each(verb, items));
   }
 
-  /** What a put says of a message. Generated ids go to the shards in turn, or to their group's. */
+  /** Encodes a put. Generated ids go to the shards in turn, or to the shard of the group. */
   private async item(message: Message, turn: number): Promise<Item> {
     const due = dueOf(message);
     const { topic, group } = message;
@@ -237,7 +236,7 @@ export class Client {
     return { ...item, args: [raw, due, putOptions(message, aheadMs), envelope], bytes: envelope.length };
   }
 
-  /** How far the clock of a shard's Redis is ahead of this host's: a little too far, rather than not far enough. */
+  /** Returns how far the Redis clock of a shard is ahead of the local clock, rounded up. */
   private async aheadMs(shard: number): Promise<number> {
     const askedMs = Date.now();
     const [nowUs] = await this.calls.call("overview", shard, [0]);
@@ -245,7 +244,7 @@ export class Client {
   }
 }
 
-/** Checks the fields that placing and ordering depend on. */
+/** Checks the fields that determine place and order. */
 function check(message: Message): void {
   dueOf(message);
   putOptions(message, 0);
@@ -260,7 +259,7 @@ function placeOf(given: string | Redis | Cluster | readonly RedisNode[]): Place 
   throw new InvalidMessage(`the first argument of Client is a URL, a connection of ioredis or a list of nodes, not ${shown(given)}`);
 }
 
-/** Returns the result, or rejects as soon as the caller gives up. */
+/** Returns the result, or rejects when the signal is aborted. */
 function unless<T>(signal: AbortSignal, result: Promise<T>): Promise<T> {
   result.catch(() => undefined);
   return new Promise<T>((resolve, reject) => {
@@ -270,7 +269,7 @@ function unless<T>(signal: AbortSignal, result: Promise<T>): Promise<T> {
   });
 }
 
-/** What is said of a message by name. A generated id has its shard, an own one goes by group, or itself. */
+/** Returns an item for a message. A generated id names the shard; an own id is placed by group, or by itself. */
 function named(topic: string, id: string, group: string | undefined, ...args: Arg[]): Item {
   const stored = storedId(id, group);
   const place = group === undefined || isGenerated(stored) ? stored : Buffer.from(group);

@@ -1,9 +1,9 @@
 /**
- * Connections of a client's own, made like the one that it was given.
+ * The client's connections, with the options of the given connection.
  *
- * They repeat nothing that may have been carried out: ioredis would send a command again whose answer is lost, and not all
- * calls may be repeated without saying so. What a node of a cluster refuses is asked again a few times, for nothing was
- * done: MOVED at the node that has the slot now; ASK and TRYAGAIN, by which both nodes refuse a slot that is on its way.
+ * Nothing is resent that may have been carried out: ioredis resends commands whose answer is lost, but delayq must mark a
+ * resent put as a repeat. Calls that a cluster node refused are retried a few times: at the new node after MOVED, and after ASK
+ * and TRYAGAIN, with which both nodes refuse a moving slot.
  */
 
 import { Cluster, Command, Redis } from "ioredis";
@@ -13,16 +13,15 @@ import { ClosedError } from "./outcome.js";
 import type { Script } from "./scripts.js";
 import { Several } from "./several.js";
 
-/** What keeps a deployment: a Redis, a Redis Cluster, or several independent Redises. */
+/** The servers of a deployment: a Redis, a Redis Cluster, or several independent Redises. */
 export type Place = Redis | Cluster | Several;
 
-/** How long to wait before the n-th try to connect again. */
+/** Back-off before the n-th reconnect. */
 export const reconnectMs = (times: number): number => Math.min(50 * 2 ** times, 500);
 
-/** How long a server may take until a connection to it can be used, and to answer whether it is there. */
+/** Maximum time until a new connection is usable, and for a ping. */
 export const PATIENCE_MS = 1_000;
 
-/** The connections of a place. */
 export function connectionsOf(place: Place): (Redis | Cluster)[] {
   return place instanceof Several ? place.nodes.map(({ redis }) => redis) : [place];
 }
@@ -30,15 +29,14 @@ export function connectionsOf(place: Place): (Redis | Cluster)[] {
 /** Overrides options of the given connection that break calls: numbers as text, deferred commands, a second deadline. */
 const PLAIN = { stringNumbers: false, enableAutoPipelining: false, commandTimeout: undefined };
 
-/** The number of a shard, by one of its keys or channels. */
+/** Returns the shard of a key or channel. */
 export const shardOf = (key: string): number => Number(/:(\d+)}/.exec(key)![1]);
 
-/** Connections for calls, one to each of several Redises. */
 export function ownPlace(place: Place): Place {
   return place instanceof Several ? place.by((redis) => ownConnection(redis) as Redis) : ownConnection(place);
 }
 
-/** A connection for calls. It connects when it is used first. */
+/** Returns a connection for calls, which connects on first use. */
 export function ownConnection(redis: Redis | Cluster): Redis | Cluster {
   const own = redis.isCluster ? ofCluster(redis as Cluster) : ofOne(redis as Redis);
   own.on("error", () => undefined); // each call says what is wrong
@@ -54,15 +52,15 @@ function ofOne(redis: Redis): Redis {
     autoResendUnfulfilledCommands: false,
     retryStrategy: reconnectMs,
     sentinelRetryStrategy: reconnectMs,
-    // ioredis would wait for a silent one without an end.
+    // ioredis would wait for a silent sentinel forever.
     sentinelCommandTimeout: redis.options.sentinelCommandTimeout ?? PATIENCE_MS,
-    // A former master is left as soon as a sentinel names another one, or it says itself that it takes no writes.
+    // Leaves a former master when a sentinel names another master, or the server becomes read-only.
     failoverDetector: true,
     reconnectOnError: (fault: Error) => fault.message.startsWith("READONLY"),
   })));
 }
 
-/** Connects again after an end that nobody asked for: ioredis gives up where it hears of a failover while it connects. */
+/** Reconnects after an unexpected end: ioredis gives up if a failover happens while connecting. */
 function revived(connection: Redis): Redis {
   connection.on("end", () => {
     setTimeout(() => {
@@ -72,12 +70,12 @@ function revived(connection: Redis): Redis {
   return connection;
 }
 
-/** Whether a call of a key would be written at once. */
+/** Reports whether a call of a key would be written immediately. */
 export function isUsable(connection: Redis | Cluster, key: string): boolean {
   return connection.status === "ready" && connectionFor(connection, key)?.status === "ready";
 }
 
-/** Waits until calls of a key can be written; rejects if the connection cannot be made now. ioredis then tries again by itself. */
+/** Waits until calls of a key can be written; rejects if the connection fails now. ioredis continues to reconnect. */
 export async function usable(connection: Redis | Cluster, key: string): Promise<void> {
   await ready(connection);
   const node = connectionFor(connection, key);
@@ -86,7 +84,7 @@ export async function usable(connection: Redis | Cluster, key: string): Promise<
 
 const becoming = new WeakMap<Redis | Cluster, Promise<void>>();
 
-/** Waits until a connection is made. All waiting calls share one set of event listeners. */
+/** Waits for a connection. All waiting calls share one set of event listeners. */
 export function ready(connection: Redis | Cluster): Promise<void> {
   if (connection.status === "ready") return Promise.resolve();
   const made = becoming.get(connection) ?? settled(connection).finally(() => becoming.delete(connection));
@@ -110,17 +108,16 @@ async function settled(connection: Redis | Cluster): Promise<void> {
   throw closed.has(connection) ? new ClosedError() : (fault ?? new Error("Connection is closed.")); // as ioredis says it
 }
 
-/** Whether the node refused a call because it does not know the script. Nothing was done. */
+/** Reports whether the node lacked the script, and so did nothing. */
 export const isUnknownScript = (fault: unknown): boolean => fault instanceof Error && fault.message.startsWith("NOSCRIPT");
 
-/** Loads a script into the node that serves a key. */
+/** Loads a script into the node of a key. */
 export async function load(connection: Redis | Cluster, key: string, { source }: Script): Promise<void> {
   const node = connectionFor(connection, key);
   if (node) await node.call("SCRIPT", "LOAD", source);
   else await relearn(connection);
 }
 
-/** Ends a connection for good. */
 export function end(connection: Redis | Cluster): void {
   closed.add(connection);
   connection.disconnect();
@@ -128,7 +125,7 @@ export function end(connection: Redis | Cluster): void {
 
 const closed = new WeakSet<Redis | Cluster>();
 
-/** Gives a connection up that is taken, and then silent before it can be used. */
+/** Drops a connection that is accepted, but silent before becoming ready. */
 export function inTime(connection: Redis): Redis {
   let cancel = (): void => undefined;
   const watch = (): void => {
@@ -146,8 +143,8 @@ export function inTime(connection: Redis): Redis {
 }
 
 /**
- * Whether a connection is silent from now on: who asks later gets it if it is still the same one, and has received nothing
- * since. One that is not made yet never is: that somebody waits for it says nothing of it.
+ * Watches a connection for silence. The returned function returns the connection if it is unchanged and has received nothing
+ * since. A connection still being made is never silent, since calls only wait for it.
  */
 export function silence(connection: Redis | undefined): () => Redis | undefined {
   if (!connection || !isMade(connection)) return () => undefined;
@@ -159,12 +156,12 @@ export function silence(connection: Redis | undefined): () => Redis | undefined 
   };
 }
 
-/** Whether a server has taken a connection. One that falls silent before it is ready has the status "connect". */
+/** Reports whether a server has accepted the connection. A server silent before ready leaves the status "connect". */
 export const isMade = ({ status }: Redis): boolean => status === "ready" || status === "connect";
 
 /**
- * Calls `half` after half of a time, and `whole` at its end with what that returned, unless it is cancelled. Timers come
- * before what has arrived: in one step, a process that stood still would take everybody else for silent.
+ * Calls `half` after half of the time, and `whole` at the end with the result of `half`, unless cancelled. Two steps, because
+ * timers run before pending input: after a pause of the process, one step would find every server silent.
  */
 export function inHalves<T>(ms: number, half: () => T, whole: (of: T) => void): () => void {
   let timer = setTimeout(() => {
@@ -191,7 +188,7 @@ function ofCluster(redis: Cluster): Cluster {
   return own.on("+node", inTime); // before it is ready, ioredis asks any one of them whether the cluster is well
 }
 
-/** The connection that calls of a key go over; undefined while the node for it is not known. */
+/** Returns the connection to the node of a key; undefined while the node is unknown. */
 export function connectionFor(redis: Place, key: string): Redis | undefined {
   if (redis instanceof Several) return redis.node(shardOf(key))?.redis;
   if (!redis.isCluster) return redis as Redis;
@@ -200,16 +197,16 @@ export function connectionFor(redis: Place, key: string): Redis | undefined {
   return cluster.nodes("all").find(({ options: { host, port } }) => `${host}:${port}` === node);
 }
 
-/** Has a cluster's map of slots read again. */
+/** Updates the slot map of a cluster. */
 export function relearn(redis: Place): Promise<void> {
   if (!redis.isCluster) return Promise.resolve();
   return new Promise((resolve) => (redis as Cluster).refreshSlotsCache(() => resolve()));
 }
 
 /**
- * What a URL names, for a `Client`: `redis://[user[:password]@]host[:port][/db]`, `unix:///path?db=N` or a path;
+ * Connects by URL, for a `Client`: `redis://[user[:password]@]host[:port][/db]`, `unix:///path?db=N` or a path;
  * `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; or `redis+cluster://[user[:password]@]host[:port],…`;
- * `rediss+…` for TLS. `options` are ioredis's own for a Redis. It connects when it is used.
+ * `rediss+…` for TLS. `options` are options of ioredis for a Redis. The connection opens on first use.
  */
 export function connect(url: string, options: object = {}): Redis | Cluster {
   const address = readAddress(url);
@@ -219,7 +216,7 @@ export function connect(url: string, options: object = {}): Redis | Cluster {
   const secure = tls ? { tls: {} } : {};
   const login = { ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) };
   if (kind === "cluster") {
-    // The names of TLS certificates are those that the nodes announce.
+    // TLS certificates name the hosts that the nodes announce.
     const names = tls ? { dnsLookup: (name: string, told: (fault: null, name: string) => void) => told(null, name) } : {};
     return new Cluster(nodes, { lazyConnect: true, ...names, redisOptions: { ...secure, ...login, ...options } });
   }

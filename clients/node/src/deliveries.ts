@@ -1,4 +1,4 @@
-/** A stream of messages as they become ready, whose leases are kept alive until they are settled. */
+/** An iterator over messages as they become ready, which extends each lease until settlement. */
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect } from "node:util";
@@ -7,21 +7,21 @@ import type { Delivery } from "./delivery.js";
 import { ClosedError } from "./outcome.js";
 import type { Reserver } from "./reserving.js";
 
-/** How long to rest after Redis could not be used, at first and at most. */
+/** Pauses while Redis is unavailable, first and longest. */
 const [REST_MS, MAX_REST_MS] = [200, 500];
 
 export interface DeliveriesOptions {
-  /** The most messages that are handed out and not settled: 1 to 500, 10 unless it is given. */
+  /** Maximum unsettled messages: 1 to 500, 10 by default. */
   concurrency?: number;
-  /** How long a lease lasts unless it is extended, which it is at each third of it; as the topic says. */
+  /** Length of a lease, extended every third of the length; the topic's lease by default. */
   leaseMs?: number;
-  /** Called with what went wrong, and the message where it was one; logs it unless it is given. */
+  /** Receives errors, with the message concerned if there is one; logs errors by default. */
   onError?: (fault: unknown, delivery?: Delivery) => void;
 }
 
 const FIELDS = "concurrency leaseMs onError";
 
-/** Survives outages of Redis; ends by `break` or `stop`. */
+/** Continues across outages of Redis; ends by `break` or `stop`. */
 export class Deliveries implements AsyncIterableIterator<Delivery> {
   private readonly concurrency: number;
   private readonly leaseMs: number | undefined;
@@ -42,22 +42,22 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
     return this;
   }
 
-  /** The next message, once fewer than the concurrency are held. */
+  /** Returns the next message, once fewer than `concurrency` messages are unsettled. */
   next(): Promise<IteratorResult<Delivery, undefined>> {
     const next = this.turn.then(() => this.advance());
     this.turn = next.catch(() => undefined);
     return next;
   }
 
-  /** Stops and gives back what is held, as `break` does; no attempt counts. */
+  /** Stops and releases unsettled messages with the attempt kept, as `break` does. */
   async return(): Promise<IteratorResult<Delivery, undefined>> {
     await this.stop(0);
     return { done: true, value: undefined };
   }
 
   /**
-   * Gives back what was not handed out, waits until the rest is settled, and gives that back after `timeoutMs`, or at once when
-   * `hurry` is aborted. No attempt counts: a stop is not the message's fault.
+   * Releases unstarted messages, waits for settlements, and releases the remaining messages after `timeoutMs`, or at once when
+   * `hurry` is aborted. Attempts are kept, since a stop is no failure.
    */
   async stop(timeoutMs: number, hurry?: AbortSignal): Promise<void> {
     spanMs("timeoutMs", timeoutMs, 0, LONGEST_TIMER_MS);
@@ -91,7 +91,7 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
     return { done: true, value: undefined };
   }
 
-  /** Reserves as many as may be held, and keeps their leases alive. */
+  /** Reserves up to `concurrency` messages and extends the leases. */
   private async fetch(): Promise<void> {
     const { topics, leaseMs, stopping } = this;
     const max = this.concurrency - this.held.size;
@@ -104,7 +104,7 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
     }
   }
 
-  /** Waits until one of those that are held is settled, or for so long, or until it is stopped or hurried. */
+  /** Waits for a settlement, the timeout, a stop or a hurry. */
   private async oneDone(timeoutMs?: number, hurry = this.stopping.signal): Promise<void> {
     const waits: Promise<unknown>[] = [...this.held].map(({ done }) => done);
     const over = new AbortController();
@@ -115,10 +115,7 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
   }
 }
 
-/**
- * Releases deliveries, whose attempts do not count. Those that Redis does not answer for within a second come again when their
- * leases run out.
- */
+/** Releases deliveries with the attempt kept. Without an answer within a second, messages return when the leases expire. */
 async function giveBack(held: readonly Delivery[]): Promise<void> {
   const over = new AbortController();
   const released = Promise.allSettled(held.map((one) => one.release({ delayMs: 0, keepAttempt: true })));
@@ -126,12 +123,12 @@ async function giveBack(held: readonly Delivery[]): Promise<void> {
   over.abort();
 }
 
-/** The default of `onError`: with the stack. */
+/** Logs an error with the stack: the default of `onError`. */
 export function logged(fault: unknown, delivery?: Delivery): void {
   console.error(`delayq${delivery ? `: ${delivery.topic} ${delivery.id}` : ""}: ${inspect(fault)}`);
 }
 
-/** Guards a report against exceptions, so that it cannot end a worker. */
+/** Protects a worker from exceptions in a report. */
 export function quiet(report: (fault: unknown, delivery?: Delivery) => void): typeof report {
   return (fault, delivery) => {
     try {

@@ -1,4 +1,4 @@
-/** What a reserve hands out: messages under lease. */
+/** Deliveries: messages under a lease. */
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Arg, Item } from "./calls.js";
@@ -8,39 +8,38 @@ import { ClosedError, ScriptError, type Outcome, type Words } from "./outcome.js
 import { MAX_SHARDS } from "./several.js";
 import type { Envelope } from "./stored.js";
 
-/** The right to settle one delivery of one message. */
+/** The right to settle one delivery of a message. */
 export type Receipt = { shard: number; raw: Buffer };
 
-/** After a delay, or by the back-off; whether the attempt does not count; a reason for the dead letters. */
+/** A delay instead of the back-off; whether to keep the attempt; a reason for a dead letter. */
 export type ReleaseOptions = { delayMs?: number; keepAttempt?: boolean; reason?: string };
 
 export type SettleVerb = "extend" | "ack" | "release" | "bury";
-/** Settles one delivery, together with others. */
 export type SettleOne = <V extends SettleVerb>(verb: V, item: Item) => Promise<Outcome<Words[V]>>;
 
-/** What a reserve answers about a message besides its envelope; times are on Redis's clock. */
+/** The part of a delivery outside the envelope; times are on the Redis clock. */
 export type Lease = { receipt: Receipt; topic: string; id: string; readyUs: number; leaseEndMs: number };
 
 type Fields = Lease & Omit<Envelope, "state" | "atMs" | "backoff" | "doomed" | "compressed" | "reason">;
-/** Its fields are those of its lease and its envelope. */
+/** Fields of the lease and the envelope. */
 export interface Delivery extends Fields {}
 
-/** How long to rest between tries while Redis cannot be used. */
+/** Pause between attempts while Redis is unavailable. */
 export const REST_MS = 200;
 
 /**
- * A message under lease. Its attempt and delivery count this one; times are on Redis's clock. It is settled by `ack`,
- * `release` or `bury`; unsettled, it comes again when its lease runs out.
+ * A message under a lease. `attempt` and `delivery` include this delivery; times are on the Redis clock. `ack`, `release` or
+ * `bury` settles the message; an unsettled message returns when the lease expires.
  */
 export class Delivery {
-  /** Resolves when it is settled, or could not be until its lease ran out. */
+  /** Resolves on settlement, or when settlement failed until the lease expired. */
   readonly done: Promise<void>;
-  /** Whether it was acked, released or buried here. */
+  /** The message was acked, released or buried here. */
   isSettled = false;
   private finish = (): void => undefined;
   private readonly lost = new AbortController();
 
-  /** Its lease lasts for `lengthMs`, until `endsAt` on the clock of `performance.now`. */
+  /** The lease lasts `lengthMs`, until `endsAt` on the clock of `performance.now`. */
   constructor(
     lease: Lease,
     envelope: Envelope,
@@ -54,37 +53,36 @@ export class Delivery {
     this.done = new Promise((resolve) => (this.finish = resolve));
   }
 
-  /** Aborted when its lease is lost or it is cancelled: the work is better left. */
+  /** Aborted when the lease is lost or the message is cancelled: stop working. */
   get signal(): AbortSignal {
     return this.lost.signal;
   }
 
-  /** The payload as text. */
   get text(): string {
     return this.payload.toString();
   }
 
-  /** The value of a payload that is JSON. */
+  /** Parses the payload as JSON. */
   json<T = any>(): T {
     return JSON.parse(this.text);
   }
 
-  /** It was delivered: it is over. */
+  /** Finishes a delivered message. */
   ack(): Promise<Outcome<Words["ack"]>> {
     return this.settle("ack");
   }
 
-  /** It was not delivered: it comes again after a delay or by its back-off, and is dead after its last attempt. */
+  /** Returns the message to the queue after a delay or the back-off. After the last attempt, the message is dead. */
   async release(options: ReleaseOptions = {}): Promise<Outcome<Words["release"]>> {
     return this.settle("release", ...releaseArgs(options));
   }
 
-  /** It can never be delivered: it goes to the dead letters. */
+  /** Moves an undeliverable message to the dead letters. */
   async bury(reason: string): Promise<Outcome<Words["bury"]>> {
     return this.settle("bury", reasonOf(reason));
   }
 
-  /** Gives its lease more time, from now; without `leaseMs` what its topic says. */
+  /** Extends the lease from now; without `leaseMs`, by the topic's lease. */
   async extend(leaseMs?: number): Promise<Outcome<Words["extend"]>> {
     const sentAt = performance.now();
     const outcome = await this.settleOne("extend", settleItem(this.receipt, leaseOf(leaseMs)));
@@ -94,12 +92,12 @@ export class Delivery {
     return outcome;
   }
 
-  /** Has the work on it left, by its signal. @internal */
+  /** Aborts the signal. @internal */
   leave(why: string): void {
     this.lost.abort(new Error(`${this.id}: ${why}`));
   }
 
-  /** Extends its lease at each third of it, until it is settled or lost, or the client is closed. @internal */
+  /** Extends the lease every third of its length until settlement, loss or close. @internal */
   async keepAlive(leaseMs?: number): Promise<void> {
     let restMs = this.lengthMs / 3;
     while (await this.isHeldAfter(restMs)) {
@@ -118,7 +116,7 @@ export class Delivery {
     return !this.isSettled;
   }
 
-  /** Settles it. Where Redis cannot be used, it is tried again for as long as the lease lasts. */
+  /** Settles the message. While Redis is unavailable, retries until the lease expires. */
   private async settle<V extends SettleVerb>(verb: V, ...args: Arg[]): Promise<Outcome<Words[V]>> {
     this.isSettled = true;
     try {
@@ -142,7 +140,6 @@ export function releaseArgs(options: ReleaseOptions): Arg[] {
   return [delay, flagOf("keepAttempt", keepAttempt) ? "keep" : "", reasonOf(reason)];
 }
 
-/** A receipt in a call. */
 export function settleItem(receipt: Receipt, ...args: Arg[]): Item {
   const { shard, raw } = optionsOf("a receipt", receipt, "shard raw");
   if (!Number.isInteger(shard) || shard < 0 || shard >= MAX_SHARDS || !Buffer.isBuffer(raw) || raw.length < 6 || !raw.includes(":")) {
@@ -155,7 +152,7 @@ function idOf(receipt: Buffer): string {
   return idAndGroup(receipt.subarray(receipt.indexOf(":") + 1, -4)).id;
 }
 
-/** What a reserve answered behind its numbers: what is said of each lease, and the envelope. */
+/** Parses the deliveries in the reply of a reserve. */
 export function* leases(shard: number, topics: readonly string[], items: any[]): Iterable<[Lease, Buffer]> {
   let at = 0;
   while (at < items.length) {

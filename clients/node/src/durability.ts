@@ -1,27 +1,26 @@
 /**
- * Topics whose writes are answered only once replicas or a disk have them.
+ * Durability: writes that are answered only after replicas or disk confirm.
  *
- * A call that does not wait as its topic asks is refused before anything is written. So a client learns of it by being
- * refused, and believes it for some seconds; the first call after that does not wait, and asks again.
+ * A script refuses a call that does not wait as the topic requires, before any write. The refusal teaches the client the
+ * durability, which is cached for some seconds; the first call after that does not wait, and asks again.
  */
 
 import { ScriptError, Unconfirmed } from "./outcome.js";
 
-/** What is waited for: nothing, or words parted by spaces, such as `disk replica:1`. */
+/** Required confirmations, separated by spaces, such as `disk replica:1`; "" for none. */
 export type Waits = string;
 
-/** Stands for all topics: what changes a group waits for what each of them asks. */
+/** Key of the durabilities of all topics, for changes of groups. */
 export const EVERY_TOPIC = "";
-/** How often a call is sent that is refused for not waiting as its topic asks. */
+/** Maximum attempts of a call whose durability is still unknown. */
 export const ROUNDS = 4;
-/** How long it is believed what a topic asks. */
+/** How long a learned durability is cached. */
 const BELIEVED_MS = 10_000;
 
-/** What is known of topics. */
 export class Durabilities {
   private readonly known = new Map<string, { waits: Waits; untilMs: number }>();
 
-  /** What to wait for; nothing where nothing is known. */
+  /** Returns the required confirmations; "" if none are known. */
   waits(topic: string): Waits {
     const known = this.known.get(topic);
     if (known && known.untilMs >= performance.now()) return known.waits;
@@ -29,7 +28,7 @@ export class Durabilities {
     return "";
   }
 
-  /** Whether a call was refused for not waiting. What the topic asks is known then. */
+  /** Reports whether a call was refused for its durability, and caches the durability. */
   learn(topic: string, fault: unknown): boolean {
     if (!(fault instanceof ScriptError) || fault.code !== "DQDURABILITY") return false;
     const asked = new Set([fault.message.split(" ")[1]!]);
@@ -39,12 +38,12 @@ export class Durabilities {
   }
 }
 
-/** What goes behind the calls of one pipeline, and on their connection: newer servers count from its last write. */
+/** Sent at the end of a pipeline, on the same connection: newer servers count from the last write of a connection. */
 export class Confirming {
   private readonly isDisk: boolean;
   private readonly replicas: number;
   private readonly withinMs: number;
-  /** Redis carries out one after the other. */
+  /** Redis runs both commands in sequence. */
   readonly commands: (string | number)[][];
 
   constructor(private readonly waits: Waits, withinMs: number) {
@@ -58,7 +57,7 @@ export class Confirming {
     ];
   }
 
-  /** Why the calls are not confirmed, by the answers to the commands; undefined where all of it is. */
+  /** Returns the missing confirmations; undefined if all arrived. */
   fault(answers: readonly PromiseSettledResult<any>[]): Unconfirmed | undefined {
     const whys = answers.flatMap((answer, n) => this.why(String(this.commands[n]![0]), answer) ?? []);
     return whys.length > 0 ? new Unconfirmed(this.waits, whys.join("; ")) : undefined;

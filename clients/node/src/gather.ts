@@ -1,28 +1,27 @@
-/** Gathering: while some calls are under way, what comes in goes together into the next. */
+/** Batching: calls that arrive during a flight share the next flight. */
 
 import type { Item } from "./calls.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 
-/** How much is gathered at a time, and how many of these are under way at once. */
+/** Limits of a batch, and of batches in flight. */
 const [MAX_ITEMS, MAX_BYTES, IN_FLIGHT] = [500, 1024 * 1024, 4];
 
-/** What became of items, by their numbers: the outcome, or why there is none. */
+/** Outcomes and faults by the index of the item. */
 export type Results = { outcomes: Outcome[]; faults: unknown[] };
 
 type Send = (verb: Verb, items: readonly Item[]) => Promise<Results>;
 type Entry = { verb: Verb; item: Item; resolve: (outcome: any) => void; reject: (fault: unknown) => void };
 
-/** Gathers the calls of many callers, each for one message. */
 export class Gatherer {
   private waiting: Entry[] = [];
   private underWay = 0;
   private isPlanned = false;
-  /** How many batches there were: what is to go together is placed by it. */
+  /** Counts batches; messages of a batch share a shard. */
   batch = Math.floor(Math.random() * 2 ** 32);
 
   constructor(private readonly send: Send) {}
 
-  /** Carries a verb out for one item, with those of others; not if it is given up before it is sent. */
+  /** Runs a verb for one item in a batch; an item aborted in the queue is not sent. */
   async add<V extends Verb>(verb: V, item: Item, signal?: AbortSignal): Promise<Outcome<Words[V]>> {
     signal?.throwIfAborted();
     let giveUp = (): void => undefined;
@@ -39,7 +38,7 @@ export class Gatherer {
     return outcome.finally(() => signal?.removeEventListener("abort", giveUp));
   }
 
-  /** Sends at the end of this turn, so that those that come in it go along. */
+  /** Sends at the end of this turn of the event loop, so that calls of the turn share a batch. */
   private plan(): void {
     if (this.isPlanned || this.waiting.length === 0 || this.underWay >= IN_FLIGHT) return;
     this.isPlanned = true;
@@ -71,7 +70,6 @@ export class Gatherer {
     return this.waiting.splice(0, count);
   }
 
-  /** Gives each its own outcome, or the reason why it has none. */
   private async settle(verb: Verb, entries: readonly Entry[]): Promise<void> {
     const { outcomes, faults } = await this.send(verb, entries.map(({ item }) => item));
     entries.forEach(({ resolve, reject }, i) => {

@@ -1,4 +1,4 @@
-/** A group: messages that are listed, moved and cancelled together, such as those of a user. */
+/** Groups: messages listed, moved and cancelled together, such as the messages of a user. */
 
 import { randomUUID } from "node:crypto";
 import { differenceMs, optionsOf, textOf } from "./arguments.js";
@@ -8,16 +8,16 @@ import type { Ordering } from "./ordering.js";
 import type { Restorer } from "./payload.js";
 import { storedOf, type Stored } from "./stored.js";
 
-/** How many messages a step reads. */
+/** Messages per step of a long operation. */
 const A_STEP = 500;
 
-/** How many were cancelled; how many are leased, and will not be tried again; how many could not be read. */
+/** Counts of messages: cancelled; leased (not retried after this attempt); failed (unreadable). */
 export type GroupCancelled = { cancelled: number; leased: number; failed: number };
 
-/** How many were moved, and how many stayed: they are leased, or would expire before their new time. */
+/** Counts of messages: moved; passed over (leased, or expired before the new due time). */
 export type GroupShifted = { moved: number; passedOver: number };
 
-/** Another shift of the same group is under way. Nothing was moved by this one. */
+/** Another shift of the same group is in progress. Nothing was moved. */
 export class GroupBusy extends Error {
   override name = "GroupBusy";
 }
@@ -30,7 +30,7 @@ export class Group {
     readonly name: string,
   ) {}
 
-  /** Cancels all its messages, those of earlier puts included. Safe to repeat. */
+  /** Cancels all messages of the group, including earlier puts in flight. Safe to repeat. */
   async cancel(): Promise<GroupCancelled> {
     await this.writes.allEnded();
     const total = { cancelled: 0, leased: 0, failed: 0 };
@@ -48,8 +48,8 @@ export class Group {
   }
 
   /**
-   * Moves the due times of all its pending messages by the same difference, each once. A repeat of a shift whose answer
-   * was lost goes on where that was, where it has the same `token`.
+   * Moves the due times of all pending messages by the same difference, each message once. A repeat with the same `token`
+   * resumes an interrupted shift.
    */
   async shift(byMs: number, options: { token?: string } = {}): Promise<GroupShifted> {
     const { token = randomUUID() } = optionsOf("a shift", options, "token");
@@ -69,7 +69,7 @@ export class Group {
     return total;
   }
 
-  /** Its pending messages, in the order of their due times where the deployment never grew. */
+  /** Iterates over pending messages, by due time unless the deployment has grown. */
   async *list(): AsyncGenerator<Stored> {
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       let mark: [string, Buffer | string] = ["0", ""];

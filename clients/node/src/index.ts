@@ -1,4 +1,4 @@
-/** delayq's client for Node: messages that are delivered at their due time, kept in Redis. */
+/** Node client of delayq: messages in Redis, delivered at a due time. */
 
 export type { Time } from "./arguments.js";
 export { Client, type Change, type ClientOptions, type PutOptions, type ReserveOptions } from "./client.js";

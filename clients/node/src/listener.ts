@@ -1,4 +1,4 @@
-/** Listening for ready queues that stop being empty, over one connection for a whole client; in a cluster, one a node. */
+/** Listens for queues that become ready: one connection per client, or per node of a cluster. */
 
 import type { Redis } from "ioredis";
 import {
@@ -6,17 +6,15 @@ import {
 } from "./connections.js";
 import { Several } from "./several.js";
 
-/** Called for a shard whose ready queue may have something, of this topic or, where it is empty, of any. */
+/** Reports a shard whose queue may be ready, for one topic or, with "", for all topics. */
 export type Notify = (shard: number, topic: string) => void;
 
-/** One connection, and the shards that it listens to. */
 type Ear = { connection: Redis; shards: number[]; pings: NodeJS.Timeout };
 
-/** Listens to the shards of a deployment, until it is closed. */
 export class Listener {
-  /** How often a connection is pinged. */
+  /** Pause between pings. */
   static pingMs = 2_000;
-  /** How often it is checked whether the nodes still have the shards that they are listened to for: none may say so. */
+  /** Pause between checks for moved shards, since nodes may not report a move. */
   static checkMs = 1_000;
 
   private readonly ears = new Map<Redis, Ear>();
@@ -25,20 +23,19 @@ export class Listener {
   private planned?: NodeJS.Timeout;
   private readonly checks?: NodeJS.Timeout;
 
-  /** `redis` is the connection for calls: its nodes are listened to. */
+  /** `redis` is the connection for calls, whose nodes are listened to. */
   constructor(
     private readonly redis: Place,
     private readonly namespace: string,
     private shards: number,
     private readonly notify: Notify,
-    /** Replaces a connection for calls that has answered nothing either. */
+    /** Replaces a connection for calls that is silent, too. */
     private readonly replace: (node: Redis) => void,
   ) {
     this.spread();
     if (redis.isCluster || redis instanceof Several) this.checks = setInterval(() => this.spread(), Listener.checkMs);
   }
 
-  /** Listens to the shards that a growth has added, too. */
   grow(shards: number): void {
     if (shards <= this.shards) return;
     this.shards = shards;
@@ -52,7 +49,7 @@ export class Listener {
     for (const node of [...this.ears.keys()]) this.drop(node);
   }
 
-  /** Listens to each shard at the node that has it. Where that has changed, starts over. */
+  /** Listens to each shard at the present node, and drops connections with a changed set of shards. */
   private spread(): void {
     const parts = new Map<Redis, number[]>();
     for (let shard = 0; shard < this.shards; shard++) {
@@ -68,7 +65,7 @@ export class Listener {
     }
   }
 
-  /** Opens a connection to a node. It is replaced after any error: what a node says unasked is one, as that a slot is gone. */
+  /** Connects to a node. Any error replaces the connection, including unsolicited errors such as a moved slot. */
   private listen(node: Redis, shards: number[]): void {
     const always = { stringNumbers: false, enableAutoPipelining: false, lazyConnect: false, autoResubscribe: false, enableOfflineQueue: true, maxRetriesPerRequest: 0 };
     const connection = inTime(node.duplicate({ ...always, retryStrategy: () => null, sentinelRetryStrategy: () => null }));
@@ -86,17 +83,17 @@ export class Listener {
     connection.once("ready", () => this.subscribe(ear).catch(lost));
   }
 
-  /** What was published before is lost, so each shard counts as notified once. */
+  /** Subscribes, and reports every shard once: earlier notifications are lost. */
   private async subscribe({ connection, shards }: Ear): Promise<void> {
     const channels = shards.map((shard) => this.channel(shard));
-    // In a cluster, a command may have channels of one slot only.
+    // A cluster refuses channels of several slots in one command.
     if (this.redis.isCluster) await Promise.all(channels.map((channel) => connection.ssubscribe(channel)));
     else await connection.ssubscribe(...channels);
     this.failures = 0;
     for (const shard of shards) this.notify(shard, "");
   }
 
-  /** Listens again after a growing pause, by what is known of the nodes then. */
+  /** Listens again after a growing pause, with the updated slot map. */
   private plan(): void {
     if (this.isClosed || this.planned) return;
     this.planned = setTimeout(async () => {
@@ -113,7 +110,7 @@ export class Listener {
     connection.disconnect();
   }
 
-  /** Replaces a connection that is dead without having been closed, and that for calls, if it has received nothing since. */
+  /** Replaces a dead connection, and the connection for calls if silent, too. */
   private async ping(node: Redis, { connection }: Ear): Promise<void> {
     if (connection.status !== "ready") return;
     const nodeSince = silence(node);

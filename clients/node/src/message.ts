@@ -1,4 +1,4 @@
-/** A message as its producer hands it over, and what a put sends of it. */
+/** A message of a producer, and the encoding of a put. */
 
 import { createHash } from "node:crypto";
 import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, type Time } from "./arguments.js";
@@ -6,37 +6,37 @@ import { InvalidMessage, name } from "./names.js";
 
 export const MAX_PAYLOAD_BYTES = 1024 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
-/** How many delays each kind of back-off has, at least and at most. */
+/** Minimum and maximum number of delays by kind of back-off. */
 const DELAYS = { fixed: [1, 1], exponential: [2, 2], list: [1, 32] } as const;
 
-/** How long a message rests before it is tried again: one delay, the first and the longest, or one a try. */
+/** Delay before the next attempt: one delay; first and longest; or one per attempt. */
 export type Backoff = { kind: keyof typeof DELAYS; delaysMs: readonly number[] };
 
-/** A message to be delivered at its due time: `at` a time, or `afterMs` (0) from the put, on Redis's clock. */
+/** A message for delivery at a due time on the Redis clock: `at`, or `afterMs` (0) from the put. */
 export interface Message {
   topic: string;
   payload: Uint8Array | string;
-  /** The producer's own. Without one it is generated; a put may be repeated only under one that was given. */
+  /** The producer's own id; generated if missing. Only a put with an own id may be repeated. */
   id?: string;
   at?: Time;
   afterMs?: number;
   group?: string;
   headers?: readonly (readonly [string, string])[];
   expires?: Time;
-  /** 0: as its topic says. */
+  /** 0 selects the topic's limit. */
   maxAttempts?: number;
   backoff?: Backoff;
-  /** Takes the place of a message with the same id, unless that one is leased. */
+  /** Replaces a message with the same id, unless the message is leased. */
   replace?: boolean;
-  /** A repeat of a put whose fate is unknown: when it was first tried, on this host's clock. */
+  /** Local time of the first attempt, for a repeat of a put with an unknown fate. */
   firstTried?: Time;
-  /** Times before 2001 or after 9999 are meant: they are refused otherwise, as seconds or microseconds taken for milliseconds. */
+  /** Accepts times before 2001 or after 9999, most of which are seconds or microseconds mistaken for milliseconds. */
   pastOk?: boolean;
 }
 
 const FIELDS = "topic payload id at afterMs group headers expires maxAttempts backoff replace firstTried pastOk";
 
-/** When a message is due, as scripts take it; refuses what no put could mean. */
+/** Encodes the due time, and checks payload and times. */
 export function dueOf(message: Message): number | string {
   const { payload, at, afterMs = 0, pastOk } = optionsOf("a message", message, FIELDS);
   if (typeof payload === "string") textOf("payload", payload);
@@ -47,13 +47,13 @@ export function dueOf(message: Message): number | string {
   return dueMs("at", at, isPastOk);
 }
 
-/** What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much. */
+/** Encodes replacement and first attempt; `aheadMs` is the lead of the Redis clock. */
 export function putOptions({ replace, firstTried, pastOk }: Message, aheadMs: number): string {
   const tried = firstTried === undefined ? "" : ` tried=${dueMs("firstTried", firstTried, pastOk) + aheadMs}`;
   return (flagOf("replace", replace) ? "replace" : "") + tried;
 }
 
-/** What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and the counts. */
+/** Encodes a put, as specified in docs/protocol.md; scripts fill in state, gen, due, at and the counts. */
 export function envelopeOf(message: Message, ownId: boolean, maxPayloadBytes: number): Buffer {
   const { payload, expires, backoff, group, headers = [], maxAttempts = 0 } = message;
   const block = Buffer.concat(listOf("headers", headers).flatMap(headerOf));
@@ -72,7 +72,7 @@ export function envelopeOf(message: Message, ownId: boolean, maxPayloadBytes: nu
   return Buffer.concat([...head, ...fields.flatMap((field) => field || []), Buffer.from(payload as string)]);
 }
 
-/** A header behind its lengths. */
+/** Encodes a header, prefixed with lengths. */
 function headerOf(header: readonly [string, string]): Buffer[] {
   if (listOf("a header", header).length !== 2) throw new InvalidMessage(`a header is [name, value], not ${shown(header)}`);
   const [key, value] = header;
@@ -80,7 +80,7 @@ function headerOf(header: readonly [string, string]): Buffer[] {
   return [sized(1, name("header name", key)), sized(2, value)];
 }
 
-/** What tells the repeat of a put from another message with the same id; the due time is left out. */
+/** Distinguishes a repeat of a put from another message with the same id; the due time is left out. */
 export function contentHash({ topic, group = "", headers = [], payload }: Message): Buffer {
   const fields = [topic, group, ...headers.flat(), payload].map((field) => sized(4, field));
   return createHash("sha256").update(Buffer.concat(fields)).digest().subarray(0, 8);
@@ -99,7 +99,7 @@ export function encodeBackoff(backoff: Backoff): Buffer {
   return Buffer.concat([number(1, code), ...delays.map((ms) => number(4, ms))]);
 }
 
-/** Reads a back-off; undefined for invalid bytes. */
+/** Decodes a back-off; undefined for invalid bytes. */
 export function decodeBackoff(spec: Buffer): Backoff | undefined {
   const kind = Object.keys(DELAYS)[spec[0]! - 1] as Backoff["kind"] | undefined;
   if (kind === undefined || spec.length % 4 !== 1) return undefined;
@@ -113,7 +113,7 @@ function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
   return bytes.subarray(8 - size);
 }
 
-/** A field behind its length. */
+/** Prefixes a field with the length. */
 function sized(size: 1 | 2 | 4, field: string | Uint8Array): Buffer {
   return Buffer.concat([number(size, Buffer.byteLength(field)), Buffer.from(field as string)]);
 }

@@ -1,10 +1,10 @@
-/** Names: of messages, topics, groups and namespaces. */
+/** Names of messages, topics, groups and namespaces. */
 
 import { isUtf8 } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { inspect } from "node:util";
 
-/** Ids and groups may be any text but control characters and halves of characters. */
+/** Ids and groups may have any characters but control characters and lone surrogates. */
 const PRINTABLE = /^[^\p{Cc}\p{Cs}]+$/u;
 const FORMS: Record<string, RegExp> = {
   topic: /^[A-Za-z0-9._/-]{1,128}$/,
@@ -14,12 +14,12 @@ const FORMS: Record<string, RegExp> = {
   "generated id": /^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$/i,
 };
 
-/** A message or a name is invalid, or breaks a limit. Nothing was sent. */
+/** An invalid message or name. Nothing was sent. */
 export class InvalidMessage extends Error {
   override name = "InvalidMessage";
 }
 
-/** Checks a name: an id or a group of at most 128 bytes, or one of those that have a form of their own. */
+/** Checks a name against the form; ids and groups have at most 128 bytes. */
 export function name(what: string, text: string): string {
   const form = FORMS[what] ?? PRINTABLE;
   if (typeof text !== "string") throw new InvalidMessage(`${what === "id" ? "an" : "a"} ${what} is text, not ${inspect(text, { depth: 0 }).slice(0, 40)}`);
@@ -29,7 +29,7 @@ export function name(what: string, text: string): string {
   return text;
 }
 
-/** A UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, nothing else. */
+/** Returns a UUIDv7 with the shard in the 12 bits after the version. The time only orders ids. */
 export function generateId(shard: number): string {
   const raw = randomBytes(16);
   raw.writeUIntBE(Date.now() % 2 ** 45, 0, 6);
@@ -54,8 +54,8 @@ export function idAndGroup(stored: Buffer): { id: string; group?: string } {
 }
 
 /**
- * Returns the bytes of an id: 16 for a generated id; for an own id its text, whose leading ~ is doubled in `text`; for an id
- * outside the rules the bytes that its ~odd- text names.
+ * Returns the bytes of an id: 16 for a generated id, the text of an own id (a leading ~ is doubled in `text`), or the bytes of
+ * an ~odd- name.
  */
 export function idBytes(text: string): Buffer {
   if (typeof text !== "string") return Buffer.from(name("id", text));
@@ -77,18 +77,18 @@ export function idText(raw: Buffer): string {
   return isOwn(raw) ? raw.toString().replace(/^~/, "~~") : oddText(raw);
 }
 
-/** Returns a topic as calls carry it: its text, or the bytes that its ~odd- text names. */
+/** Encodes a topic for a call: the text, or the bytes of an ~odd- name. */
 export function topicArg(topic: string): string | Buffer {
   return typeof topic === "string" && topic.startsWith(ODD) ? oddBytes("topic", topic) : name("topic", topic);
 }
 
-/** Returns the text of a stored topic, whether it keeps the rules or not. */
+/** Returns the text of a stored topic, valid or not. */
 export function topicText(raw: Buffer): string {
   const text = raw.toString("latin1");
   return FORMS["topic"]!.test(text) ? text : oddText(raw);
 }
 
-/** Names outside the rules, which another program stored, are this and their bytes. */
+/** Prefix of the text of a name outside the rules, stored by another program. */
 const ODD = "~odd-";
 
 function oddText(raw: Buffer): string {
@@ -104,14 +104,14 @@ function oddBytes(what: string, text: string): Buffer {
   return Buffer.concat([...parts].map(([part, hex]) => (hex === undefined ? Buffer.from(part) : Buffer.from(hex, "hex"))));
 }
 
-/** Whether these are the bytes of an own id, or of a group, inside the rules. */
+/** Reports whether the bytes are a valid own id or group. */
 function isOwn(raw: Buffer): boolean {
   return !isGenerated(raw) && raw.length <= 128 && isUtf8(raw) && PRINTABLE.test(raw.toString());
 }
 
 export const isGenerated = (raw: Buffer): boolean => raw.length === 16 && raw[0]! < 0x20;
 
-/** The shards where something may be: where it belongs, then where it belonged before the deployment grew. */
+/** Returns the shards of an id or group: the present shard first, then the shards of earlier layouts. */
 export function placesOf(place: Buffer | number, counts: readonly number[]): number[] {
   if (typeof place === "number") return [place];
   if (isGenerated(place)) return [place.readUInt16BE(6) & 0xfff];

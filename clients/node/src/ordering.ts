@@ -1,4 +1,4 @@
-/** Orders the writes of one message, and what changes a group behind all earlier writes. */
+/** Orders the writes of one message; changes of groups follow all earlier writes. */
 
 import type { Receipt } from "./delivery.js";
 
@@ -17,7 +17,7 @@ export class Ordering {
     return result;
   }
 
-  /** Resolves once all writes that were called before have ended. */
+  /** Resolves after all writes in flight. */
   async allEnded(): Promise<void> {
     await Promise.all(this.inFlight);
   }
@@ -28,8 +28,6 @@ export class Ordering {
   }
 }
 
-/** Returns the key that orders writes of one message. */
 export const orderOf = (topic: string, id: string): string => `${topic}\n${id}`;
 
-/** Returns the key that orders the settlements of one delivery. */
 export const orderOfReceipt = ({ shard, raw }: Receipt): string => `${shard}\n${raw.toString("latin1")}`;

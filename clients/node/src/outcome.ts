@@ -1,6 +1,6 @@
-/** What scripts answer. */
+/** Answers of scripts. */
 
-/** A script refused the whole call, and did nothing. Why: DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE or DQARG. */
+/** A script refused the whole call and changed nothing. Codes are DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE and DQARG. */
 export class ScriptError extends Error {
   override name = "ScriptError";
   readonly code = this.message.split(" ", 1)[0]!;
@@ -16,32 +16,32 @@ export class ClosedError extends Error {
 }
 
 /**
- * Fewer replicas than the topic asks for, or not the disk, confirmed a write in time: its fate is unknown. Repeat it in the
- * same way; a repeat that finds everything done is confirmed, too.
+ * Too few replicas, or no disk, confirmed a write in time: the fate of the write is unknown. Repeat the call unchanged; a
+ * repeat of a finished write is confirmed, too.
  */
 export class Unconfirmed extends Error {
   override name = "Unconfirmed";
 
-  /** `durability` is what was waited for, such as `replica:1`. */
+  /** `durability` is the missing confirmation, such as `replica:1`. */
   constructor(readonly durability: string, why: string) {
     super(`${durability} is asked for, and not confirmed: ${why}`);
   }
 }
 
-/** Redis did not answer in time. If the call was sent, it may have been carried out. It may be repeated. */
+/** Redis did not answer in time. A call that was sent may have been carried out, and may be repeated. */
 export class TimeoutError extends Error {
   override name = "TimeoutError";
 
-  /** `isSent` is whether the call was sent; `late` is the answer, should it still come. */
+  /** `isSent` tells whether the call was sent; `late` resolves with an answer after the deadline. */
   constructor(timeoutMs: number, readonly isSent: boolean, readonly late: Promise<unknown>) {
     super(isSent ? `Redis did not answer within ${timeoutMs} ms` : `no connection within ${timeoutMs} ms: the call was not sent`);
   }
 }
 
 /**
- * Some of many messages have an answer, and others none: `cause` says why. `outcomes` has one for each, in order; the
- * word `unanswered` stands for none, and then the call may have been carried out unless the cause is a ScriptError.
- * Repeat those alone, under the same ids.
+ * Only some of the messages have an answer, because of `cause`. `outcomes` has one outcome per message, in order. Unless the
+ * cause is a ScriptError, messages with the word `unanswered` may have been processed: repeat only unanswered messages, with
+ * the same ids.
  */
 export class Incomplete<Word extends string = string> extends Error {
   override name = "Incomplete";
@@ -52,7 +52,7 @@ export class Incomplete<Word extends string = string> extends Error {
   }
 }
 
-/** The words of each verb's outcomes; the README says what they mean. */
+/** Words of the outcomes by verb; the README explains each. */
 export interface Words {
   put: "stored" | "ready" | "exists" | "conflict" | "leased" | "stale" | "refused";
   cancel: "cancelled" | "leased" | "dead" | "finished" | "unknown" | "failed";
@@ -65,48 +65,45 @@ export interface Words {
 }
 export type Verb = keyof Words;
 
-/** The state of a message. The last four are over; they are remembered for a while. */
+/** State of a message. The last four are finished states, kept for a while. */
 export const STATES = ["delayed", "ready", "leased", "dead", "delivered", "cancelled", "expired", "purged"] as const;
 export type State = (typeof STATES)[number];
 
-/** What became of one message: a word, and what belongs to it. */
+/** The result of a call for one message: a word with details. */
 export interface Outcome<Word extends string = string> {
   word: Word;
-  /** The message's id, as text. */
   id: string;
-  /** Where it is. */
   shard: number;
   /**
-   * Whether what was asked for holds: a put is kept, by this call or an earlier one; a cancel is done, now or before; a message
-   * has its new due time; a delivery is settled, or its lease extended; a dead letter lives again.
+   * The call succeeded: a put is stored, by this call or an earlier one; a message is cancelled; a message has the new due
+   * time; a delivery is settled or extended; a dead letter is revived.
    */
   accepted: boolean;
-  /** When it is due; of what is over, when it ended; of a lease, its end. In ms, on Redis's clock. */
+  /** The due time, the end of a finished message, or the end of a lease, in ms on the Redis clock. */
   timeMs?: number;
-  /** When it was due before. */
+  /** The previous due time. */
   oldMs?: number;
-  /** The state that the answer names; `malformed` or `newer` where the id is taken by bytes that cannot be read. */
+  /** The state in the answer; `malformed` or `newer` if unreadable bytes occupy the id. */
   state?: State | "malformed" | "newer";
-  /** Why it was refused or failed. */
+  /** The reason of `refused` or `failed`. */
   why?: string;
-  /** Of a lease that was extended: a cancel came meanwhile, it will not be tried again. */
+  /** Cancelled while leased: the message will not be retried. */
   doomed?: boolean;
 }
 
-/** The outcome of a message whose call was not answered. */
 export function unanswered(id: string): Outcome<"unanswered"> {
   return { word: "unanswered", id, shard: 0, accepted: false };
 }
 
 const ACCEPTED = ["stored", "ready", "delayed", "cancelled", "extended", "delivered", "buried", "expired-message"];
-/** States of what an earlier put stored, and nobody gets any more. */
+/** States of an earlier put that is no longer delivered. */
 const LOST = ["cancelled", "expired", "purged"];
 
 function isAccepted(word: string, state?: string): boolean {
   return word === "exists" ? !LOST.includes(state!) : ACCEPTED.includes(word);
 }
 
-/** Reads what a script answered for one message. */
+/** Parses the answer of a script for one message. */
 export function outcomeOf(text: string, shard: number, id: string): Outcome {
   const words = text.replace(/^not dead/, "not-dead").split(" ");
   const word = words[0]!;

@@ -1,21 +1,21 @@
-/** Payloads that were stored compressed, restored by `@bokuweb/zstd-wasm` where it is installed. */
+/** Compressed payloads, decompressed with `@bokuweb/zstd-wasm` if installed. */
 
 import { MAX_PAYLOAD_BYTES } from "./message.js";
 import { InvalidMessage } from "./names.js";
 import type { Stored } from "./stored.js";
 
-/** Finds a dictionary by its id; empty where there is none. */
+/** Finds a dictionary by id; empty if unknown. */
 type Find = (id: number) => Promise<Buffer>;
 
-/** Restores payloads, and keeps the dictionaries that it needed. */
+/** Decompresses payloads and caches dictionaries. */
 export class Restorer {
   private readonly dictionaries = new Map<number, Buffer>();
-  /** Of the process: initialised again, it would restore nothing. */
+  /** Shared by the process: a second initialisation breaks the module. */
   private static zstd?: Promise<typeof import("@bokuweb/zstd-wasm")>;
 
   constructor(private readonly find: Find) {}
 
-  /** The payload as it was put. */
+  /** Decompresses a payload. */
   async restore(frame: Buffer): Promise<Buffer> {
     const id = dictionaryOf(frame);
     const zstd = await (Restorer.zstd ??= load());
@@ -30,7 +30,7 @@ export class Restorer {
     }
   }
 
-  /** A stored message with its payload as it was put; the frame itself where it cannot be restored. */
+  /** Decompresses the payload for display; on failure, the frame remains. */
   async shown(stored: Stored): Promise<Stored> {
     if (!stored.compressed) return stored;
     const payload = await this.restore(stored.payload).catch(() => undefined);
@@ -50,7 +50,7 @@ async function load() {
   return zstd;
 }
 
-/** The id of the dictionary that a frame needs, or 0. Refuses a frame of a size that no payload has. */
+/** Returns the id of the dictionary of a frame, or 0. Refuses frames larger than any payload. */
 function dictionaryOf(frame: Buffer): number {
   const head = Buffer.concat([frame.subarray(0, 14), Buffer.alloc(14)]); // so that one cut short can be read
   if (head.readUInt32LE() !== 0xfd2fb528) throw new InvalidMessage("the payload is not a zstd frame");

@@ -1,56 +1,55 @@
-/** A topic's policy: what its messages fall back to, and how they flow. */
+/** Policies of topics: defaults for messages, and flow control. */
 
 import { flagOf, optionsOf, shown, spanMs, textOf, wholeOf, wordOf } from "./arguments.js";
 import { decodeBackoff, encodeBackoff, type Backoff } from "./message.js";
 import { InvalidMessage } from "./names.js";
 
-/** What is left out is at its default. */
+/** A missing field has the default. */
 export interface Policy {
-  /** 0: no bound. Default 16. */
+  /** Maximum attempts; 0 means no limit. Default 16. */
   maxAttempts?: number;
-  /** 1 ms to a day. Default 30 s. */
+  /** 1 ms to 24 h. Default 30 s. */
   leaseMs?: number;
   /** Default exponential, 1 s to 10 min. */
   backoff?: Backoff;
-  /** How long after its due time a message expires; 0: never, the default. */
+  /** Time from due time to expiry; 0, the default, means never. */
   expireAfterMs?: number;
-  /** How long a cancelled id is remembered. Default 1 h. */
+  /** Retention of cancelled ids for deduplication. Default 1 h. */
   rememberCancelledMs?: number;
-  /** How long a finished id of the producer's own is remembered. Default 60 s. */
+  /** Retention of other finished own ids. Default 60 s. */
   rememberOwnMs?: number;
-  /** How long a finished generated id is remembered. Default 0. */
+  /** Retention of finished generated ids. Default 0. */
   rememberGeneratedMs?: number;
-  /** What becomes of a repeated put that may have been forgotten. Default `deliver`. */
+  /** Handling of a repeated put whose first attempt may be forgotten. Default `deliver`. */
   repeats?: "deliver" | "refuse";
-  /** How Rust's clients compress payloads: `none`, the default, `zstd` or `zstd:<dictionary>`. */
+  /** Compression of Rust clients: `none` (default), `zstd` or `zstd:<dictionary>`. */
   codec?: string;
-  /** Nothing is handed out. */
+  /** Stops deliveries. */
   paused?: boolean;
-  /** At most so many messages a second are handed out, by all shards together. Default unbounded. */
+  /** Maximum deliveries per second over all shards. Default unlimited. */
   rate?: number;
-  /** About how many events each shard keeps of what happened to messages, for `delayq log`: at most 100,000. Default 0. */
+  /** Approximate number of events per shard kept for `delayq log`: at most 100,000. Default 0. */
   history?: number;
-  /** How long it keeps them: at least 1 s. Default 7 days. */
+  /** Retention of events: at least 1 s. Default 7 days. */
   historyForMs?: number;
-  /** How long a dead letter is kept, until a sweep deletes it; 0: until it is purged or replayed. Default 0. */
+  /** Retention of dead letters; 0, the default, keeps dead letters until purged or replayed. */
   deadForMs?: number;
-  /** How many dead letters each shard keeps: sweeps delete the oldest of more; 0: all. Default 0. */
+  /** Maximum dead letters per shard, oldest deleted first; 0, the default, means no limit. */
   deadMax?: number;
-  /** What writes are answered after: the master's append-only file, or so many replicas. Default `memory`. */
+  /** Confirmation required for writes: append-only file of the master, or a number of replicas. Default `memory`. */
   durability?: "memory" | "disk" | `replica:${number}`;
 }
 
-/** What is to change: `null` sets a field back to its default, what is left out stays. */
+/** A change of a policy: `null` resets a field to the default, missing fields do not change. */
 export type PolicyPatch = { [Field in keyof Policy]?: Policy[Field] | null };
 
-/** Those that are text. */
 const TEXTS = ["repeats", "codec", "durability"];
 
 const FORMS: Record<string, RegExp> = { codec: /^(none|zstd|zstd:\d{1,10})$/, durability: /^(memory|disk|replica:[1-9])$/ };
-/** The most of what is counted. */
+/** Maxima of counts. */
 const COUNTS: Record<string, number> = { maxAttempts: 65_535, history: 100_000, deadMax: 2 ** 32 - 1 };
 const LONGEST_SPAN_MS = 2 ** 52 - 1;
-/** The least and the most of spans that are not from 0 to the longest. */
+/** Ranges of spans other than 0 to the longest. */
 const SPANS: Record<string, [number, number]> = { leaseMs: [1, 86_400_000], historyForMs: [1_000, LONGEST_SPAN_MS] };
 
 const FIELDS: Record<keyof Policy, string> = {
@@ -72,7 +71,7 @@ const FIELDS: Record<keyof Policy, string> = {
   durability: "durability",
 };
 
-/** What `configure` takes, of one shard of so many. */
+/** Encodes a patch for `configure`, in one of so many shards. */
 export function settingsOf(patch: PolicyPatch, shards: number): (string | Buffer)[] {
   optionsOf("a policy", patch, Object.keys(FIELDS).join(" "));
   return Object.entries(patch).flatMap(([field, value]) =>
@@ -92,7 +91,7 @@ function settingOf(field: string, value: NonNullable<unknown> | null, shards: nu
   return String(spanMs(field, value as number, least, most));
 }
 
-/** The part of one shard. */
+/** Returns the share of one shard. */
 function rateOf(rate: number, shards: number): string {
   const part = typeof rate === "number" ? rate / shards : NaN;
   if (part >= 1e-9 && part <= 1e9) return part.toFixed(9);
@@ -104,7 +103,7 @@ function formOf(field: string, value: string): string {
   throw new InvalidMessage(`${field} is ${shown(value)}: ${FORMS[field]!.source}`);
 }
 
-/** What `describe` answered, of one shard of so many. */
+/** Decodes the reply of `describe` of one shard. */
 export function policyOf(fields: readonly Buffer[], shards: number): Policy {
   const policy: Record<string, unknown> = {};
   for (const [field, name] of Object.entries(FIELDS)) {

@@ -1,4 +1,4 @@
-/** Reserving: from the shards that may have something, at once or when they have. */
+/** Reserving: immediately, or when a shard reports ready messages. */
 
 import { hostname } from "node:os";
 import { basename } from "node:path";
@@ -17,19 +17,19 @@ import { Rounds, type Answer } from "./rounds.js";
 import { readEnvelope } from "./stored.js";
 import { Watch } from "./watch.js";
 
-/** What is asked for: of which topics, for how long (as the topic says), how many. */
+/** Topics, lease (the topic's by default) and maximum messages of a reserve. */
 export type Ask = { topics: readonly string[]; leaseMs: number | undefined; max: number };
 
-/** How long a watch stays that no call waits by. */
+/** How long an unused watch is kept. */
 export const LINGER_MS = 60_000;
 
-/** What this process calls itself in the history of messages. */
+/** Names this process in the history of messages. */
 const BY = `by=${basename(process.argv[1] ?? "node")}@${hostname()}:${process.pid}`;
 
-/** When a reserve was sent, as the clock of `performance.now` says, and what Redis's clock said then. */
+/** Time of a reserve on the clock of `performance.now`, and the Redis time of the reply. */
 type Origin = { sentAt: number; nowMs: number };
 
-/** Reserves for all callers of a client. Those that wait share one connection that listens. */
+/** Reserves for all callers of a client. Waiting calls share one listening connection. */
 export class Reserver {
   private readonly watches = new Map<string, Watch<Delivery>>();
   private readonly rounds = new Rounds();
@@ -49,8 +49,8 @@ export class Reserver {
   ) {}
 
   /**
-   * Reserves what is ready now. Asks as many shards at a time as messages, and begins one shard further each time. Of several
-   * Redises, one that fails is not asked again.
+   * Reserves ready messages, starting one shard later each time, from as many shards at once as messages wanted. A failed node
+   * of several Redises is skipped.
    */
   async reserveNow(ask: Ask): Promise<Delivery[]> {
     const shards = await this.calls.shards();
@@ -72,7 +72,7 @@ export class Reserver {
     return [];
   }
 
-  /** Reserves once something is ready: until then on the clock of `performance.now`, or until aborted. */
+  /** Reserves as soon as a message is ready, until `untilMs` on the clock of `performance.now`, or until aborted. */
   async reserveWhenReady(ask: Ask, untilMs: number, signal?: AbortSignal): Promise<Delivery[]> {
     const watch = this.watch(ask.topics, await this.calls.shards());
     watch.waiting++;
@@ -105,7 +105,7 @@ export class Reserver {
     }
   }
 
-  /** The watch of some topics: at first, every shard may have something. It takes the place of those long out of use. */
+  /** Returns the watch of the topics, and drops watches that have been idle for long. A new watch starts with every shard. */
   private watch(topics: readonly string[], shards: number): Watch<Delivery> {
     const key = topics.join(" ");
     const known = this.watches.get(key);
@@ -134,7 +134,7 @@ export class Reserver {
     this.listener = new Listener(this.calls.redis, this.calls.namespace, shards, notify, (node) => this.calls.replace(node));
   }
 
-  /** Asks the node of each shard by itself, and waits a little for all. What comes later is kept for a caller who waits. */
+  /** Asks every node, and waits briefly for all answers. A late answer is kept for the next waiting call. */
   private async askEach(ask: Ask, shards: readonly number[], watch: Watch<Delivery>): Promise<Delivery[]> {
     if (!this.calls.redis.isCluster && !this.calls.isSeveral) return this.ask(ask, shards, watch);
     const patience = new AbortController();
@@ -157,7 +157,7 @@ export class Reserver {
     return found;
   }
 
-  /** Parts shards by the nodes that have them. That of a shard whose node is not known is empty. */
+  /** Groups shards by node; "" if the node is unknown. */
   private byNode(shards: readonly number[]): Map<string, number[]> {
     const parts = new Map<string, number[]>();
     for (const shard of shards) {
@@ -168,7 +168,7 @@ export class Reserver {
     return parts;
   }
 
-  /** What a round trip brings until then; nothing where it takes longer. */
+  /** Returns the answer of a round trip, or nothing if the answer is late. */
   private async inTime(
     node: string, round: Promise<Answer<Delivery>>, ask: Ask, isOver: Promise<undefined>, watch: Watch<Delivery>,
   ): Promise<Answer<Delivery>> {
@@ -179,23 +179,23 @@ export class Reserver {
     return { found: [] };
   }
 
-  /** Keeps what comes of a round trip that is not waited for. */
+  /** Keeps the answer of a background round trip. */
   private async late(node: string, round: Promise<Answer<Delivery>>, ask: Ask, watch: Watch<Delivery>): Promise<void> {
     const { found, fault } = await round;
     this.keep(found, ask, this.rounds.end(node, true, fault), watch);
   }
 
-  /** Keeps deliveries, or why there are none, for a caller who waits, and gives back what nobody takes soon. */
+  /** Keeps deliveries, or an error, for the next waiting call, and releases unclaimed deliveries soon after. */
   private keep(found: readonly Delivery[], { leaseMs }: Ask, fault: unknown, watch: Watch<Delivery>): void {
     if (found.length === 0 && fault === undefined) return;
     watch.keep(found, leaseMs, fault);
     setTimeout(() => {
-      // Those that are not given back come again when their leases run out.
+      // After a failed release, messages return when the leases expire.
       for (const one of watch.clear(found)) void one.release({ delayMs: 0, keepAttempt: true }).catch(() => undefined);
     }, REST_MS);
   }
 
-  /** Asks some shards at once, each for its part, and notes in the watch which may have more, and when. */
+  /** Reserves from several shards at once, and notes in the watch which shards may have more, and when. */
   private async ask({ topics, leaseMs, max }: Ask, shards: readonly number[], watch?: Watch<Delivery>): Promise<Delivery[]> {
     const asked = shards.map(async (shard, n) => {
       const part = Math.ceil((max - n) / shards.length);
@@ -215,23 +215,23 @@ export class Reserver {
     const answers = await Promise.allSettled(asked);
     const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
     const faults = answers.flatMap((answer) => (answer.status === "rejected" ? [answer.reason] : []));
-    // A call that was silent ends the connection, and so the others on it.
+    // A silent call closes the connection, which fails the other calls.
     if (found.length === 0 && faults.length > 0) throw faults.find((fault) => fault instanceof TimeoutError) ?? faults[0];
     return found;
   }
 
-  /** Gives back what is reserved after the deadline, such as by a call that had waited for a connection. */
+  /** Releases messages that are reserved after the deadline, such as by a call that waited for a connection. */
   private async giveBackLate(shard: number, topics: readonly string[], late: Promise<unknown>): Promise<void> {
     try {
       const reserved = leases(shard, topics, ((await late) as unknown[]).slice(6));
       const items = [...reserved].map(([{ receipt }]) => settleItem(receipt, 0, "keep", ""));
       if (items.length > 0) await this.calls.each("release", items);
     } catch {
-      // It was not reserved, or comes again when its lease runs out.
+      // Nothing was reserved, or the messages return when the leases expire.
     }
   }
 
-  /** Reads envelopes. Unreadable messages are buried, so that they block no others. */
+  /** Decodes envelopes. Unreadable messages are buried, so that the queue moves on. */
   private async readable(reserved: Iterable<[Lease, Buffer]>, origin: Origin): Promise<Delivery[]> {
     const all = [...reserved];
     const found: Delivery[] = [];
@@ -243,7 +243,7 @@ export class Reserver {
         found.push(new Delivery(lease, envelope, this.settleOne, lengthMs, origin.sentAt + lengthMs));
       } catch (fault) {
         if (!(fault instanceof InvalidMessage)) {
-          // Others may be able to read it.
+          // Other clients may be able to read the message.
           await this.calls.each("release", all.map(([one]) => settleItem(one.receipt, 1000, "keep", "")));
           throw fault;
         }

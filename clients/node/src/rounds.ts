@@ -1,22 +1,21 @@
-/** Which nodes of a cluster, or of several Redises, do not answer in time. Such a one is asked for one message at a time, by nobody who waits. */
+/** Nodes that do not answer in time are asked for one message at a time, in the background. */
 
 import { REST_MS } from "./delivery.js";
 import { TimeoutError } from "./outcome.js";
 import type { Watch } from "./watch.js";
 
-/** What one round trip to a node brought. */
 export type Answer<T> = { found: T[]; fault?: unknown };
 
 type SlowNode = {
-  /** How many round trips nobody waits for. */
+  /** Background round trips. */
   underWay: number;
-  /** Why the last one was not answered. */
+  /** The error of the last round trip. */
   fault?: unknown;
-  /** The shards to ask once one has ended. */
+  /** Shards to ask after the next answer. */
   waiting: Map<Watch<any>, Set<number>>;
 };
 
-/** Whether a fault is none of a node's own answers. */
+/** Reports whether a connection failed, as opposed to an answer of Redis. */
 function isSilence(fault: any): boolean {
   const isLost = fault?.name === "MaxRetriesPerRequestError" || fault?.message === "Connection is closed.";
   return fault instanceof TimeoutError || isLost || typeof fault?.syscall === "string";
@@ -26,7 +25,7 @@ function isSilence(fault: any): boolean {
 export class Rounds {
   private readonly slow = new Map<string, SlowNode>();
 
-  /** Which of these shards to ask of a node now. A slow one is asked for one at a time; the others wait. */
+  /** Returns the shards to ask now: all shards of a fast node, at most one of a slow node. */
   begin(node: string, shards: readonly number[], watch: Watch<any>): { now: readonly number[]; isSlow: boolean } {
     const slow = this.slow.get(node);
     if (!slow) return { now: shards, isSlow: false };
@@ -38,12 +37,12 @@ export class Rounds {
     return { now, isSlow: true };
   }
 
-  /** Notes that a round trip is not waited for any more. */
+  /** Moves a round trip to the background. */
   leave(node: string): void {
     this.of(node).underWay++;
   }
 
-  /** Ends a round trip, which was left or not. Returns its fault, unless that is a silence which is known. */
+  /** Records the end of a round trip, and returns the fault unless the silence is already known. */
   end(node: string, wasLeft: boolean, fault: unknown): unknown {
     const isSilent = isSilence(fault);
     const slow = isSilent ? this.of(node) : this.slow.get(node);
@@ -58,7 +57,7 @@ export class Rounds {
     return isSilent && known ? undefined : fault;
   }
 
-  /** Why a node is silent; undefined where none is. */
+  /** The error of a silent node; undefined if all nodes answer. */
   get fault(): unknown {
     return [...this.slow.values()].find(({ fault }) => fault)?.fault;
   }

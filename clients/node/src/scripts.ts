@@ -1,19 +1,19 @@
-/** The scripts: the files of lua/, put together with the functions they include. */
+/** Assembles the scripts of lua/ from the files and the functions included. */
 
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 
-/** Packed with this package, or in the repository that it is developed in. */
+/** In the package, or in the repository. */
 export const LUA = ["../../lua/", "../../../../lua/"]
   .map((path) => new URL(path, import.meta.url))
   .find((folder) => existsSync(folder))!;
 
-/** A script, and the hash that Redis knows it by once it was loaded. */
+/** A script, and the name of the script in EVALSHA. */
 export type Script = { source: string; sha: string };
 
 const known = new Map<string, Script>();
 
-/** The script of a verb. Calls name it by its hash; the users of `delayq acl print` may load scripts, and not send them. */
+/** Returns a script. Calls use the hash: users of `delayq acl print` may load scripts, but not EVAL. */
 export function scriptOf(verb: string): Script {
   const source = known.get(verb)?.source ?? script(verb);
   const one = known.get(verb) ?? { source, sha: createHash("sha1").update(source).digest("hex") };
@@ -21,7 +21,7 @@ export function scriptOf(verb: string): Script {
   return one;
 }
 
-/** A script: an include line stands for the texts of the files that it names. */
+/** Replaces the include lines of a script by the named files. */
 export function script(verb: string, lua = LUA): string {
   const read = (file: string): string => readFileSync(new URL(`${file}.lua`, lua), "utf8");
   const included = (_: string, names: string): string =>

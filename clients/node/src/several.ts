@@ -1,16 +1,16 @@
-/** Several independent Redises that keep a deployment together: each shard has one of them. */
+/** Several independent Redises that share a deployment, each with some of the shards. */
 
 import type { Cluster, Redis } from "ioredis";
 import { shown } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
 
-/** One of several Redises, and the shards that it keeps. */
+/** One of several Redises, with a range of shards. */
 export interface RedisNode {
-  /** What it is called; each of its shards records it, and refuses calls that are meant for another node. */
+  /** Recorded by every shard of the node; a shard refuses calls addressed to another node. */
   name: string;
-  /** A connection to it, or to the master that sentinels name; not to a cluster. */
+  /** A connection to a Redis or a Sentinel master, not to a cluster. */
   redis: Redis | Cluster;
-  /** Ranges with both ends, such as `0-7,16-19`; those of a growth that is to come included. Empty: none yet. */
+  /** Inclusive ranges, such as `0-7,16-19`, including shards of a planned growth. Empty means none yet. */
   shards: string;
 }
 
@@ -19,7 +19,7 @@ type Node = RedisNode & { redis: Redis };
 /** Maximum number of shards of a deployment. */
 export const MAX_SHARDS = 4096;
 
-/** All of them, and which has which shard. */
+/** The nodes, and the node of each shard. */
 export class Several {
   readonly isCluster = false;
 
@@ -43,17 +43,17 @@ export class Several {
     return new Several(nodes as Node[], homes);
   }
 
-  /** The same nodes by other connections. */
+  /** Returns the same nodes with other connections. */
   by(connection: (redis: Redis) => Redis): Several {
     return new Several(this.nodes.map((node) => ({ ...node, redis: connection(node.redis) })), this.homes);
   }
 
-  /** The node of a shard; undefined where none was given. */
+  /** Returns the node of a shard; undefined if unknown. */
   node(shard: number): Node | undefined {
     return this.nodes[this.homes[shard] ?? -1];
   }
 
-  /** Notes that a shard has moved to another node; false where that is not known. */
+  /** Records the new node of a shard; false if the node or shard is unknown. */
   move(shard: number, name: string): boolean {
     const home = this.nodes.findIndex((node) => node.name === name);
     if (home < 0 || shard >= this.homes.length) return false;
@@ -61,12 +61,11 @@ export class Several {
     return true;
   }
 
-  /** A shard of each node. */
+  /** Returns one shard per node. */
   firstShards(): number[] {
     return this.nodes.map((_, n) => this.homes.indexOf(n)).filter((shard) => shard >= 0);
   }
 
-  /** Why a shard cannot be called that has no node. */
   missing(shard: number): Error {
     return new Error(`shard ${shard} has no node among those that were given, of 0 to ${this.homes.length - 1}: add the node that has it`);
   }

@@ -1,4 +1,4 @@
-/** Messages as they are stored. */
+/** Stored messages. */
 
 import { isUtf8 } from "node:buffer";
 import { decodeBackoff, type Backoff } from "./message.js";
@@ -7,42 +7,42 @@ import { STATES, type State } from "./outcome.js";
 
 const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON] = [1, 2, 4, 8, 16, 32, 64, 128] as const;
 
-/** What an envelope says; times are on Redis's clock. */
+/** The content of a stored message; times are on the Redis clock. */
 export interface Envelope {
-  /** Of a finished one, only the head and its times are left. */
+  /** A finished message has only the head and times. */
   state: State;
   dueMs: number;
-  /** When it came into its state; of a leased one, the end of its lease. */
+  /** Time of the last change of state; for a leased message, the end of the lease. */
   atMs: number;
-  /** How often it was tried since its attempts were last counted from the start. */
+  /** Deliveries that `maxAttempts` limits. */
   attempt: number;
-  /** How often it was ever handed out. */
+  /** All deliveries. */
   delivery: number;
-  /** 0: no bound. */
+  /** 0 means no limit. */
   maxAttempts: number;
-  /** A cancel came while it was leased: it will not be tried again. */
+  /** Cancelled while leased: the message will not be retried. */
   doomed: boolean;
   expiresMs?: number;
   backoff?: Backoff;
   group?: string;
   headers: [string, string][];
   payload: Buffer;
-  /** The payload is a zstd frame that this client could not restore. */
+  /** The payload is a zstd frame that could not be decompressed. */
   compressed: boolean;
-  /** Why it is dead. */
+  /** Reason of a dead letter. */
   reason?: string;
 }
 
-/** What an envelope says in its first bytes, which every format has. */
+/** The bytes common to all formats. */
 type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed">;
 
 /**
- * A message as it is stored, or what is remembered of it. Of one that cannot be read, `unreadable` says why, and only its
- * head is there.
+ * A stored message, or the record of a finished message. `unreadable` is the fault of an invalid envelope, of which only the
+ * head is set.
  */
 export type Stored = Envelope & { topic: string; id: string; shard: number; unreadable?: string };
 
-/** Reads an envelope, of which docs/protocol.md has the bytes. */
+/** Decodes an envelope, as specified in docs/protocol.md. */
 export function readEnvelope(stored: Buffer): Envelope {
   if (stored[0]! > 1) throw new InvalidMessage(`an envelope of the newer format ${stored[0]}`);
   let at = 0;
@@ -91,7 +91,7 @@ function readHead(head: Buffer): Head {
   };
 }
 
-/** A stored message by its name in keys and calls. One that cannot be read keeps no other from being shown. */
+/** Decodes a message. An invalid envelope is reported, so that a listing continues. */
 export function storedOf(shard: number, topic: string, stored: Buffer, envelope: Buffer): Stored {
   const named = { topic, ...idAndGroup(stored), shard };
   try {
@@ -104,5 +104,5 @@ export function storedOf(shard: number, topic: string, stored: Buffer, envelope:
   }
 }
 
-/** Stands for a head that is not there: pending, and never due. */
+/** Replaces a missing head: pending, and never due. */
 const NO_HEAD = Buffer.concat([Buffer.of(1, 1), Buffer.alloc(30)]);

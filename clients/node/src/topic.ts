@@ -1,4 +1,4 @@
-/** A topic: its messages by state, its dead letters, its numbers and its policy. */
+/** Topics: messages by state, dead letters, counts and policy. */
 
 import { listOf, optionsOf, rangeOf, spanMs, wordOf, type Time } from "./arguments.js";
 import type { Calls } from "./calls.js";
@@ -8,18 +8,18 @@ import type { Restorer } from "./payload.js";
 import { policyOf, settingsOf, type Policy, type PolicyPatch } from "./policy.js";
 import { storedOf, type Stored } from "./stored.js";
 
-/** How many messages a page, or a step, has. */
+/** Messages per page, or per step of a long operation. */
 const A_STEP = 500;
 
-/** Both ends included: due times of the delayed, lease ends of the leased, times of death. */
+/** Inclusive limits of due times of delayed messages, lease ends of leased messages, or times of death. */
 export type Range = {
   from?: Time;
   to?: Time;
-  /** Times before 2001 or after 9999 are meant. */
+  /** Accepts times before 2001 or after 9999. */
   pastOk?: boolean;
 };
 
-/** How many messages of a topic there are; `accepted` and what follows it, how many there ever were. */
+/** Counts of messages by state, and from `accepted` on of all messages ever. */
 export interface Numbers {
   delayed: number;
   ready: number;
@@ -34,21 +34,21 @@ export interface Numbers {
   buried: number;
   /** Keys of another type, whose messages are not counted. */
   unreadable: number;
-  /** When the first of the delayed is due. */
+  /** Due time of the next delayed message, or earlier. */
   nextDueMs?: number;
 }
 
 const COUNTED = ["ready", "leased", "dead", "accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"] as const;
 
 export class Topic {
-  /** The name as calls carry it. */
+  /** The encoded name. */
   private readonly stored: string | Buffer;
 
   constructor(private readonly calls: Calls, private readonly restorer: Restorer, readonly name: string) {
     this.stored = topicArg(name);
   }
 
-  /** Its numbers, of all shards; each is counted at its own instant. */
+  /** Counts messages over all shards, each shard at another instant. */
   async count(): Promise<Numbers> {
     const total: Numbers = { delayed: 0, unreadable: 0, ...(Object.fromEntries(COUNTED.map((what) => [what, 0])) as any) };
     for (const numbers of await this.calls.everywhere((shard) => this.countIn(shard))) {
@@ -59,7 +59,7 @@ export class Topic {
     return total;
   }
 
-  /** Its messages in one state, shard after shard; in each by time, and the ready ones as they became ready. */
+  /** Iterates over messages in one state: shard by shard, by time, ready messages in queue order. */
   async *list(state: "delayed" | "ready" | "leased" | "dead", range: Range = {}): AsyncGenerator<Stored> {
     wordOf("state", state, ["delayed", "ready", "leased", "dead"]);
     for (let shard = 0; shard < (await this.calls.shards()); shard++) {
@@ -67,7 +67,7 @@ export class Topic {
     }
   }
 
-  /** Gives dead letters another life, with their attempts counted from the start. One that has a group needs it. */
+  /** Revives dead letters, with attempts counted from zero. A message in a group needs the group. */
   async replay(ids: readonly string[], options: { delayMs?: number; group?: string } = {}): Promise<Outcome<Words["replay"]>[]> {
     const { delayMs = 0, group } = optionsOf("a replay", options, "delayMs group");
     const place = group === undefined ? undefined : Buffer.from(name("group", group));
@@ -78,7 +78,7 @@ export class Topic {
     return this.replayItems(items, delayMs);
   }
 
-  /** Gives all dead letters another life, those that died in the range: how many live again, and how many stay dead. */
+  /** Revives all dead letters that died in the range, and counts revived and remaining letters. */
   async replayAll(options: Range & { delayMs?: number } = {}): Promise<{ replayed: number; kept: number }> {
     const { delayMs = 0, ...range } = optionsOf("a replay", options, "delayMs from to pastOk");
     spanMs("delayMs", delayMs);
@@ -95,7 +95,7 @@ export class Topic {
     return total;
   }
 
-  /** Deletes its messages in one state: how many are gone, and how many could not be read and are kept. */
+  /** Deletes messages in one state, and counts deleted and unreadable messages. */
   async purge(state: "delayed" | "ready" | "dead", range: Range = {}): Promise<{ purged: number; kept: number }> {
     wordOf("state", state, ["delayed", "ready", "dead"]);
     const [from, to] = rangeOf(range);
@@ -112,13 +112,13 @@ export class Topic {
     return total;
   }
 
-  /** Its policy: what is set. */
+  /** Returns the settings that differ from the defaults. */
   async policy(): Promise<Policy> {
     const shards = await this.calls.shards();
     return policyOf(await this.calls.call("describe", 0, [this.stored]), shards);
   }
 
-  /** Changes its policy; what is left out stays as it is. Safe to repeat. */
+  /** Applies a patch, and returns the policy. Safe to repeat. */
   async setPolicy(patch: PolicyPatch): Promise<Policy> {
     await this.calls.everywhere((shard, shards) =>
       this.calls.call("configure", shard, [this.stored, ...settingsOf(patch, shards)]),
@@ -131,7 +131,7 @@ export class Topic {
     return this.calls.each("replay", items.map((item) => ({ ...item, topic })));
   }
 
-  /** Pages of one shard. What dies while its dead letters are read is not among them. */
+  /** Yields pages of one shard. Messages that die during a listing of dead letters are left out. */
   private async *pages(shard: number, state: string, range: Range): AsyncGenerator<Stored[]> {
     let [from, to] = rangeOf(range);
     let mark: Buffer | string = "";

@@ -1,4 +1,4 @@
-/** Pipelines that wait for replicas or a disk, each on a connection of its own: Redis answers nothing else on it meanwhile. */
+/** Pipelines that wait for replicas or disk, each on a separate connection: WAIT blocks the connection. */
 
 import type { Cluster, Redis } from "ioredis";
 import { connectionFor, end, PATIENCE_MS, ready, relearn } from "./connections.js";
@@ -6,36 +6,36 @@ import { Confirming, type Waits } from "./durability.js";
 import { TimeoutError } from "./outcome.js";
 import { scriptOf } from "./scripts.js";
 
-/** How many pipelines that wait for the same are under way at once. */
+/** Maximum pipelines in flight with the same durability. */
 const MAX_WAITING = 8;
-/** How often a call is sent: a slot does not move more often than that during one call. */
+/** Maximum attempts of a call; a slot does not move more often during one call. */
 const TRIPS = 6;
 
-/** A call of a script: its keys, and the arguments behind them. */
+/** A script call: keys and arguments. */
 export type WaitingCall = { verb: string; keys: [string, string]; args: (string | number | Buffer)[] };
 
 type Connection = Redis | Cluster;
 type Lane = { idle: Connection[]; busy: number; queue: (() => void)[] };
-/** What the pipelines of one call share, and all that they have written. */
+/** State shared by the pipelines of one call, including all writes. */
 type Course = { connection: Connection; waits: Waits; deadline: Deadline; written: Promise<unknown>[] };
 
-/** The connections for calls that wait, by their node and what they wait for. */
+/** The connections of waiting calls, by node and durability. */
 export class Waiting {
   private readonly lanes = new Map<string, Lane>();
-  /** Those in use, and the idle ones. */
+  /** Connections in use, and idle connections. */
   private readonly all = new Set<Connection>();
   private isClosed = false;
 
-  /** `make` makes a connection, to one of several Redises by its name; each pipeline ends by the deadline, and at most half of that is waited. */
+  /** `make` connects to a node by name. Each pipeline ends by the deadline, and waits for at most half of the deadline. */
   constructor(
     private readonly make: (node: string) => Connection,
     private readonly timeoutMs: number,
     private readonly confirmTimeoutMs: number,
-    /** Called when a slot of a cluster is at another node than before. */
+    /** Called when a slot has moved to another node. */
     private readonly moved: () => void,
   ) {}
 
-  /** What is answered to calls, those for each node in one pipeline, once what they wait for has confirmed it. */
+  /** Sends calls in one pipeline per node, and returns the answers after the confirmations. */
   async send(waits: Waits, calls: readonly WaitingCall[], node = ""): Promise<PromiseSettledResult<any>[]> {
     const deadline = new Deadline(this.timeoutMs);
     const lane = this.lane(`${node} ${waits}`);
@@ -67,7 +67,7 @@ export class Waiting {
     let left = [...calls.keys()];
     for (let trip = 0; trip < TRIPS && left.length > 0; trip++) {
       const nodeOf = (i: number): Redis | undefined => connectionFor(connection, calls[i]!.keys[0]);
-      // ioredis forgets a node whose connection ended, until it next reads the map.
+      // ioredis forgets a node after the end of a connection, until the next update of the slot map.
       if (!left.every(nodeOf)) await deadline.within(relearn(connection));
       const nodes = new Map<Redis | undefined, number[]>();
       for (const i of left) {
@@ -94,16 +94,16 @@ export class Waiting {
     return answers;
   }
 
-  /** One pipeline to one node, which is given the scripts of these verbs first; rejects if nothing was written. */
+  /** Sends one pipeline, which first loads the scripts of `verbs`; rejects if nothing was written. */
   private async trip(
     { waits, deadline, written }: Course, node: Redis | undefined, loads: readonly string[], commands: readonly any[][],
   ): Promise<PromiseSettledResult<any>[]> {
     if (!node) throw new Error("no node of the cluster has the shard's slot");
     await deadline.within(ready(node));
     const before = loads.map((verb) => ["SCRIPT", "LOAD", scriptOf(verb).source]);
-    // At most half of what is left: it may have to be sent once more.
+    // At most half of the remaining time, which leaves time for one resend.
     const confirming = new Confirming(waits, Math.min(this.confirmTimeoutMs, deadline.leftMs / 2));
-    // In one turn, and so in one pipeline.
+    // One turn of the event loop makes one pipeline.
     const replies = [...before, ...commands, ...confirming.commands].map(([name, ...args]) => node.callBuffer(String(name), args));
     written.push(...replies);
     const answers = await Promise.allSettled(replies.map((reply) => deadline.within(reply)));
@@ -119,7 +119,6 @@ export class Waiting {
     return lane;
   }
 
-  /** Waits for a turn. */
   private async enter(lane: Lane, deadline: Deadline): Promise<void> {
     if (lane.busy < MAX_WAITING) {
       lane.busy++;
@@ -138,7 +137,6 @@ export class Waiting {
     }
   }
 
-  /** Gives a turn to the next one. */
   private leave(lane: Lane): void {
     const next = lane.queue.shift();
     if (next) next();
@@ -146,8 +144,8 @@ export class Waiting {
   }
 
   /**
-   * Ends a turn. Its connection is kept for the next call, even while it is still being made: otherwise no call would get one
-   * where that takes longer than a call has. One that owes an answer is kept only if that comes soon.
+   * Ends a turn, and keeps the connection for the next call, even if still connecting: with a connect time above the deadline,
+   * no call would ever get a connection. A connection that owes an answer is kept only if the answer comes soon.
    */
   private async giveBack(lane: Lane, { connection, deadline, written }: Course): Promise<void> {
     if (deadline.isOver && written.length > 0) {
@@ -159,7 +157,7 @@ export class Waiting {
     this.leave(lane);
   }
 
-  /** One that can be used, or else the one that has been waiting to be made the longest. */
+  /** Returns a usable connection, or else the oldest one that is still connecting. */
   private idle(lane: Lane): Connection | undefined {
     for (const one of lane.idle) if (one.status === "end") this.drop(one);
     lane.idle = lane.idle.filter((one) => this.all.has(one));
@@ -184,7 +182,7 @@ const rejected = (reason: unknown) => (): PromiseRejectedResult => ({ status: "r
 
 const command = ({ verb, keys, args }: WaitingCall): any[] => ["EVALSHA", scriptOf(verb).sha, 2, ...keys, ...args];
 
-/** When all of a call has to be answered. */
+/** The deadline of a whole call. */
 class Deadline {
   private readonly untilMs: number;
   private readonly timer: NodeJS.Timeout;

@@ -1,14 +1,14 @@
-/** Which shards may have something for the calls that wait for the same topics. */
+/** Tracks which shards may have ready messages for one list of topics. */
 
-/** The most polls until each shard had its turn. */
+/** Maximum polls for a full round over all shards. */
 const MAX_POLLS = 64;
 
-/** What came too late for the call that asked; it goes to one that asks for the same lease. */
+/** A delivery that arrived too late for the caller, for a call with the same lease. */
 type Late<T> = { one: T; leaseMs: number | undefined };
 
-/** The shards to ask, each from a time on; times are on the clock of `performance.now`. `T` is what they are asked for. */
+/** Shards to ask, each with an earliest time on the clock of `performance.now`. `T` is the type of deliveries. */
 export class Watch<T> {
-  /** How often a shard, or a few in turn, is polled: the net below a lost notification. */
+  /** Pause between polls of idle shards, a safety net for lost notifications. */
   static pollMs = 2_500;
 
   private readonly open = new Map<number, number>();
@@ -17,9 +17,9 @@ export class Watch<T> {
   private wake = (): void => undefined;
   private changed = Promise.resolve();
   private found: Late<T>[] = [];
-  /** Why nothing came. */
+  /** The last error. */
   private fault: unknown;
-  /** How many calls wait by it, and since when there are none. */
+  /** Number of waiting calls, and the end of the last one. */
   waiting = 0;
   idleMs = performance.now();
 
@@ -27,7 +27,7 @@ export class Watch<T> {
     this.renew();
   }
 
-  /** Notes that a shard may have something after `afterMs`; of a topic, or of any. */
+  /** Schedules a shard, for one topic or, with "", for all topics. */
   notify(shard: number, topic = "", afterMs = 0): void {
     if (topic !== "" && !this.topics.includes(topic)) return;
     const at = performance.now() + afterMs;
@@ -36,14 +36,14 @@ export class Watch<T> {
     this.renew();
   }
 
-  /** Keeps what came under a lease, or why nothing did, for the next call. */
+  /** Keeps deliveries, or an error, for the next call. */
   keep(found: readonly T[], leaseMs: number | undefined, fault: unknown): void {
     for (const one of found) this.found.push({ one, leaseMs });
     this.fault ??= fault;
     this.renew();
   }
 
-  /** Takes of what was kept under a lease: so many, or the fault where there is nothing else. */
+  /** Takes at most `max` deliveries with the same lease, or else the fault. */
   kept(max: number, leaseMs: number | undefined): { found: T[]; fault?: unknown } {
     const found = this.remove((one) => one.leaseMs === leaseMs && max-- > 0);
     if (found.length > 0) return { found };
@@ -52,7 +52,7 @@ export class Watch<T> {
     return { found, fault };
   }
 
-  /** Takes those of these that no call has taken. */
+  /** Takes the deliveries that no call has taken. */
   clear(kept: readonly T[]): T[] {
     const these = new Set(kept);
     return this.remove(({ one }) => these.has(one));
@@ -64,7 +64,7 @@ export class Watch<T> {
     return [...meant].map(({ one }) => one);
   }
 
-  /** The shards to ask now, at most `max`; they count as asked. */
+  /** Returns at most `max` due shards, and removes the shards from the schedule. */
   take(shards: number, max: number): number[] {
     const now = performance.now();
     if (now >= this.pollAt) {
@@ -82,8 +82,8 @@ export class Watch<T> {
   }
 
   /**
-   * Waits for a notification, the time of a shard, the next poll, or `untilMs`, whichever is first; not at all where
-   * something is kept under this lease.
+   * Waits for a notification, the next scheduled time, the next poll or `untilMs`; returns at once if something is kept for
+   * this lease.
    */
   async wait(leaseMs: number | undefined, untilMs: number, signal?: AbortSignal): Promise<void> {
     const isKept = this.found.some((one) => one.leaseMs === leaseMs) || this.fault !== undefined;
@@ -100,7 +100,6 @@ export class Watch<T> {
     signal?.removeEventListener("abort", stop);
   }
 
-  /** Wakes those who wait. */
   renew(): void {
     this.wake();
     this.changed = new Promise((resolve) => (this.wake = resolve));

@@ -1,4 +1,4 @@
-/** A worker: calls a handler for each message that is due, and settles it by the result. */
+/** A worker calls a handler for each message and settles the message by the result. */
 
 import { constants } from "node:os";
 import { inspect } from "node:util";
@@ -7,29 +7,32 @@ import type { Client } from "./client.js";
 import { logged, quiet, type Deliveries, type DeliveriesOptions } from "./deliveries.js";
 import type { Delivery } from "./delivery.js";
 
-/** Thrown by a handler for a message that can never be delivered: it goes to the dead letters with this reason. */
+/** Thrown by a handler for an undeliverable message: the message becomes a dead letter, with this reason. */
 export class Bury extends Error {
   override name = "Bury";
 }
 
-/** Works on one message, which is acked when this returns and released when it throws, unless it was settled here. */
+/**
+ * Handles one message. A return acks the message and an exception releases the message, unless the handler has settled the
+ * delivery.
+ */
 export type Handler = (delivery: Delivery) => unknown;
 
 export interface WorkerOptions extends DeliveriesOptions {
   /** How long `close` waits for handlers; 10 s by default. */
   closeTimeoutMs?: number;
-  /** The signals that close it and then end the process as usual; SIGTERM and SIGINT by default. */
+  /** Signals that close the worker and then end the process; SIGTERM and SIGINT by default. */
   stopOn?: readonly NodeJS.Signals[];
 }
 
-/** A second signal counts from so long after the first: a supervisor may signal a process and its group at one instant. */
+/** Minimum age of the first signal for a second signal to count: supervisors signal a process and its group at once. */
 const SECOND_SIGNAL_MS = 1_000;
 const FIELDS = "concurrency leaseMs onError closeTimeoutMs stopOn";
 const SIGNALS = (Object.keys(constants.signals) as NodeJS.Signals[]).filter((signal) => !["SIGKILL", "SIGSTOP"].includes(signal));
 
-/** Works until it is closed. Outages of Redis only interrupt it. */
+/** Works until closed, across outages of Redis. */
 export class Worker {
-  /** Resolves once it is closed and holds nothing; rejects where it ended by itself, since its client was closed. */
+  /** Resolves after close; rejects if the worker ended because the client was closed. */
   readonly closed: Promise<void>;
   private readonly deliveries: Deliveries;
   private readonly closeTimeoutMs: number;
@@ -53,7 +56,7 @@ export class Worker {
     this.run().catch((fault: unknown) => this.end(fault));
   }
 
-  /** Stops reserving, waits for the handlers, and gives back what they have not done by the deadline. */
+  /** Stops reserving, waits for handlers, and releases unfinished messages at the deadline. */
   close(): Promise<void> {
     this.closing ??= this.deliveries.stop(this.closeTimeoutMs, this.hurry.signal).finally(() => {
       for (const signal of this.signals) process.off(signal, this.onSignal);
@@ -62,13 +65,13 @@ export class Worker {
     return this.closing;
   }
 
-  /** The first signal closes it; a later one does not wait for the handlers any more. */
+  /** The first signal closes the worker; a later signal stops waiting for handlers. */
   private readonly onSignal = (signal: NodeJS.Signals): void => {
     if (performance.now() >= this.firstSignalAt + SECOND_SIGNAL_MS) this.hurry.abort();
     if (this.firstSignalAt < Infinity) return;
     this.firstSignalAt = performance.now();
     void this.close().then(() => {
-      // What the signal does where no handler is left.
+      // Repeats the signal for its default action, if no other handler is left.
       if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
     });
   };
@@ -81,7 +84,6 @@ export class Worker {
     }
   }
 
-  /** Ends a worker that cannot continue. */
   private async end(fault: unknown): Promise<void> {
     if (this.closing === undefined) this.report(new Error("the worker ends, and handles no more messages", { cause: fault }));
     this.settle.reject(fault);
@@ -102,7 +104,7 @@ export class Worker {
     }
   }
 
-  /** What the handler threw; undefined where it returned. */
+  /** Returns the thrown value, or undefined. */
   private async handle(delivery: Delivery): Promise<Failure | undefined> {
     try {
       await this.handler(delivery);
@@ -113,7 +115,7 @@ export class Worker {
   }
 }
 
-/** Wraps the thrown value, which may be anything. */
+/** Wraps the thrown value, which may be undefined. */
 type Failure = { thrown: unknown };
 
 function settledBy(delivery: Delivery, failure: Failure | undefined) {
@@ -122,7 +124,7 @@ function settledBy(delivery: Delivery, failure: Failure | undefined) {
   return thrown instanceof Bury ? delivery.bury(cutReason(thrown.message)) : delivery.release({ reason: reasonFor(thrown) });
 }
 
-/** Returns the reason for the dead letters: the thrown value with its stack. */
+/** Returns the reason of a dead letter: the thrown value with the stack. */
 function reasonFor(thrown: unknown): string {
   try {
     return cutReason(inspect(thrown, { depth: 2 }));
