@@ -1,4 +1,4 @@
-"""Packs the scripts: a copy of the repository's lua/ goes into what is built, never into the repository."""
+"""Packs the scripts: the build gets a copy of the repository's lua/, the repository none."""
 
 import atexit
 import shutil
@@ -10,7 +10,7 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).resolve().parent
-# In an unpacked source archive they are in the package already.
+# An unpacked source archive already has the scripts in the package.
 LUA = next(folder for folder in (HERE / "delayq" / "lua", HERE.parents[1] / "lua") if folder.is_dir())
 
 
@@ -32,7 +32,7 @@ class ArchiveWithScripts(sdist):
 
 
 def elsewhere() -> dict[str, dict[str, str]]:
-    """What keeps the files that come about on the way out of this folder."""
+    """Keeps intermediate files out of this folder."""
     folder = tempfile.mkdtemp(prefix="delayq-build-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return {"build": {"build_base": folder}, "egg_info": {"egg_base": folder}}

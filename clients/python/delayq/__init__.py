@@ -1,4 +1,4 @@
-"""delayq's client for Python: messages that are delivered at their due time, kept in Redis."""
+"""Python client of delayq: messages in Redis, delivered at a due time."""
 
 from .client import AsyncClient, Client
 from .connecting import connect, connect_async

@@ -1,4 +1,4 @@
-"""The URLs that name a deployment's Redis, as delayq's own programs read them. No I/O."""
+"""Parses Redis URLs of several hosts, as delayq's programs do. No I/O."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from urllib.parse import unquote_to_bytes
 
 from .errors import InvalidArgument
 
-#: Of each kind: what a host of it is called, the port where it listens by default, and how the URL looks.
+#: By kind: name of a host, default port, form of the URL.
 _KINDS = {
     "sentinel": ("sentinel", 26379, "expected redis+sentinel://host:port,host:port/service"),
     "cluster": ("node of a cluster", 6379, "expected redis+cluster://host:port,host:port"),
@@ -16,7 +16,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Address:
-    """What a URL of several hosts says. The login is that of the Redis, not of its Sentinels."""
+    """The content of a URL of several hosts. The login is for Redis, not for Sentinels."""
 
     kind: str
     tls: bool
@@ -28,7 +28,7 @@ class Address:
 
 
 def read_address(url: str) -> Address | None:
-    """What a URL says that names several hosts; None for any other. Its faults are named without user and password."""
+    """Parses a URL of several hosts; None for other URLs. Errors contain neither user nor password."""
     scheme = re.match(r"(rediss?)\+(sentinel|cluster)://", url)
     if not scheme:
         return None

@@ -1,4 +1,4 @@
-"""Which shards may have ready messages, and who waits for them. No I/O."""
+"""Tracks which shards may have ready messages, and the waiting callers. No I/O."""
 
 import heapq
 import threading
@@ -11,30 +11,30 @@ from .runtime import Bell
 
 
 class Asking:
-    """The shards to ask for messages of some topics: at once, or from a time on."""
+    """The shards to ask for messages of some topics, each with an earliest time."""
 
     def __init__(self, shards: Iterable[int]) -> None:
         self._mutex = threading.Lock()
         self._now = dict.fromkeys(shards)
         self._later: list[tuple[float, int]] = []
         self._bells: deque[Bell] = deque()
-        #: When somebody was last given it to wait by, or ended waiting.
+        #: Last use by a caller.
         self.used_s = time.monotonic()
 
     def ask(self, shards: Iterable[int]) -> None:
-        """These may have something now. One of those who wait is woken."""
+        """Schedules shards now, and wakes one waiting caller."""
         with self._mutex:
             self._now.update(dict.fromkeys(shards))
             self._wake()
 
     def ask_later(self, shard: int, wait_s: float) -> None:
-        """This one holds something back for so long."""
+        """Schedules a shard for later."""
         with self._mutex:
             heapq.heappush(self._later, (time.monotonic() + wait_s, shard))
 
     def take(self, max_messages: int) -> list[tuple[int, int]]:
-        """The shards to ask now, and for how many messages each: together as many as are wanted. The shard that waits
-        longest is first."""
+        """Returns the shards to ask now with the number of messages for each, up to `max_messages` in total; the shard that has
+        waited longest is first."""
         with self._mutex:
             while self._later and self._later[0][0] <= time.monotonic():
                 self._now[heapq.heappop(self._later)[1]] = None
@@ -45,19 +45,19 @@ class Asking:
         return [(shard, min(each + (n < more), MAX_IDS)) for n, shard in enumerate(shards)]
 
     def wait_s(self) -> float:
-        """How long until there is something to ask, unless something is reported before."""
+        """The time until the next scheduled shard."""
         with self._mutex:
             if self._now:
                 return 0.0
             return max(self._later[0][0] - time.monotonic(), 0.0) if self._later else threading.TIMEOUT_MAX
 
     def enter(self, bell: Bell) -> None:
-        """Somebody waits, and is woken by this bell."""
+        """Adds a waiting caller."""
         with self._mutex:
             self._bells.append(bell)
 
     def leave(self, bell: Bell) -> None:
-        """Somebody waits no longer; another one asks what is left to be asked."""
+        """Removes a waiting caller; another caller takes over the scheduled shards."""
         with self._mutex:
             self._bells.remove(bell)
             self.used_s = time.monotonic()

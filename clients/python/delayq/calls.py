@@ -1,4 +1,4 @@
-"""Calls of scripts: many messages at a time, in as few calls as the limits allow, wherever they are."""
+"""Groups items into script calls and finds the shard of each item."""
 
 import re
 from collections import defaultdict
@@ -24,9 +24,9 @@ from .scripts import script
 
 MAX_IDS = 500
 MAX_BYTES = 4 * 1024 * 1024
-#: How often a call is sent that is refused for not waiting as its topic asks.
+#: Maximum attempts of a call whose durability is still unknown.
 ROUNDS = 4
-#: What waits as its topic asks; and what waits for all that topics of its shard ask.
+#: Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires.
 WRITES, GROUP_WRITES = frozenset({"put", "cancel", "reschedule"}), frozenset({"cancel_group", "shift_group"})
 
 T = TypeVar("T")
@@ -40,16 +40,17 @@ class Calls:
         self._runtime = runtime
         self._link = Link(redis, runtime, confirm_ms)
         self._durabilities = Durabilities()
-        #: By what is waited for, so that nobody is held up by what others wait for.
+        #: By durability, so that a slow confirmation delays only calls with the same durability.
         self._gatherings: dict[Waits, Gathering] = {}
-        #: How many shards there were in each layout, the newest last. Replaced as a whole: threads share it.
+        #: Shard counts of every layout, newest last. Threads share the list, so it is replaced as a whole.
         self._counts: list[int] = []
         self._learning = runtime.lock()
-        #: Which shard is next, where any shard will do.
+        #: Next shard of a put without id and group.
         self._turn = getrandbits(32)
 
     async def _learn(self) -> int:
-        """How many shards there are. The first call does not know: it is refused, and the refusal says it."""
+        """Returns the number of shards. The first call asks Redis, which refuses an unknown layout and names the present
+        one."""
         self._runtime.enter()
         if not self._counts:
             async with self._learning:  # one asks for all
@@ -58,7 +59,7 @@ class Calls:
         return self._counts[-1]
 
     async def _ask_counts(self) -> None:
-        """Asks a shard, or of several Redises one of each, until one answers."""
+        """Asks one shard per Redis until a Redis answers."""
         faults: list[Exception] = []
         for shard in self._link.place.first_shards():
             try:
@@ -69,7 +70,7 @@ class Calls:
         raise faults[0]
 
     async def _call(self, verb: str, shard: int, args: Sequence[Arg]) -> Any:
-        """The reply of one call. What changes a group comes behind all that was asked before."""
+        """Returns the reply of one call. A change of a group follows all earlier writes."""
         for gathering in list(self._gatherings.values()) if verb in GROUP_WRITES else ():
             await gathering.join([])
         for _ in range(ROUNDS):
@@ -82,14 +83,14 @@ class Calls:
         return reply
 
     async def _time(self) -> tuple[int, int]:
-        """Redis's clock: seconds, and microseconds."""
+        """The Redis clock: seconds and microseconds."""
         (reply,) = await self._link.send([Command(f"{{{self.namespace}:0}}:meta", ("TIME",))])
         if isinstance(reply, Exception):
             raise reply
         return int(reply[0]), int(reply[1])
 
     async def _call_all(self, calls: Sequence[Call], waits: Waits = "") -> list[Any]:
-        """The reply of each call, or the error in its place. A growth is followed, and the call repeated."""
+        """Returns the reply of each call, or the error. A growth is adopted, and the call repeated."""
         replies = await self._send(calls, self._counts, waits)
         while again := [i for i, reply in enumerate(replies) if reply is None]:
             for i, reply in zip(again, await self._send([calls[i] for i in again], self._counts, waits), strict=True):
@@ -97,7 +98,7 @@ class Calls:
         return replies
 
     async def _call_each_shard(self, verb: str, args: Sequence[Arg]) -> list[Any]:
-        """The reply of every shard, also of those that a growth adds meanwhile."""
+        """Returns the replies of all shards, including shards added by a growth meanwhile."""
         replies: list[Any] = []
         while len(replies) < await self._learn():
             replies += await self._call_all([Call(verb, n, args) for n in range(len(replies), self._counts[-1])])
@@ -106,7 +107,7 @@ class Calls:
         return replies
 
     async def _outcomes(self, items: Sequence[Item]) -> list[Outcome]:
-        """What became of each item."""
+        """Returns the outcome of each item."""
         answers = await self._answers(items)
         outcomes = [
             Outcome(Word.UNANSWERED, id=item.id, verb=item.verb)
@@ -119,7 +120,7 @@ class Calls:
         return outcomes
 
     async def _answers(self, items: Sequence[Item]) -> list[Answer | Exception]:
-        """What is answered of each item, or why nothing is. Goes together with what other callers ask."""
+        """Returns the answer to each item, or the error, batched with the items of other callers."""
         await self._learn()
         answers: list[Any] = [None] * len(items)
         left: Sequence[int] = range(len(items))
@@ -142,7 +143,7 @@ class Calls:
         return self._gatherings[waits]
 
     async def _carry_out(self, items: Sequence[Item], waits: Waits) -> list[Answer | Exception]:
-        """Asks of all items in as few calls as possible, and again wherever else they may be."""
+        """Runs all items in as few calls as possible, searching earlier layouts."""
         self._turn += 1
         answers: list[Answer | Exception | None] = [None] * len(items)
         counts, sought = self._counts, dict.fromkeys(range(len(items)), 0)  # and in how many places they were
@@ -161,8 +162,8 @@ class Calls:
         return answers  # type: ignore[return-value]
 
     async def _send(self, calls: Sequence[Call], counts: list[int], waits: Waits = "") -> list[Any]:
-        """The reply of each call, or the error in its place; None where the shard has other counts than these, which
-        were followed: nothing was done by that call."""
+        """Returns the reply of each call, or the error; None if the shard had another layout, which the client adopted, and the
+        call did nothing."""
         replies = await self._link.send([self._command(call, counts, waits) for call in calls], waits)
         for i, reply in enumerate(replies):
             if isinstance(reply, ResponseError) and str(reply).startswith("DQ"):
@@ -178,7 +179,7 @@ class Calls:
         return Command(meta, ("EVALSHA", sha, 2, meta, never, layout, *args), source)
 
     async def _followed(self, shard: int, refusal: str) -> Exception | None:
-        """Takes over the layout of a shard that knows more, and raises one that knows less."""
+        """Adopts the layout of a shard that is ahead, and updates a shard that is behind."""
         code, word, text, *_ = [*refusal.split(), "", "", ""]
         if code == "DQLAYOUT" and (left := re.match(r"\d+>([\w-]+)", word)):
             return self._follow_move(shard, left[1])
@@ -200,7 +201,7 @@ class Calls:
 
 
     def _follow_move(self, shard: int, to: str) -> Exception | None:
-        """Has a shard that has moved to another node called there."""
+        """Redirects calls to the new node of a shard."""
         if self._link.place.node(shard) == to:
             return LostConnection(f"shard {shard} is moving to node {to}, which does not serve it yet")
         if not self._link.place.move(shard, to):
@@ -209,7 +210,7 @@ class Calls:
 
 
 class _Batch(NamedTuple):
-    """Items that go together in one call: their places among all. It is the last call that may find them, or not."""
+    """Items of one call, by index. `is_last` marks the last shard to search."""
 
     verb: str
     shard: int
@@ -224,7 +225,7 @@ class _Batch(NamedTuple):
         return Call(self.verb, self.shard, [*self.head, *args])
 
     def answers(self, reply: Any) -> Iterator[tuple[int, Answer | Exception | None]]:
-        """The answer of each item; None for one that is elsewhere. Nothing where the call has to be repeated."""
+        """Yields the answer to each item; None for an item in another shard. Yields nothing if the call must be repeated."""
         if reply is None:
             return
         if isinstance(reply, Exception):
@@ -237,12 +238,12 @@ class _Batch(NamedTuple):
 
 
 def _batches(items: Sequence[Item], sought: dict[int, int], counts: Sequence[int]) -> Iterator[_Batch]:
-    """The calls that ask of what is sought, each within the limits of a call."""
+    """Groups items into calls within the limits."""
     batches: dict[tuple[str, int, tuple[Arg, ...], bool], list[int]] = defaultdict(list)
     for i, before in sought.items():
         verb, place, head, *_ = items[i]
         places = places_of(place, counts)
-        # A put goes first to where it may be since before a growth, in the end where it belongs.
+        # Puts search the places of earlier layouts first, and the present place last.
         if verb == "put":
             places.reverse()
         batches[verb, places[before], head, before + 1 == len(places)].append(i)
@@ -254,7 +255,7 @@ def _batches(items: Sequence[Item], sought: dict[int, int], counts: Sequence[int
 
 
 def places_of(place: bytes | int, counts: Sequence[int]) -> list[int]:
-    """The shards where something may be: where it belongs, then where it belonged before each growth."""
+    """Returns the shards of an id or group: the present shard first, then the shards of earlier layouts."""
     if isinstance(place, int) or generated(place):
         return [place if isinstance(place, int) else int.from_bytes(place[6:8], "big") & 0xFFF]
     return list(dict.fromkeys(crc32(place) % count for count in reversed(counts)))
@@ -265,19 +266,19 @@ def _keeper(node: str) -> str:
 
 
 def _topic_of(item: Item) -> str:
-    """The topic whose durability counts; empty for what waits for nothing."""
+    """The topic whose durability applies; empty for calls that never wait."""
     return str(item.head[0]) if item.verb in WRITES else ""
 
 
 def item_of(verb: str, head: tuple[Arg, ...], id: str, group: str | None, *args: Arg) -> Item:
-    """What is asked of a message by name. A generated id has its shard, others go by group, or themselves."""
+    """Returns an item for a message. A generated id names the shard; an own id is placed by group, or by itself."""
     stored = stored_id(id, group)
     place = stored if group is None or generated(stored) else group.encode()
     return Item(verb, place, head, (stored, *args), id)
 
 
 def listed(what: str, items: Sequence[T], kind: type[T]) -> list[T]:
-    """Checks that a list is given where one is meant."""
+    """Checks that the argument is a list of this type."""
     many: Any = items
     if isinstance(many, (str, bytes, Mapping, kind)) or not isinstance(many, Iterable):
         raise InvalidArgument(f"{what} must be a list of {kind.__name__}, not {shown(many)}")
@@ -288,7 +289,7 @@ def listed(what: str, items: Sequence[T], kind: type[T]) -> list[T]:
 
 
 def _timed(answer: Answer, item: Item) -> str:
-    """The answer of a put with its due time: one in ms, or "+" and a delay from the reply's time."""
+    """Adds the due time to the answer of a put: ms, or a delay from the time of the reply."""
     text = answer.raw.decode()
     if item.verb != "put" or text not in ("stored", "ready"):
         return text

@@ -1,4 +1,4 @@
-"""Arguments of every call: what is of the wrong type, or out of range, is refused by its name."""
+"""Checks types and ranges of arguments, and names the argument in the error."""
 
 from collections.abc import Collection
 from reprlib import Repr
@@ -10,19 +10,19 @@ _SHOWING.maxstring = _SHOWING.maxother = 80
 
 
 def shown(value: object) -> str:
-    """A value in an error, at most some 80 characters of it."""
+    """Formats a value for an error, about 80 characters."""
     return _SHOWING.repr(value)
 
 
 def flag(what: str, value: object) -> bool:
-    """Nothing but True and False: "false" is true for Python."""
+    """Accepts only True and False, since "false" is true."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{what} must be True or False, not {shown(value)}")
     return value
 
 
 def whole(what: str, value: object, least: int, most: int) -> int:
-    """An int of a range."""
+    """Accepts an int in a range."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgument(f"{what} must be an int, not {shown(value)}")
     if not least <= value <= most:
@@ -31,7 +31,7 @@ def whole(what: str, value: object, least: int, most: int) -> int:
 
 
 def text(what: str, value: object) -> str:
-    """Any text that can be sent."""
+    """Accepts text that UTF-8 can represent."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} must be a str, not {shown(value)}")
     try:
@@ -42,7 +42,7 @@ def text(what: str, value: object) -> str:
 
 
 def one_of(what: str, value: object, known: Collection[str]) -> str:
-    """A word of those that are known."""
+    """Accepts one of the known words."""
     if not isinstance(value, str) or value not in known:
         *words, last = known
         raise InvalidArgument(f"{what} must be {', '.join(words)} or {last}, not {shown(value)}")

@@ -38,7 +38,7 @@ class _Core(Producing, Inspecting, Reserving):
         self._is_closed = False
 
     async def close(self) -> None:
-        """Ends those who wait, and closes the client's connections. The one that was given stays open."""
+        """Ends waiting calls and closes the client's connections. The given connection stays open."""
         self._runtime.enter()
         self._is_closed = True
         await self._runtime.shielded(self._close())
@@ -49,12 +49,11 @@ class _Core(Producing, Inspecting, Reserving):
 
 
 class AsyncClient(_Core):
-    """A deployment of delayq, by asyncio. Its verbs are safe to repeat; the README says what a repeat does.
+    """A deployment of delayq for asyncio. Every verb is safe to repeat; the README explains what a repeat does.
 
-    Connections of its own are made by the settings of `redis`: a Redis, one of a Sentinel's `master_for`, or a RedisCluster;
-    or of each `Node` of several independent Redises.
-    `confirm_timeout` is how long replicas or a disk have to confirm a write whose topic asks for it: at most, and unless given,
-    half of the time for an answer (`socket_timeout`, or 5 s).
+    The client connects with the settings of `redis`: a Redis, a Sentinel's `master_for`, a RedisCluster, or a `Node` for each
+    of several independent Redises. `confirm_timeout` limits the wait for replicas or disk: at most, and by default, half of the
+    time for an answer (`socket_timeout`, or 5 s).
     """
 
     def __init__(
@@ -66,11 +65,11 @@ class AsyncClient(_Core):
         super().__init__(redis, namespace, max_payload_bytes, confirm_timeout, Loop())
 
     def topic(self, name: str) -> AsyncTopic:
-        """The messages, numbers, policy and dead letters of a topic."""
+        """Returns a topic: messages, counts, policy and dead letters."""
         return AsyncTopic(self, name)
 
     def group(self, name: str) -> AsyncGroup:
-        """The messages of a group."""
+        """Returns a group."""
         return AsyncGroup(self, name)
 
     async def __aenter__(self) -> "AsyncClient":
@@ -81,13 +80,12 @@ class AsyncClient(_Core):
 
 
 class Client:
-    """A deployment of delayq, by calls that block. Threads may share it. Its verbs are safe to repeat; the README says what
-    a repeat does.
+    """A deployment of delayq with blocking calls, which threads may share. Every verb is safe to repeat; the README explains
+    what a repeat does.
 
-    Connections of its own are made by the settings of `redis`: a Redis, one of a Sentinel's `master_for`, or a RedisCluster;
-    or of each `Node` of several independent Redises.
-    `confirm_timeout` is how long replicas or a disk have to confirm a write whose topic asks for it: at most, and unless given,
-    half of the time for an answer (`socket_timeout`, or 5 s).
+    The client connects with the settings of `redis`: a Redis, a Sentinel's `master_for`, a RedisCluster, or a `Node` for each
+    of several independent Redises. `confirm_timeout` limits the wait for replicas or disk: at most, and by default, half of the
+    time for an answer (`socket_timeout`, or 5 s).
     """
 
     def __init__(
@@ -113,19 +111,19 @@ class Client:
     release, bury = blocking(_Core.release), blocking(_Core.bury)
 
     def topic(self, name: str) -> Topic:
-        """The messages, numbers, policy and dead letters of a topic."""
+        """Returns a topic: messages, counts, policy and dead letters."""
         return Topic(AsyncTopic(self._core, name))
 
     def group(self, name: str) -> Group:
-        """The messages of a group."""
+        """Returns a group."""
         return Group(AsyncGroup(self._core, name))
 
     def reserve(
         self, topics: Sequence[str], max_messages: int = 1, *,
         lease: timedelta | None = None, wait: timedelta | None = None,
     ) -> list[Delivery]:
-        """Takes ready messages under a lease (None: the topic's), in each shard of the first topics first. Where there are
-        none, waits for some at most so long (None: not at all). All threads that wait share one connection."""
+        """Reserves ready messages under a lease (None: the topic's), in each shard by priority of the topics. Waits up to
+        `wait` for a first message (None: not at all). All waiting threads share one connection."""
         found = drive(self._core.reserve(topics, max_messages, lease=lease, wait=wait))
         return cast("list[Delivery]", found)
 
@@ -137,18 +135,18 @@ class Client:
 
 
 def _given(redis: Any) -> list[Any]:
-    """The connections that a client was given."""
+    """The given connections."""
     return [getattr(node, "redis", node) for node in redis] if isinstance(redis, (list, tuple)) else [redis]
 
 
 def core_of(client: Client | AsyncClient, kind: type[Client] | type[AsyncClient]) -> _Core:
-    """The verbs of a client, which has to be of this kind."""
+    """Returns the verbs of a client, which must be of this kind."""
     if not isinstance(client, kind):
         raise InvalidArgument(f"client must be of {kind.__name__}, not {shown(client)}")
     return client if isinstance(client, AsyncClient) else client._core
 
 
-#: Those of this process. One that is forked off makes connections, threads and locks of its own.
+#: Clients of this process. After a fork, the child gives each client new connections, threads and locks.
 _clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 

@@ -1,6 +1,6 @@
-"""redis-py's clients of a Redis Cluster, for users who may not ask for the list of commands, as none of delayq's may.
+"""redis-py's clients of a Redis Cluster, for users without permission for COMMAND, as all users of delayq.
 
-redis-py uses the list to find the keys of commands that it is given; delayq's client says itself where its calls go.
+redis-py needs COMMAND to find the keys of commands; delayq's client routes its calls itself.
 """
 
 from typing import Any

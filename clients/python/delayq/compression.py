@@ -1,4 +1,4 @@
-"""Payloads that another client compressed."""
+"""Compressed payloads."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from .message import MAX_PAYLOAD_BYTES
 
 
 class Restoring(Calls):
-    """Reading messages with their payloads as they were put."""
+    """Decodes messages and decompresses payloads."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._dictionaries: dict[int, bytes] = {}
 
     async def _read(self, message: Stored, stored: bytes) -> None:
-        """Reads an envelope. Raises a ValueError where nobody can, and an ImportError where others can."""
+        """Decodes an envelope. Raises a ValueError for an invalid envelope, and an ImportError without the decompressor."""
         if message.read(stored):
             message.payload = await self._restored(message.payload)
 
     async def _shown(self, message: Stored, stored: bytes) -> Stored:
-        """Reads an envelope to be looked at: one that cannot be read says why, and keeps no other from being shown."""
+        """Decodes an envelope for display. An invalid envelope sets the reason, so that a listing continues."""
         try:
             await self._read(message, stored)
         except (ValueError, ImportError) as fault:

@@ -1,4 +1,4 @@
-"""Connections by URL, as delayq's own programs take them."""
+"""Connects by URL, as delayq's programs do."""
 
 from typing import Any
 
@@ -18,20 +18,21 @@ from .link import DEADLINE_S
 from .runtime import Loop, Runtime, Threads
 from .single import read_single
 
-#: How long a connection may take to be made, unless it is said.
+#: Default connect timeout.
 CONNECT_S = 1.0
 
 
 def connect(url: str, **options: Any) -> "Redis | RedisCluster":
-    """What a URL names, for a `Client`: `redis://[user[:password]@]host[:port][/db]`, `rediss://…`, `unix:///path[?db=N]`;
+    """Connects by URL, for a `Client`: `redis://[user[:password]@]host[:port][/db]`, `rediss://…`, `unix:///path[?db=N]`;
     `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; or `redis+cluster://[user[:password]@]host[:port],…`;
-    `rediss+…` for TLS. `options` are redis-py's own, such as `socket_timeout`. A cluster is asked for its nodes at once."""
+    `rediss+…` for TLS. `options` are options of redis-py, such as `socket_timeout`. A cluster is asked for the nodes
+    immediately."""
     made: Redis | RedisCluster = _made(url, options, Threads, Redis, Sentinel, ModestCluster, ClusterNode)
     return made
 
 
 def connect_async(url: str, **options: Any) -> "AsyncRedis | AsyncRedisCluster":
-    """As `connect`, for an `AsyncClient`. A cluster is asked for its nodes by the first call."""
+    """As `connect`, for an `AsyncClient`. A cluster is asked for the nodes by the first call."""
     made: AsyncRedis | AsyncRedisCluster
     made = _made(url, options, Loop, AsyncRedis, AsyncSentinel, AsyncModestCluster, AsyncClusterNode)
     return made
@@ -40,7 +41,7 @@ def connect_async(url: str, **options: Any) -> "AsyncRedis | AsyncRedisCluster":
 def _made(
     url: str, options: dict[str, Any], runtime: type[Runtime], one: Any, sentinel: Any, cluster: Any, node: Any
 ) -> Any:
-    """By these classes of redis-py."""
+    """Connects with these classes of redis-py."""
     if not isinstance(url, str):
         raise InvalidArgument(f"url must be a str, not {shown(url)}")
     address = read_address(url)
@@ -54,7 +55,7 @@ def _made(
 
 
 def _bounded(options: dict[str, Any]) -> dict[str, Any]:
-    """Nothing is waited for without an end."""
+    """Adds timeouts, so that no wait is endless."""
     return {"socket_timeout": DEADLINE_S, "socket_connect_timeout": CONNECT_S} | options
 
 
@@ -66,7 +67,6 @@ def _settings(address: Address, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_sentinels(settings: dict[str, Any]) -> dict[str, Any]:
-    """The login of the Redis is never sent to a Sentinel, which also answers sooner: where one does not, another one is
-    asked."""
+    """Settings for Sentinels: never the login of Redis, and a shorter timeout, since another Sentinel can answer."""
     shared = {name: value for name, value in settings.items() if name.startswith(("socket_", "ssl"))}
     return shared | {"socket_timeout": settings["socket_connect_timeout"]}

@@ -1,7 +1,7 @@
-"""Consumers: messages one by one, whose leases are extended until they are settled.
+"""Consumers yield messages one by one, and extend each lease until settlement.
 
-A consumer reserves no more than it may hand out, and outlives outages of Redis. What could not be settled is settled
-again for as long as its lease lasts.
+A consumer reserves no more messages than `concurrency`, and continues across outages of Redis. Settlements are retried until
+the lease expires.
 """
 
 import logging
@@ -22,11 +22,11 @@ from .outcome import Outcome, Word
 from .reserving import Reserving, Terms
 from .runtime import drive
 
-#: How long to rest after Redis could not be used.
+#: Pause while Redis is unavailable.
 REST_S = 0.5
-#: The shortest time between two tries to extend a lease.
+#: Minimum pause between attempts to extend a lease.
 PAUSE_S = 0.02
-#: How many messages a consumer may hold, or a worker handle, at once.
+#: Maximum concurrency of a consumer or worker.
 MAX_CONCURRENCY = 10_000
 
 log = logging.getLogger("delayq")
@@ -34,12 +34,12 @@ log = logging.getLogger("delayq")
 
 @dataclass
 class _Lease:
-    """A lease by this host's clock, reckoned from when a call was sent: it lasts no shorter than is believed."""
+    """A lease on the local clock, counted from the time of sending: Redis never ends the lease earlier."""
 
     delivery: Leased
     length_s: float
     sent_s: float
-    #: When it is to be extended; never, once it is lost.
+    #: Time of the next extension; infinite after a loss.
     due_s: float
 
     @property
@@ -48,7 +48,7 @@ class _Lease:
 
 
 class Consuming:
-    """What consumers and workers of either kind share."""
+    """The common part of all consumers and workers."""
 
     def __init__(
         self, client: Reserving, topics: Sequence[str], concurrency: int = 1, lease: timedelta | None = None
@@ -64,7 +64,7 @@ class Consuming:
         self._is_failing = self.is_stopped = False
 
     async def next(self) -> AsyncDelivery | None:
-        """The next message, as soon as there is one and another one may be handed out; None once it is stopped."""
+        """Returns the next message, once concurrency allows; None after a stop."""
         async with self._turn:  # one reserves for all that wait
             while not self._ready and not self.is_stopped:
                 free = self._terms.max_messages - len(self._held)
@@ -75,12 +75,11 @@ class Consuming:
             return None if self.is_stopped else self._ready.popleft()
 
     async def settle(self, delivery: Leased, item: Item) -> Outcome:
-        """Settles a delivery; again where Redis cannot be used, for as long as the lease lasts, and also where its caller
-        gives up."""
+        """Settles a delivery, even if the caller is cancelled. While Redis is unavailable, retries until the lease expires."""
         return await self._runtime.shielded(self._settle(delivery, item))
 
     async def _settle(self, delivery: Leased, item: Item) -> Outcome:
-        """Tries until there is an answer, or nothing more to hope for."""
+        """Retries until an answer, or until the lease expires."""
         is_lost = False
         while True:
             (answer,) = await self._asked([item])
@@ -95,13 +94,13 @@ class Consuming:
             is_lost = True
             await self._runtime.bell().wait(REST_S)
         self._end(delivery.receipt)
-        # A lease that has not run out can only have been ended by the try whose answer was lost.
+        # A lease that has not expired can only have ended by the attempt whose answer was lost.
         if is_lost and lasts and outcome.word is Word.EXPIRED and item.verb in ("ack", "bury"):
             return replace(outcome, word=Word.DELIVERED if item.verb == "ack" else Word.BURIED)
         return outcome
 
     async def prolong(self, delivery: Leased, item: Item) -> Outcome:
-        """Extends the lease of one delivery, besides what is done by itself."""
+        """Extends the lease of one delivery, in addition to the automatic extensions."""
         sent_s = time.monotonic()
         (answer,) = await self._asked([item])
         if isinstance(answer, Exception):
@@ -110,7 +109,7 @@ class Consuming:
         return Outcome.parse(answer.raw.decode(), item.id, answer.shard, item.verb)
 
     async def check(self) -> None:
-        """Raises what is wrong with the deployment; a Redis that cannot be used now is waited for later."""
+        """Raises a fault of the deployment. An outage of Redis raises nothing, since consumers wait."""
         try:
             await self._client._learn()
         except Exception as fault:
@@ -118,14 +117,14 @@ class Consuming:
                 raise
 
     def stop_taking(self) -> None:
-        """Reserves no more; those who wait for the next message get none."""
+        """Stops reserving and wakes waiting callers."""
         self.is_stopped = True
         self._freed.ring()
         self._renew.ring()
         self._client._watch.wake(self._terms.topics)
 
     async def stop(self) -> None:
-        """Reserves no more, and gives back what nobody has settled, with its attempt. Goes on where its caller gives up."""
+        """Stops reserving, and releases unsettled messages with the attempt kept, even if the caller is cancelled."""
         self.stop_taking()
         await self._runtime.shielded(self._stop())
 
@@ -148,7 +147,7 @@ class Consuming:
                 log.warning("%s was not given back, and comes again when its lease runs out: %s", item.id, answer)
 
     async def _asked(self, items: Sequence[Item]) -> list[Answer | Exception]:
-        """What is answered of each item, or why nothing is."""
+        """Returns the answer to each item, or the error."""
         try:
             return await self._client._answers(items) if items else []
         except Exception as fault:
@@ -171,7 +170,7 @@ class Consuming:
             await self._runtime.shielded(self._give_back([delivery.receipt for delivery in found]))
 
     def _keep(self, found: Sequence[Leased]) -> bool:
-        """Begins to keep leases; false where it was stopped meanwhile: nobody would end them."""
+        """Starts to keep leases; false after a stop, since the leases would never end."""
         if found and self._renewing is None:
             self._renewing = self._runtime.spawn(self._keep_alive, "delayq-renew")
         with self._mutex:
@@ -188,13 +187,13 @@ class Consuming:
         return True
 
     def _end(self, receipt: Receipt) -> None:
-        """Keeps a lease no longer."""
+        """Stops keeping a lease."""
         with self._mutex:
             self._held.pop(receipt, None)
         self._freed.ring()
 
     async def _keep_alive(self) -> None:
-        """Extends each lease three times in its length, until there are none once it is stopped."""
+        """Extends each lease every third of its length, until the stop."""
         while self._held or not self.is_stopped:
             try:
                 await self._extend_due()
@@ -231,15 +230,15 @@ class Consuming:
 
 
 class AsyncConsumer:
-    """An asynchronous iterator of messages, each to be acked, released or buried by its holder.
+    """An asynchronous iterator over messages.
 
         async with AsyncConsumer(client, ["orders"], concurrency=10) as consumer:
             async for delivery in consumer:
                 ...
                 await delivery.ack()
 
-    At most `concurrency` messages are handed out and not settled. Leases are extended until then. At the end of `async with`
-    it reserves no more, and gives back what is not settled, with its attempt.
+    At most `concurrency` messages are unsettled, and each lease is extended until settlement. The end of `async with` stops
+    reserving and releases unsettled messages with the attempt kept.
     """
 
     def __init__(
@@ -257,7 +256,7 @@ class AsyncConsumer:
         return delivery
 
     async def stop(self) -> None:
-        """Ends the iteration, and gives back what is not settled, with its attempt. May be called from elsewhere."""
+        """Ends the iteration, and releases unsettled messages with the attempt kept. May be called concurrently."""
         await self._consuming.stop()
 
     async def __aenter__(self) -> "AsyncConsumer":
@@ -268,15 +267,15 @@ class AsyncConsumer:
 
 
 class Consumer:
-    """An iterator of messages, each to be acked, released or buried by its holder, in any thread.
+    """An iterator over messages; any thread may settle a message.
 
         with Consumer(client, ["orders"], concurrency=10) as consumer:
             for delivery in consumer:
                 ...
                 delivery.ack()
 
-    At most `concurrency` messages are handed out and not settled. Leases are extended until then. At the end of `with` it
-    reserves no more, and gives back what is not settled, with its attempt.
+    At most `concurrency` messages are unsettled, and each lease is extended until settlement. The end of `with` stops reserving
+    and releases unsettled messages with the attempt kept.
     """
 
     def __init__(
@@ -294,7 +293,7 @@ class Consumer:
         return cast(Delivery, delivery)
 
     def stop(self) -> None:
-        """Ends the iteration, and gives back what is not settled, with its attempt. May be called from elsewhere."""
+        """Ends the iteration, and releases unsettled messages with the attempt kept. May be called concurrently."""
         drive(self._consuming.stop())
 
     def __enter__(self) -> "Consumer":

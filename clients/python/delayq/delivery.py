@@ -1,4 +1,4 @@
-"""What a reserve hands out: messages under a lease, which their holder settles."""
+"""Deliveries: messages under a lease."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from .times import as_datetime, lease_ms, maybe_span_ms
 
 
 class Receipt(NamedTuple):
-    """The right to settle one delivery of one message."""
+    """The right to settle one delivery of a message."""
 
     shard: int
     raw: bytes
@@ -28,7 +28,7 @@ class Receipt(NamedTuple):
         return id_and_group(self.raw[self.raw.index(b":") + 1 : -4])[0]
 
     def item(self, verb: str, *args: Arg) -> Item:
-        """What a verb that settles asks."""
+        """Returns an item that settles the delivery."""
         whole("the shard of a receipt", self.shard, 0, 4095)
         if not isinstance(self.raw, bytes) or b":" not in self.raw[:-4]:
             raise InvalidArgument(f"the bytes of a receipt are as a reserve gave them, not {shown(self.raw)}")
@@ -36,7 +36,7 @@ class Receipt(NamedTuple):
 
 
 class Holder(Protocol):
-    """Settles what it handed out, and extends its leases."""
+    """Settles deliveries and extends leases."""
 
     async def settle(self, delivery: "Leased", item: Item) -> Outcome: ...
 
@@ -45,20 +45,19 @@ class Holder(Protocol):
 
 @dataclass
 class Leased(Stored):
-    """A message under a lease. Its attempt and delivery count this one."""
+    """A message under a lease. `attempt` and `delivery` include this delivery."""
 
     receipt: Receipt = Receipt(0, b"")
-    #: When it became ready.
+    #: The time at which the message became ready.
     ready_us: int = 0
     lease_end_ms: int = 0
-    #: How long the lease was at first.
+    #: The original length of the lease.
     lease_ms: int = 0
-    #: When the reserve was sent, by this host's monotonic clock.
+    #: The time of the reserve on the local monotonic clock.
     sent_s: float = field(default=0.0, repr=False)
-    #: It was acked, released or buried.
+    #: The message was acked, released or buried.
     is_settled: bool = False
-    #: The lease was taken back, or a cancel came: the work is better left. Only kept up where a worker or a consumer
-    #: extends leases.
+    #: The lease was lost or the message cancelled: stop working. Updated only by workers and consumers, which extend leases.
     lost: bool = False
     _holder: Holder | None = field(default=None, repr=False, compare=False)
 
@@ -87,31 +86,31 @@ class Leased(Stored):
 
 
 class AsyncDelivery(Leased):
-    """A message under a lease. Its holder settles it; otherwise it comes again when the lease has run out."""
+    """A message under a lease. An unsettled message returns when the lease expires."""
 
     async def ack(self) -> Outcome:
-        """It was delivered, and is finished."""
+        """Finishes a delivered message."""
         return await self._settle(self.receipt.item("ack"))
 
     async def release(
         self, delay: timedelta | None = None, *, keep_attempt: bool = False, reason: str = ""
     ) -> Outcome:
-        """It was not delivered, and comes again: after a delay, or by its back-off. At its last attempt it goes to the dead
-        letters, with the reason."""
+        """Returns the message to the queue, after a delay or the back-off. After the last attempt, the message becomes a dead
+        letter with the reason."""
         return await self._settle(release_item(self.receipt, delay, keep_attempt, reason))
 
     async def bury(self, reason: str) -> Outcome:
-        """It can never be delivered, and goes to the dead letters."""
+        """Moves an undeliverable message to the dead letters."""
         return await self._settle(bury_item(self.receipt, reason))
 
     async def extend(self, lease: timedelta | None = None) -> Outcome:
-        """Gives its lease more time, from now."""
+        """Extends the lease from now."""
         assert self._holder is not None, "a delivery comes from a reserve"
         return await self._holder.prolong(self, self.receipt.item("extend", lease_ms(lease)))
 
 
 class Delivery(Leased):
-    """A message under a lease. Its holder settles it; otherwise it comes again when the lease has run out."""
+    """A message under a lease. An unsettled message returns when the lease expires."""
 
     ack = blocking(AsyncDelivery.ack)
     release = blocking(AsyncDelivery.release)
@@ -131,7 +130,7 @@ def bury_item(receipt: Receipt, reason: str) -> Item:
 def deliveries(
     made_by: type[Any], shard: int, topics: Sequence[str], reply: Sequence[Any]
 ) -> Iterator[tuple[Any, bytes]]:
-    """What a reserve answered, each with its envelope."""
+    """Parses the deliveries in the reply of a reserve, each with its envelope."""
     now_ms, rest = reply[0] // 1000, iter(reply[6:])
     for place in rest:
         lease_end_ms, count = next(rest), next(rest)

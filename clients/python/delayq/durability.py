@@ -1,7 +1,7 @@
-"""What topics ask that their writes are answered only after: replicas, or a disk. No I/O.
+"""Durability: writes that are answered only after replicas or disk confirm. No I/O.
 
-A call that does not wait as its topic asks is refused before anything is written. So a client learns of it by being refused,
-and believes it for some seconds; the first call after that does not wait, and asks again.
+A script refuses a call that does not wait as the topic requires, before any write. The refusal teaches the client the
+durability, which is cached for some seconds; the first call after that does not wait, and asks again.
 """
 
 import re
@@ -12,23 +12,23 @@ from typing import Any
 
 from .errors import ScriptError, Unconfirmed
 
-#: Waits for nothing; or else words parted by spaces, such as "disk replica:1".
+#: Required confirmations, separated by spaces, such as "disk replica:1"; empty for none.
 Waits = str
-#: Stands for all topics, as what changes a group waits for what each of them asks.
+#: Key of the durabilities of all topics, for changes of groups.
 EVERY_TOPIC = ""
-#: How long it is believed what a topic asks.
+#: How long a learned durability is cached.
 BELIEVED_S = 10.0
 
 
 class Durabilities:
-    """What is known of topics. Threads may share it."""
+    """The known durabilities of topics. Threads may share the cache."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._known: dict[str, tuple[Waits, float]] = {}
 
     def waits(self, topic: str) -> Waits:
-        """What to wait for; nothing where nothing is known."""
+        """Returns the required confirmations; empty if none are known."""
         with self._mutex:
             waits, until_s = self._known.get(topic, ("", 0.0))
             if waits and until_s < time.monotonic():
@@ -37,7 +37,7 @@ class Durabilities:
             return waits
 
     def is_learned(self, topic: str, answer: Any) -> bool:
-        """Whether a call was refused for not waiting. What the topic asks is known then."""
+        """Reports whether a call was refused for its durability, and caches the durability."""
         if not isinstance(answer, ScriptError) or answer.code != "DQDURABILITY":
             return False
         asked = {str(answer).split()[1]}
@@ -49,13 +49,13 @@ class Durabilities:
 
 
 class Confirming:
-    """What goes behind the calls of one pipeline, and on their connection: newer servers count from its last write."""
+    """Sent at the end of a pipeline, on the same connection: newer servers count from the last write of a connection."""
 
     def __init__(self, waits: Waits, within_ms: int) -> None:
         words = waits.split()
         self._waits, self._is_disk = waits, "disk" in words
         self._replicas = max((int(count) for count in re.findall(r"replica:(\d)", waits)), default=0)
-        # Redis waits for one after the other, and takes 0 for ever.
+        # Redis runs both commands in sequence, and treats a timeout of 0 as infinite.
         self._within_ms = max(1, within_ms // (self._is_disk + (self._replicas > 0) or 1))
 
     def commands(self) -> list[tuple[str | int, ...]]:
@@ -63,7 +63,7 @@ class Confirming:
         return [*disk, ("WAIT", self._replicas, self._within_ms)] if self._replicas else [*disk]
 
     def confirmed(self, replies: Sequence[Any]) -> list[Any]:
-        """The replies of the calls: each an error where too few have confirmed it."""
+        """Returns the replies of the calls, or an error each if a confirmation is missing."""
         count = len(self.commands())
         answers = list(replies[: len(replies) - count])
         whys = [why for reply, command in zip(replies[len(answers) :], self.commands()) if (why := self._why(command[0], reply))]

@@ -1,4 +1,4 @@
-"""A message as it is stored. docs/protocol.md has the bytes."""
+"""Stored messages, as specified in docs/protocol.md."""
 
 import struct
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _STATES += [State.DELIVERED, State.CANCELLED, State.EXPIRED, State.PURGED]
 
 @dataclass
 class Stored:
-    """A message, or what is remembered of a finished one. Times are on Redis's clock."""
+    """A message, or the record of a finished message. Times are on the Redis clock."""
 
     topic: str
     id: str
@@ -24,25 +24,25 @@ class Stored:
     state: State = State.MALFORMED
     payload: bytes = b""
     due_ms: int = 0
-    #: When it came into its state; of a leased one, the end of its lease.
+    #: Time of the last change of state; for a leased message, the end of the lease.
     at_ms: int = 0
-    #: How often it was tried since its attempts were last counted from the start, and how often it was leased.
+    #: Deliveries that `max_attempts` limits, and all deliveries.
     attempt: int = 0
     delivery: int = 0
-    #: 0: no bound.
+    #: 0 means no limit.
     max_attempts: int = 0
     expires_ms: int | None = None
     backoff: Backoff | None = None
     group: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    #: It was cancelled while it was leased: it will not be tried again.
+    #: Cancelled while leased: the message will not be retried.
     doomed: bool = False
-    #: Of a dead letter: why it died. Of one that cannot be read: why not.
+    #: Reason of a dead letter, or the fault of an unreadable message.
     reason: str | None = None
 
     @property
     def due(self) -> datetime:
-        """When it is due, or was."""
+        """The due time."""
         return as_datetime(self.due_ms)
 
     @property
@@ -50,7 +50,7 @@ class Stored:
         return None if self.expires_ms is None else as_datetime(self.expires_ms)
 
     def read(self, stored: bytes) -> bool:
-        """Reads its envelope. Returns whether the payload is compressed. Raises a ValueError where it is invalid."""
+        """Decodes the envelope, and returns whether the payload is compressed. Raises a ValueError if invalid."""
         if stored[:1] > b"\1":
             self.state = State.NEWER
             raise ValueError(f"an envelope of format {stored[0]}, newer than this client knows (1)")
@@ -76,13 +76,13 @@ class Stored:
 
 
 def named(topic: str, stored_id: bytes, shard: int) -> Stored:
-    """A message of which only the name is known."""
+    """Returns a message of which only the name is known."""
     id, group = id_and_group(stored_id)
     return Stored(topic, id, shard, group=group)
 
 
 class _Fields:
-    """The fields of an envelope, one after the other."""
+    """Reads the fields of an envelope in order."""
 
     def __init__(self, stored: bytes) -> None:
         self._stored, self.at = stored, 0
@@ -103,7 +103,7 @@ class _Fields:
         return self.sized(size).decode()
 
     def reason(self) -> str:
-        """What stands at the end: the reason, and behind it its length."""
+        """Splits the reason, followed by its length, from the end."""
         size = int.from_bytes(self._stored[-2:], "big")
         if self.at + size + 2 > len(self._stored):
             raise ValueError("malformed envelope: cut short")

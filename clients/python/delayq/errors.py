@@ -1,4 +1,4 @@
-"""What can go wrong, and whether it passes."""
+"""Errors, and whether an error is temporary."""
 
 from redis.exceptions import (
     AskError,
@@ -12,8 +12,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as DeadlinePassed
 
-#: What Redis answers before it runs a script, and while it is not well or a slot moves. CLUSTERDOWN, MASTERDOWN and MOVED
-#: derive from these.
+#: Refusals of Redis before a script runs: temporary faults and moving slots. CLUSTERDOWN, MASTERDOWN and MOVED are subclasses.
 _PASSING = AskError, ClusterError, NoScriptError, OutOfMemoryError, ReadOnlyError, TryAgainError
 _PASSING_CODES = "BUSY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "WRONGPASS"
 
@@ -23,15 +22,15 @@ class InvalidArgument(ValueError):
 
 
 class ClientClosed(RuntimeError):
-    """The client was closed, and is used again. Nothing was sent."""
+    """The client was used after its close. Nothing was sent."""
 
 
 class OtherLoop(RuntimeError):
-    """An AsyncClient is used in another event loop than before. Nothing was sent."""
+    """An AsyncClient was used in a second event loop. Nothing was sent."""
 
 
 class ScriptError(Exception):
-    """A script refused the whole call and did nothing. `code` is DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE or
+    """A script refused the whole call and changed nothing. `code` is DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE or
     DQARG."""
 
     @property
@@ -40,21 +39,21 @@ class ScriptError(Exception):
 
 
 class Unconfirmed(Exception):
-    """Fewer replicas than the topic asks for, or not the disk, confirmed a write in time: its fate is unknown. Repeat it in
-    the same way; a repeat that finds everything done is confirmed, too."""
+    """Too few replicas, or no disk, confirmed a write in time: the fate of the write is unknown. Repeat the call unchanged; a
+    repeat of a finished write is confirmed, too."""
 
     def __init__(self, durability: str, why: str) -> None:
         super().__init__(f"{durability} is asked for, and not confirmed: {why}")
-        #: What was waited for, such as "replica:1".
+        #: The missing confirmation, such as "replica:1".
         self.durability = durability
 
 
 class Bury(Exception):
-    """Raised by a worker's handler: the message can never be delivered, and goes to the dead letters."""
+    """Raised by a handler for an undeliverable message, which becomes a dead letter."""
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether Redis could not be used, so that the same call may succeed later."""
+    """Reports whether Redis was unavailable, so that a retry may succeed."""
     if isinstance(error, ResponseError):
         return isinstance(error, _PASSING) or str(error).startswith(_PASSING_CODES)
     return isinstance(error, (LostConnection, DeadlinePassed, ClusterError, OSError, Unconfirmed))

@@ -1,6 +1,6 @@
-"""Gathering: while one pipeline is under way, what callers ask meanwhile goes together into the next.
+"""Batching: calls that arrive during a flight share the next flight.
 
-What is asked of one message is never asked in the same pipeline: a cancel finds the put that was asked for before it.
+Items of the same message never share a pipeline: a cancel finds the earlier put.
 """
 
 import threading
@@ -11,21 +11,21 @@ from contextlib import suppress
 from .items import Answer, Item
 from .runtime import Runtime
 
-#: What goes into one pipeline. A caller's own items stay together, however many there are.
+#: Limits of a pipeline. The items of one caller stay together, whatever their number.
 MAX_ITEMS = 1000
 MAX_BYTES = 1024 * 1024
-#: What is carried out also where nobody waits for it any more: a message that was settled stays settled.
+#: Verbs carried out even without a waiting caller: a settled message stays settled.
 _SETTLES = frozenset({"ack", "release", "bury"})
 
 
 class _Job:
-    """What one caller asks, and the answers."""
+    """The items of one caller, and the answers."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.items = items
         self.answers: list[Answer | Exception] | None = None
         self.bytes = sum(len(arg) for item in items for arg in item.args if isinstance(arg, bytes))
-        #: The messages that it is about, and those of them that it changes. An extend may come before or behind anything.
+        #: Messages of the items, and the messages that change. An extend needs no order.
         self.names = {_message(item) for item in items if item.verb != "extend"}
         self.changes = {_message(item) for item in items if item.verb not in ("extend", "peek")}
 
@@ -35,7 +35,7 @@ class _Job:
 
 
 class Gathering:
-    """The callers of one client, of which one at a time carries out what all have asked until then."""
+    """Batches the callers of one client: one caller at a time sends the items of all."""
 
     def __init__(
         self, carry_out: Callable[[Sequence[Item]], Awaitable[list[Answer | Exception]]], runtime: Runtime
@@ -46,7 +46,7 @@ class Gathering:
         self._turn = runtime.lock()
 
     async def join(self, items: Sequence[Item]) -> list[Answer | Exception]:
-        """The answer to each item. Where the caller gives up, items that are not under way are not sent."""
+        """Returns the answer to each item. If the caller is cancelled, queued items are not sent."""
         job = _Job(items)
         with self._mutex:
             self._waiting.append(job)
@@ -59,7 +59,7 @@ class Gathering:
         return job.answers
 
     def _leave(self, job: _Job) -> None:
-        """Nobody waits for this job."""
+        """Removes an abandoned job."""
         with self._mutex, suppress(ValueError):
             if not job.settles:
                 self._waiting.remove(job)
@@ -101,5 +101,5 @@ class Gathering:
 
 
 def _message(item: Item) -> tuple[object, object]:
-    """By its topic and id, or by the shard and the receipt."""
+    """The key of a message: topic and id, or shard and receipt."""
     return (item.head[0] if item.head else item.place), item.args[0]

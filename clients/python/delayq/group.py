@@ -1,4 +1,4 @@
-"""A group: messages that are listed, moved and cancelled together."""
+"""Groups: messages listed, moved and cancelled together."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -20,8 +20,7 @@ PAGE = 100
 
 @dataclass
 class GroupCancel:
-    """How many messages of a group will not be delivered, are held by a worker (and not tried again), or could not be
-    cancelled."""
+    """Counts of messages: cancelled; leased (not retried after this attempt); failed (unreadable)."""
 
     cancelled: int = 0
     leased: int = 0
@@ -30,22 +29,22 @@ class GroupCancel:
 
 @dataclass
 class GroupShift:
-    """How many messages of a group were moved, and how many stay because they are leased or would not fit."""
+    """Counts of messages: moved; passed over (leased, or expired before the new due time)."""
 
     moved: int = 0
     passed: int = 0
-    #: Another shift of this group is under way, and this one did nothing in its shard.
+    #: Another shift of the group is in progress, so this shift did nothing in that shard.
     busy: bool = False
 
 
 class AsyncGroup:
-    """All messages of a group, of any topic."""
+    """The messages of a group, of any topic."""
 
     def __init__(self, client: Restoring, group: str) -> None:
         self._client, self.name = client, name("group", group)
 
     async def cancel(self) -> GroupCancel:
-        """Cancels all messages. Safe to repeat."""
+        """Cancels all messages of the group. Safe to repeat."""
         total = GroupCancel()
         async for shard in self._places():
             at: Any = 0
@@ -58,8 +57,8 @@ class AsyncGroup:
         return total
 
     async def shift(self, by: timedelta, token: str | None = None) -> GroupShift:
-        """Moves all due times by the same difference, each message once. A shift that was interrupted is repeated under
-        its token, which is then the caller's to choose."""
+        """Moves all due times by the same difference, each message once. A repeat with the same token resumes an interrupted
+        shift."""
         by_ms, token = difference_ms("by", by), secrets.token_hex(8) if token is None else name("token", token)
         if by_ms == 0:
             raise InvalidArgument("by must not be zero")
@@ -75,7 +74,7 @@ class AsyncGroup:
         return total
 
     async def list(self) -> AsyncIterator[Stored]:
-        """The pending messages, by due time in each shard (one, unless the deployment has grown)."""
+        """Iterates over pending messages, by due time in each shard (one shard, unless the deployment has grown)."""
         async for shard in self._places():
             at: Any = 0
             entry = b""
@@ -86,7 +85,7 @@ class AsyncGroup:
                     yield await self._client._shown(named(topic_text(topic), raw, shard), stored)
 
     async def _places(self) -> AsyncIterator[int]:
-        """The shards that may have messages of the group, also where a growth is met on the way."""
+        """Yields the shards that may have messages of the group, including shards added by a growth meanwhile."""
         await self._client._learn()
         through: set[int] = set()
         place = self.name.encode()
@@ -96,7 +95,7 @@ class AsyncGroup:
 
 
 class Group:
-    """All messages of a group, of any topic."""
+    """The messages of a group, of any topic."""
 
     def __init__(self, core: AsyncGroup) -> None:
         self._core, self.name = core, core.name

@@ -1,4 +1,4 @@
-"""Inspecting what is stored: one message, or those of a topic."""
+"""Reads stored messages: one message, or the messages of a topic."""
 
 import heapq
 from collections.abc import AsyncIterator, Sequence
@@ -17,15 +17,15 @@ PAGE = 32
 
 class Inspecting(Restoring):
     async def get(self, topic: str, id: str, group: str | None = None) -> Stored | None:
-        """One message, or what is remembered of it; None where nothing is known. An id of your own is another message
-        in each group: it is found by both."""
+        """Returns a message, or the record of a finished message; None if Redis has neither. The same own id in another group
+        is another message."""
         (answer,) = await self._answers([item_of("peek", (topic_arg(topic),), id, group)])
         if isinstance(answer, Exception):
             raise answer
         return await self._shown(named(topic, stored_id(id, group), answer.shard), answer.raw) if answer.raw else None
 
     async def _list(self, topic: str, state: str, from_ms: int, to_ms: int) -> AsyncIterator[Stored]:
-        """The messages of a topic in one state, by time over all shards."""
+        """Iterates over the messages of a topic in one state, by time over all shards."""
         page = _Page(topic, state, to_ms)
         shards = [
             self._listed(page, shard, first)
@@ -41,7 +41,7 @@ class Inspecting(Restoring):
                 heapq.heappush(heads, head)
 
     async def _listed(self, page: "_Page", shard: int, reply: list[Any]) -> AsyncIterator[Stored]:
-        """What one shard lists, from the reply to its first page on."""
+        """Iterates over one shard, from the reply with the first page."""
         while True:
             _, at, entry, *items = reply
             for raw, stored in zip(items[::2], items[1::2], strict=True):
@@ -52,7 +52,7 @@ class Inspecting(Restoring):
 
 
 class _Page(NamedTuple):
-    """What every page of a listing is asked for."""
+    """The arguments common to all pages of a listing."""
 
     topic: str
     state: str
@@ -63,7 +63,7 @@ class _Page(NamedTuple):
 
 
 async def _head(shards: Sequence[AsyncIterator[Stored]], shard: int) -> AsyncIterator[tuple[int, int, Stored]]:
-    """The next message of a shard, by the time that its state is listed by; nothing where there is none."""
+    """Yields the next message of a shard with the time of its state; nothing at the end."""
     with suppress(StopAsyncIteration):
         message = await shards[shard].__anext__()
         is_ended = message.state in (State.LEASED, State.DEAD)

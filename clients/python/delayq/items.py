@@ -1,9 +1,9 @@
-"""What a call of a script is made of, and what it answers of one message."""
+"""Arguments and answers of script calls."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-#: None for what the script does where nothing is given.
+#: None selects the default of the script.
 Arg = bytes | str | int | None
 
 
@@ -16,7 +16,7 @@ class Call(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One message in a call: its place (a name, or a shard), what the call begins with, and its own arguments."""
+    """One message in a call: place (a name, or a shard), first arguments of the call, and arguments of the message."""
 
     verb: str
     place: bytes | int
@@ -26,7 +26,7 @@ class Item(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a script answered of one message, and when by Redis's clock where it says so."""
+    """The answer of a script for one message, and the Redis time, if known."""
 
     raw: bytes
     shard: int

@@ -1,11 +1,11 @@
-"""The link to Redis: one connection to each server, and one more for what waits for replicas or a disk there, made by the settings of the redis-py client that was given.
+"""The link to Redis: one connection to each server, and one per durability for calls that wait, with the settings of the given
+redis-py client.
 
-A connection has a deadline for each answer, and is replaced after any error. It is also replaced when its server turns out
-to be a replica, or Sentinels name another master: behind its address, or by a Sentinel, the present master is found; and
-when a listener finds its own connection silent, and it has answered nothing since, whether or not a call waits.
+A connection has a deadline for each answer, and is replaced after an error; when its server turns out to be a replica, or
+Sentinels name another master; and when a listener of the same server is silent and the connection has received nothing since.
 
-Nothing is sent again but what a server of a cluster refused because another one has the slot now. A slot that is on its way
-is refused too (ASK, TRYAGAIN): each script declares a key that never is, so neither server runs one until the slot has moved.
+Only calls that a cluster node refused with MOVED are resent. Calls of a moving slot are refused by both nodes (ASK, TRYAGAIN),
+because each script declares a key that never exists.
 """
 
 import time
@@ -22,45 +22,45 @@ from .nodes import Nodes
 from .places import place_of
 from .runtime import Runtime, settled
 
-#: How long an answer may take, unless the given client has a `socket_timeout`.
+#: Deadline of an answer without a `socket_timeout`.
 DEADLINE_S = 5.0
-#: How long the answer to a PING may take at most.
+#: Maximum time for a PING.
 PATIENCE_S = 1.0
-#: What is sent before its answers are read; only a single command may exceed it.
+#: Bytes sent before answers are read; only a single command may exceed the limit.
 MAX_BYTES = 4 * 1024 * 1024
-#: How long a connection is kept before an answer may end it.
+#: Minimum age of a connection before an answer may close the connection.
 SHORTEST_LIFE_S = 0.2
-#: How often a command is sent: a slot does not move more often than that during one call.
+#: Maximum attempts of a command; a slot does not move more often during one call.
 TRIPS = 5
 
-#: What leaves a call without an answer.
+#: Errors that leave a call without an answer.
 _LOST = LostConnection, DeadlinePassed, OSError
 
 
 class Command(NamedTuple):
-    """A command, and the key that says which server of a cluster it goes to."""
+    """A command, and the key that selects the server of a cluster."""
 
     key: str
     args: tuple[Any, ...]
-    #: Of an EVALSHA: the script, for a server that does not know it.
+    #: The script of an EVALSHA, for a server without the script.
     source: str = ""
 
 
 class Link:
-    """All connections of one client but those that listen."""
+    """All connections of a client except listeners."""
 
     def __init__(self, redis: Any, runtime: Runtime, confirm_ms: int | None = None) -> None:
         self._runtime, self._confirm_ms = runtime, confirm_ms
         self.place = Nodes(redis, runtime) if isinstance(redis, (list, tuple)) else place_of(redis, runtime)
-        #: By server, and by what is waited for: Redis answers nothing else on a connection that waits.
+        #: By server and durability: WAIT blocks a connection.
         self._lines: dict[tuple[str, Waits], _Line] = {}
         self._is_closed = False
-        #: Called when a server turned out to be no master any more.
+        #: Called when a server is no longer the master.
         self.moved: Callable[[], Awaitable[None]] | None = None
 
     async def send(self, commands: Sequence[Command], waits: Waits = "") -> list[Any]:
-        """Sends commands, those for each server in one pipeline. Returns a reply each, in bytes, or the error in its
-        place, once what is waited for has confirmed it."""
+        """Sends commands in one pipeline per server. Returns a reply per command, in bytes, or the error, after the required
+        confirmations."""
         self._runtime.enter()
         if self._is_closed:
             raise ClientClosed("the client is closed: make another one")
@@ -80,9 +80,9 @@ class Link:
         return replies
 
     def connection(self, server: str) -> Any:
-        """A connection of its own to a server, not opened yet."""
+        """Returns a new connection to a server, not yet open."""
         made_by, settings = self.place.settings(server)
-        # What keeps redis-py's own pools informed; connections of RESP2 have no use for it.
+        # Settings that connect redis-py's pools with the server; RESP2 connections do not use them.
         own = {name: value for name, value in settings.items() if not name.startswith(("maint_", "orig_"))}
         own |= {
             "protocol": 2, "encoding": "utf-8", "decode_responses": False, "health_check_interval": 0,
@@ -91,11 +91,12 @@ class Link:
         return made_by(**own)
 
     def patience_s(self, server: str) -> float:
-        """How long a server that is asked whether it is there may take to answer."""
+        """Maximum time for a PING to a server."""
         return min(PATIENCE_S, self._deadline_s(server) / 2)
 
     async def doubt(self, server: str, since_s: float) -> None:
-        """Uses no connection to a server again that has answered nothing since then; calls that wait on one are lost."""
+        """Drops connections to a server that have received nothing since then; calls in flight on a dropped connection are
+        lost."""
         for (of, _), line in list(self._lines.items()):
             if of == server:
                 await line.doubt(since_s)
@@ -110,7 +111,7 @@ class Link:
     async def _parted(
         self, commands: Sequence[Command], which: Sequence[int], replies: list[Any]
     ) -> dict[str, list[int]]:
-        """The commands of each server. One that has none now gets the error as its reply."""
+        """Groups commands by server. A command without a server gets the error as the reply."""
         parts: dict[str, list[int]] = {}
         for i in which:
             try:
@@ -120,7 +121,7 @@ class Link:
         return parts
 
     async def _exchange(self, server: str, commands: Sequence[Command], waits: Waits) -> list[Any]:
-        """The replies of one server. One that does not know a script is sent it, and asked again."""
+        """Returns the replies of one server. After a NOSCRIPT, the script is loaded and the command repeated."""
         answers = await self._pipeline(server, commands, [], waits)
         for _ in range(TRIPS):
             unknown = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
@@ -135,7 +136,7 @@ class Link:
     async def _pipeline(
         self, server: str, commands: Sequence[Command], sources: Sequence[str], waits: Waits
     ) -> list[Any]:
-        """The replies to commands, which follow the scripts that the server has to learn."""
+        """Returns the replies to commands, sent after the scripts to load."""
         confirming = Confirming(waits, self._confirm_within_ms(server)) if waits else None
         behind = confirming.commands() if confirming else []
         loads = [("SCRIPT", "LOAD", source) for source in sources]
@@ -150,7 +151,7 @@ class Link:
         return confirming.confirmed(answers) if confirming else answers
 
     def _confirm_within_ms(self, server: str) -> int:
-        """At most half of what an answer may take."""
+        """At most half of the deadline of an answer."""
         half_ms = int(self._deadline_s(server) * 500)
         return half_ms if self._confirm_ms is None else min(self._confirm_ms, half_ms)
 
@@ -158,7 +159,7 @@ class Link:
         return float(self.place.settings(server)[1].get("socket_timeout") or DEADLINE_S)
 
     async def _leave_former(self) -> None:
-        """Writes nothing more to a master that was succeeded by another one."""
+        """Stops writing to a former master."""
         if await self.place.is_replaced():
             for line in list(self._lines.values()):
                 line.is_over = True
@@ -180,11 +181,11 @@ class _Line:
         self._connection: Any = None
         self._since_s = self._answered_s = 0.0
         self._is_awaited = False
-        #: Whether its connection is to be replaced before it is used again.
+        #: The connection is to be replaced before the next use.
         self.is_over = False
 
     async def exchange(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The reply to each command, or the error in its place: what was answered before a fault is known."""
+        """Returns the reply to each command, or the error; replies before a fault are kept."""
         replies: list[Any] = []
         async with self._turn:
             self._is_awaited = True
@@ -209,7 +210,7 @@ class _Line:
         return replies
 
     async def doubt(self, since_s: float) -> None:
-        """Replaces its connection, unless that has answered since then."""
+        """Replaces the connection, unless it has received something since then."""
         connection = self._connection
         if connection is not None and self._answered_s < since_s:
             self.is_over = True
@@ -247,7 +248,7 @@ class _Line:
 
 
 def _portions(commands: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """Commands that are sent together."""
+    """Splits commands into portions that are sent at once."""
     begin = size = 0
     for n, command in enumerate(commands):
         own = sum(len(arg) for arg in command if isinstance(arg, bytes))

@@ -1,4 +1,4 @@
-"""A message as its producer hands it over, and what a put sends of it."""
+"""A message of a producer, and the encoding of a put."""
 
 import hashlib
 import struct
@@ -14,32 +14,32 @@ from .times import When, epoch_ms, span_ms
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_HEADER_BYTES = 16 * 1024
-#: Of a back-off: 49 days.
+#: Maximum delay of a back-off: 49 days.
 MAX_DELAY_MS = 2**32 - 1
 _DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, 33)}
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long a message rests before its next try. Delays are 1 ms to 49 days."""
+    """The delay before the next attempt, 1 ms to 49 days."""
 
     kind: Literal["fixed", "exponential", "list"]
-    #: One delay; the first and the longest; or one for each try.
+    #: One delay; first and longest; or one per attempt.
     delays_ms: tuple[int, ...]
 
     @classmethod
     def fixed(cls, delay: timedelta) -> "Backoff":
-        """The same delay each time."""
+        """Repeats one delay."""
         return cls("fixed", _delays(delay))
 
     @classmethod
     def exponential(cls, first: timedelta, longest: timedelta) -> "Backoff":
-        """Twice as long each time, of which between half and the whole is taken by chance."""
+        """Doubles the delay each time; the actual delay is random, between half and the whole."""
         return cls("exponential", _delays(first, longest))
 
     @classmethod
     def steps(cls, *delays: timedelta) -> "Backoff":
-        """One delay for each try, 1 to 32; the last one repeats."""
+        """One delay per attempt, 1 to 32; the last delay repeats."""
         return cls("list", _delays(*delays))
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Backoff:
 
     @classmethod
     def decode(cls, stored: bytes) -> "Backoff | None":
-        """One that breaks the rules counts as none, as it does in scripts."""
+        """Decodes a back-off. An invalid back-off counts as missing, as in scripts."""
         kinds: list[Literal["fixed", "exponential", "list"]] = ["fixed", "exponential", "list"]
         if stored[:1] not in (b"\1", b"\2", b"\3") or len(stored) % 4 != 1:
             return None
@@ -71,14 +71,14 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Message:
-    """A message to be delivered at its due time: `at` a time, or `after` a delay from the put, on Redis's clock.
+    """A message for delivery at a due time on the Redis clock: `at`, or `after` a delay from the put.
 
     Times are aware datetimes, or ints of milliseconds since the epoch. Delays are timedeltas.
     """
 
     topic: str
     payload: bytes
-    #: The producer's own. Without one it is generated; a put may be repeated only under an id that was given.
+    #: The producer's own id; generated if missing. Only a put with an own id may be repeated.
     id: str | None = None
     at: When | None = None
     after: timedelta | None = None
@@ -86,14 +86,14 @@ class Message:
     #: A mapping, or pairs of name and value.
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()
     expires: When | None = None
-    #: 0: as its topic says.
+    #: 0 selects the topic's limit.
     max_attempts: int = 0
     backoff: Backoff | None = None
-    #: Takes the place of a message with the same id, unless that one is leased.
+    #: Replaces a message with the same id, unless the message is leased.
     replace: bool = False
-    #: A repeat of a put whose fate is unknown: when it was first tried, on this host's clock.
+    #: Local time of the first attempt, for a repeat of a put with an unknown fate.
     first_tried: When | None = None
-    #: Times that are given as ints may lie before 2001, or behind the year 9999.
+    #: Accepts ints before 2001 or after 9999.
     past_ok: bool = False
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class Message:
         return cast(tuple[tuple[str, str], ...], self.headers)
 
     def due(self) -> int | str:
-        """The due time as the script takes it."""
+        """Encodes the due time."""
         if self.at is not None:
             return epoch_ms("at", self.at, self.past_ok)
         return f"+{0 if self.after is None else span_ms('after', self.after)}"
@@ -133,14 +133,14 @@ class Message:
         return None if self.expires is None else epoch_ms("expires", self.expires, self.past_ok)
 
     def options(self, ahead_ms: int) -> str:
-        """What a put says of a replace and of a repeat; Redis's clock is ahead of this host's by so much."""
+        """Encodes replacement and first attempt; `ahead_ms` is the lead of the Redis clock."""
         replace = "replace" if flag("replace", self.replace) else ""
         if self.first_tried is None:
             return replace
         return f"{replace} tried={epoch_ms('first_tried', self.first_tried, self.past_ok) + ahead_ms}"
 
     def content_hash(self) -> bytes:
-        """Distinguishes the repeat of a put from another message with the same id. The due time is left out."""
+        """Distinguishes a repeat of a put from another message with the same id. The due time is left out."""
         texts = [self.topic, self.group or "", *(text for pair in self._headers for text in pair)]
         fields = [*(one.encode() for one in texts), self.payload]
         return hashlib.sha256(b"".join(_sized("I", field) for field in fields)).digest()[:8]
@@ -153,7 +153,7 @@ class Message:
         return b"".join(_sized("B", key) + _sized("H", value) for key, value in encoded)
 
     def envelope(self, own_id: bool, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
-        """What a put sends (docs/protocol.md has the bytes); scripts fill in state, gen, due, at and counts."""
+        """Encodes a put, as specified in docs/protocol.md; scripts fill in state, gen, due, at and counts."""
         block = self._header_block()
         if len(self.payload) > max_payload_bytes:
             raise InvalidArgument(f"payload has {len(self.payload)} bytes; at most {max_payload_bytes} are allowed")
@@ -192,5 +192,5 @@ def _pack(form: str, *numbers: int) -> bytes:
 
 
 def _sized(form: str, field: bytes) -> bytes:
-    """A field behind its length."""
+    """Prefixes a field with the length."""
     return _pack(form, len(field)) + field

@@ -1,4 +1,4 @@
-"""Names: of messages, topics, groups and namespaces."""
+"""Names of messages, topics, groups and namespaces."""
 
 import re
 import secrets
@@ -9,9 +9,10 @@ from urllib.parse import unquote_to_bytes
 from .checks import shown, text as _checked
 from .errors import InvalidArgument
 
-#: Ids and groups may be any text but control characters and halves of characters.
+#: Ids and groups may have any characters but control characters and lone surrogates.
 _PRINTABLE = "[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}"
-#: The mark of a name outside the rules: its bytes follow, all but ASCII letters, digits and . _ - / as % and two hex digits.
+#: Prefix of the text of a name outside the rules; ASCII letters, digits and . _ - / stand for themselves, other bytes are % and
+#: two hex digits.
 _ODD = "~odd-"
 _FORMS = {
     "topic": "[A-Za-z0-9._/-]{1,128}",
@@ -23,7 +24,7 @@ _FORMS = {
 
 
 def name(what: str, text: str) -> str:
-    """Checks a name: an id or a group of at most 128 bytes, or one of those that have a form of their own."""
+    """Checks a name against the form; ids and groups have at most 128 bytes."""
     form = _FORMS.get(what, _PRINTABLE)
     if not re.fullmatch(form, _text(what, text)) or form == _PRINTABLE and len(text.encode()) > 128:
         raise InvalidArgument(f"{what} {text[:40]!r} is not of the form {form!a}")
@@ -31,7 +32,7 @@ def name(what: str, text: str) -> str:
 
 
 def generate_id(shard: int) -> str:
-    """A UUIDv7 that carries its shard in the 12 bits behind the version. The time orders ids, no more."""
+    """Returns a UUIDv7 with the shard in the 12 bits after the version. The time only orders ids."""
     time_ms = time.time_ns() // 1_000_000 % (1 << 45)
     return f"~{uuid.UUID(int=time_ms << 80 | 7 << 76 | shard << 64 | 2 << 62 | secrets.randbits(62))}"
 
@@ -54,8 +55,8 @@ def id_and_group(stored: bytes) -> tuple[str, str | None]:
 
 
 def id_bytes(text: str) -> bytes:
-    """The bytes of an id: 16 for a generated id; for an own id its text, whose leading ~ is doubled in `text`; for an id
-    outside the rules the bytes that its ~odd- text names."""
+    """Returns the bytes of an id: 16 for a generated id, the text of an own id (a leading ~ is doubled in `text`), or the bytes
+    of an ~odd- name."""
     if _text("id", text).startswith(_ODD):
         return odd_bytes("id", text)
     if text.startswith("~") and not text.startswith("~~"):
@@ -79,17 +80,17 @@ def new_id(text: str) -> bytes:
 
 
 def topic_arg(topic: str) -> str | bytes:
-    """A topic as calls carry it: its text, or the bytes that its ~odd- text names."""
+    """Encodes a topic for a call: the text, or the bytes of an ~odd- name."""
     return odd_bytes("topic", topic) if _text("topic", topic).startswith(_ODD) else name("topic", topic)
 
 
 def topic_text(raw: bytes) -> str:
-    """The text of a stored topic, whether it keeps the rules or not."""
+    """Returns the text of a stored topic, valid or not."""
     return raw.decode() if re.fullmatch(_FORMS["topic"].encode(), raw) else odd_text(raw)
 
 
 def odd_text(raw: bytes) -> str:
-    """The text of a name outside the rules, which another program stored."""
+    """Returns the text of a name outside the rules, stored by another program."""
     return _ODD + "".join(chr(byte) if re.match(rb"[A-Za-z0-9._/-]", bytes([byte])) else f"%{byte:02X}" for byte in raw)
 
 
@@ -101,7 +102,7 @@ def odd_bytes(what: str, text: str) -> bytes:
 
 
 def _is_own(raw: bytes) -> bool:
-    """Whether these are the bytes of an own id, or of a group, inside the rules."""
+    """Reports whether the bytes are a valid own id or group."""
     try:
         return not generated(raw) and len(raw) <= 128 and re.fullmatch(_PRINTABLE, raw.decode()) is not None
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Several independent Redises that keep a deployment together: each shard has one of them."""
+"""Several independent Redises that share a deployment, each with some of the shards."""
 
 import re
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ MAX_SHARDS = 4096
 
 
 class Node(NamedTuple):
-    """One of several Redises, and the shards that it keeps."""
+    """One of several Redises, with a range of shards."""
 
-    #: What it is called; each of its shards records it, and refuses calls that are meant for another node.
+    #: Recorded by every shard of the node; a shard refuses calls addressed to another node.
     name: str
-    #: A Redis, or what a Sentinel's `master_for` gives.
+    #: A Redis, or a Sentinel's `master_for`.
     redis: Any
-    #: Ranges with both ends, such as "0-7,16-19"; those of a growth that is to come included. Empty: none yet.
+    #: Inclusive ranges, such as "0-7,16-19", including shards of a planned growth. Empty means none yet.
     shards: str
 
 
 class Nodes(Place):
-    """All of them; a server is called like its node."""
+    """The nodes; the name of a server is the name of the node."""
 
     is_several = True
 

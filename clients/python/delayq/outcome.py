@@ -1,4 +1,4 @@
-"""What scripts answer of a message."""
+"""Answers of scripts for one message."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from .times import as_datetime
 
 
 class Word(str, Enum):
-    """What became of a message. Each is equal to its text."""
+    """The result of a call for one message. Each word equals its text."""
 
     STORED = "stored"
     READY = "ready"
@@ -37,7 +37,7 @@ class Word(str, Enum):
 
 
 class State(str, Enum):
-    """Where a message is. Each is equal to its text."""
+    """The state of a message. Each state equals its text."""
 
     DELAYED = "delayed"
     READY = "ready"
@@ -47,7 +47,7 @@ class State(str, Enum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     PURGED = "purged"
-    #: Of a conflict: the id is taken by bytes that cannot be read, or by a later format.
+    #: States in a conflict: unreadable bytes, or a later format, occupy the id.
     MALFORMED = "malformed"
     NEWER = "newer"
 
@@ -55,7 +55,7 @@ class State(str, Enum):
 
 
 _LOST = State.CANCELLED, State.EXPIRED, State.PURGED
-#: Of each verb, the words that say yes.
+#: The successful words of each verb.
 _ACCEPTED = {
     "put": (Word.STORED, Word.READY), "cancel": (Word.CANCELLED,), "reschedule": (Word.DELAYED, Word.READY),
     "replay": (Word.DELAYED, Word.READY), "extend": (Word.EXTENDED,), "ack": (Word.DELIVERED,), "bury": (Word.BURIED,),
@@ -65,31 +65,31 @@ _ACCEPTED = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one message: a word, and what belongs to it. The README lists the words of each verb."""
+    """The result of a call for one message: a word with details. The README lists the words of each verb."""
 
     word: Word
-    #: When it is due; of a finished one, when it ended; of a lease, its end. In ms, on Redis's clock.
+    #: The due time, the end of a finished message, or the end of a lease, in ms on the Redis clock.
     time_ms: int | None = None
-    #: When it was due before.
+    #: The previous due time.
     old_ms: int | None = None
-    #: The state that the answer names.
+    #: The state in the answer.
     state: State | None = None
-    #: Why it was refused or failed.
+    #: The reason of `refused` or `failed`.
     why: str | None = None
-    #: A cancel came while it was leased: it will not be tried again.
+    #: Cancelled while leased: the message will not be retried.
     doomed: bool = False
-    #: The message's id: with its topic (and its group, where it has an id of your own) it finds the message again.
+    #: The id of the message, which identifies the message together with the topic (and the group of an own id).
     id: str = ""
     #: The shard that answered.
     shard: int = 0
-    #: What was asked for: put, cancel, reschedule …
+    #: The verb of the call: put, cancel, reschedule …
     verb: str = ""
 
     @property
     def accepted(self) -> bool:
-        """Whether what was asked for holds. Of a put: the message is or was delivered as it was asked, by this put or an
-        earlier one; not where that was cancelled, has expired or was purged, for nothing was stored then. Of a cancel: it
-        will not be delivered. Of a reschedule: it has the new due time. Of what settles: the lease was still there."""
+        """Whether the call succeeded. A put: the message is or was delivered as requested, by this put or an earlier one (not
+        if that was cancelled, expired or purged: nothing was stored). A cancel: the message will not be delivered. A
+        reschedule: the message has the new due time. A settlement: the lease was valid."""
         if self.word is Word.EXISTS:
             return self.state not in _LOST
         return self.word in _ACCEPTED.get(self.verb, ())
@@ -101,7 +101,7 @@ class Outcome:
 
     @classmethod
     def parse(cls, text: str, id: str = "", shard: int = 0, verb: str = "") -> "Outcome":
-        """Reads a script's answer of one message."""
+        """Parses the answer of a script for one message."""
         of = {"id": id, "shard": shard, "verb": verb}
         return replace(cls._parsed(text), **of)  # type: ignore[arg-type]
 
@@ -121,10 +121,10 @@ class Outcome:
 
 
 class Incomplete(Exception):
-    """Some of many messages have an answer, and others none; `__cause__` says why.
+    """Only some of the messages have an answer, because of `__cause__`.
 
-    `outcomes` has one for each message, in order. Those without an answer have the word `unanswered`; unless the cause
-    is a ScriptError, their call may have been carried out. Repeat those alone, under the same ids.
+    `outcomes` has one outcome per message, in order. Unless the cause is a ScriptError, messages with the word `unanswered` may
+    have been processed: repeat only unanswered messages, with the same ids.
     """
 
     def __init__(self, outcomes: Sequence[Outcome], cause: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Where the servers of a deployment are, as the given client of redis-py knows: one, a Sentinel's master, or a cluster."""
+"""The servers of a deployment, as the given redis-py client knows them: one Redis, a Sentinel master, or a cluster."""
 
 import time
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from .checks import shown
 from .errors import InvalidArgument
 from .runtime import Runtime, Task, settled
 
-#: Between two questions to Sentinels, besides those of new connections: a former master that is cut off from them, and not
-#: from its clients, takes writes that are lost.
+#: Pause between questions to Sentinels, apart from new connections: a former master that is cut off from Sentinels, but not
+#: from clients, accepts writes that are lost.
 ASK_S = 1.0
-#: How long a call waits for what they answer.
+#: Maximum wait of a call for the answer of a Sentinel.
 WAIT_S = 0.05
 
 
 def place_of(redis: Any, runtime: Runtime) -> "Place":
-    """Where a client of redis-py leads to."""
+    """Returns the place of a redis-py client."""
     if hasattr(redis, "nodes_manager"):
         return Cluster(redis)
     pool = getattr(redis, "connection_pool", None)
@@ -32,50 +32,49 @@ def place_of(redis: Any, runtime: Runtime) -> "Place":
 class Place:
     """One Redis, at one address."""
 
-    #: Whether several Redises keep the deployment that know nothing of each other.
+    #: Several independent Redises share the deployment.
     is_several = False
 
     def __init__(self, redis: Any) -> None:
         self._redis = redis
 
     async def server(self, key: str) -> str:
-        """The name of the server that has a key."""
+        """Returns the name of the server of a key."""
         return ""
 
     def settings(self, server: str) -> tuple[Any, dict[str, Any]]:
-        """The class of connections to a server, and what they are made with."""
+        """Returns the class of connections to a server, and the settings."""
         pool = self._redis.connection_pool
         return pool.connection_class, pool.connection_kwargs
 
     def node(self, shard: int) -> str:
-        """The name that calls to a shard say behind the layout; empty unless several Redises keep the deployment, or where
-        the shard has none of them."""
+        """Returns the node addressed by calls to a shard; empty unless several Redises share the deployment, or if unknown."""
         return ""
 
     def move(self, shard: int, node: str) -> bool:
-        """Notes that a shard has moved to another node; false where that is not known."""
+        """Records the new node of a shard; false if the node or shard is unknown."""
         return False
 
     def first_shards(self) -> list[int]:
-        """A shard of each of several Redises."""
+        """One shard per Redis."""
         return [0]
 
     async def doubt(self) -> None:
-        """A server does not answer, or does not serve: asks again which there are."""
+        """Updates the map of servers, after a server did not answer or serve."""
 
     def note_moved(self, refusal: MovedError) -> None:
-        """A server said which one has a slot now."""
+        """Records the new server of a slot."""
 
     async def is_replaced(self) -> bool:
-        """Whether another server than at the last call has everything now."""
+        """Reports whether another server has become the master since the last call."""
         return False
 
     async def close(self) -> None:
-        """Asks nothing any more."""
+        """Stops asking."""
 
 
 class Sentinels(Place):
-    """The master that Sentinels name. redis-py asks them for each new connection."""
+    """The master named by Sentinels. redis-py asks the Sentinels for each new connection."""
 
     def __init__(self, redis: Any, runtime: Runtime) -> None:
         super().__init__(redis)
@@ -87,7 +86,7 @@ class Sentinels(Place):
         manager.sentinels = _InTurn(manager.sentinels)
 
     async def is_replaced(self) -> bool:
-        # The question goes on beside the calls: silent Sentinels take them little time.
+        # The question runs in the background, so that silent Sentinels delay calls only briefly.
         now_s = time.monotonic()
         if now_s >= self._due_s:
             self._due_s = now_s + ASK_S
@@ -109,7 +108,7 @@ class Sentinels(Place):
             self._master = named
 
     async def _named(self) -> tuple[str, int] | None:
-        """The master that a Sentinel names, even one that it takes for dead: no other one keeps what it is given."""
+        """Returns the master that a Sentinel names, even if considered down: no other server has the data."""
         manager = self._pool.sentinel_manager
         for sentinel in manager.sentinels:
             with suppress(RedisError, OSError):
@@ -121,10 +120,10 @@ class Sentinels(Place):
 
 
 class _InTurn(list[Any]):
-    """Sentinels in the order in which they are asked: the one that answered last is the first.
+    """Sentinels in the order of asking: the last one that answered is first.
 
-    redis-py swaps the two by their places when the question began. Of two questions at once, one would ask a silent one
-    twice, or lose a Sentinel for good.
+    redis-py swaps two Sentinels by index. With two questions at once, a silent Sentinel would be asked twice, or a Sentinel
+    lost for good.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -136,7 +135,7 @@ class _InTurn(list[Any]):
 
 
 class Cluster(Place):
-    """The masters of a cluster: the map of redis-py, and what servers have said since it was made."""
+    """The masters of a cluster: the map of redis-py, updated by redirections."""
 
     def __init__(self, redis: Any) -> None:
         super().__init__(redis)

@@ -1,4 +1,4 @@
-"""The policy of a topic: what its messages fall back to, and how it is handed out."""
+"""Policies of topics: defaults for messages, and flow control."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -20,40 +20,40 @@ Setting = Literal[
 
 @dataclass(frozen=True)
 class Policy:
-    """Settings of a topic. None: at its default; in a change: left as it is."""
+    """Settings of a topic. None means the default; in a change, no change."""
 
-    #: 0: no bound. Default 16.
+    #: Maximum attempts; 0 means no limit. Default 16.
     max_attempts: int | None = None
     #: 1 ms to 24 h. Default 30 s.
     lease: timedelta | None = None
     #: Default exponential, 1 s to 10 min.
     backoff: Backoff | None = None
-    #: How long after its due time a message expires; zero: never. Default never.
+    #: Time from due time to expiry; zero means never. Default never.
     expire_after: timedelta | None = None
-    #: How long a cancelled id is remembered. Default 1 h.
+    #: Retention of cancelled ids for deduplication. Default 1 h.
     remember_cancelled: timedelta | None = None
-    #: How long another finished id of the producer's own is remembered. Default 60 s.
+    #: Retention of other finished own ids. Default 60 s.
     remember_own: timedelta | None = None
-    #: How long a finished generated id is remembered. Default not at all.
+    #: Retention of finished generated ids. Default zero.
     remember_generated: timedelta | None = None
-    #: What becomes of a repeated put whose first try may be forgotten. Default "deliver".
+    #: Handling of a repeated put whose first attempt may be forgotten. Default "deliver".
     repeats: Literal["deliver", "refuse"] | None = None
-    #: How clients that can compress payloads do it: "none", "zstd" or "zstd:" and a dictionary's id. Default "none".
+    #: Compression of clients that compress payloads: "none", "zstd" or "zstd:" and the id of a dictionary. Default "none".
     codec: str | None = None
-    #: A paused topic hands nothing out. Default False.
+    #: Stops deliveries. Default False.
     paused: bool | None = None
-    #: At most so many messages are handed out a second, all shards together. Default no bound.
+    #: Maximum deliveries per second over all shards. Default unlimited.
     rate: float | None = None
-    #: About how many events each shard keeps of what happened to messages, for `delayq log`: at most 100,000. Default 0.
+    #: Approximate number of events per shard kept for `delayq log`: at most 100,000. Default 0.
     history: int | None = None
-    #: How long it keeps them: at least 1 s. Default 7 days.
+    #: Retention of events: at least 1 s. Default 7 days.
     history_for: timedelta | None = None
-    #: How long a dead letter is kept, until a sweep deletes it; zero: until it is purged or replayed. Default zero.
+    #: Retention of dead letters; zero keeps dead letters until purged or replayed. Default zero.
     dead_for: timedelta | None = None
-    #: How many dead letters each shard keeps: sweeps delete the oldest of more; 0: all. Default 0.
+    #: Maximum dead letters per shard, oldest deleted first; 0 means no limit. Default 0.
     dead_max: int | None = None
-    #: What writes are answered after: "memory", "disk" (the master's append-only file) or "replica:1" to "replica:9" (so many
-    #: replicas). Default "memory".
+    #: Confirmation required for writes: "memory", "disk" (append-only file of the master) or "replica:1" to "replica:9" (number
+    #: of replicas). Default "memory".
     durability: str | None = None
 
     def __post_init__(self) -> None:
@@ -62,8 +62,7 @@ class Policy:
                 form.encode(value)
 
     def changes(self, reset: Sequence[Setting], shards: int) -> list[bytes | str | int]:
-        """Fields and values as `configure` takes them in each of so many shards: what is set here, and what goes back to
-        its default."""
+        """Returns the fields and values for `configure` in one of so many shards: the changes, and the settings to reset."""
         if not isinstance(reset, (list, tuple, set, frozenset)) or any(one not in [*_FORMS] for one in reset):
             raise InvalidArgument(f"reset must be a list of settings, of {', '.join(_FORMS)}, not {shown(reset)}")
         if both := [setting for setting in reset if getattr(self, setting) is not None]:
@@ -79,7 +78,7 @@ class Policy:
 
     @classmethod
     def read(cls, described: Sequence[bytes], shards: int) -> "Policy":
-        """Reads what `describe` answers in one of so many shards."""
+        """Decodes the reply of `describe` in one of so many shards."""
         stored = dict(zip(described[::2], described[1::2], strict=True))
         found = {setting: (form, stored.get(form.field.encode())) for setting, form in _FORMS.items()}
         policy = cls(**{setting: form.decode(raw) for setting, (form, raw) in found.items() if raw is not None})
@@ -87,14 +86,14 @@ class Policy:
 
 
 class _Form(NamedTuple):
-    """How a setting is stored: its field, and what makes its value text and back. What cannot be its value is refused."""
+    """The stored form of a setting: field, encoder and decoder. The encoder refuses invalid values."""
 
     field: str
     encode: Callable[[Any], bytes | str | int]
     decode: Callable[[bytes], Any]
 
     def encoded(self, setting: str, value: Any, shards: int) -> bytes | str | int:
-        """A value as `configure` takes it. Every shard gets its part of a rate."""
+        """Encodes a value for `configure`. Each shard gets a share of a rate."""
         return self.encode(value / shards if setting == "rate" else value)
 
 

@@ -1,4 +1,4 @@
-"""What this process calls itself in the history of messages."""
+"""The name of this process in the history of messages."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ import sys
 
 
 def process_name() -> str:
-    """`program@host:pid`. Asked each time, since a process may fork."""
+    """`program@host:pid`, computed on each call, since a process may fork."""
     name = f"{os.path.basename(sys.argv[0]) if sys.argv else ''}@{socket.gethostname()}:{os.getpid()}"
-    # A file's name may have bytes that are no text, which no connection would send.
+    # A file name may have bytes that are not UTF-8, which cannot be sent.
     return name.encode(errors="replace").decode()

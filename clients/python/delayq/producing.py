@@ -1,4 +1,4 @@
-"""What a producer does: put, cancel, reschedule."""
+"""Operations of producers: put, cancel, reschedule."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .times import When, difference_ms, epoch_ms, span_ms
 
 
 class Producing(Calls):
-    """Puts of many callers go together, in one pipeline."""
+    """Batches the puts of many callers in one pipeline."""
 
     max_payload_bytes = 262144
 
@@ -25,7 +25,7 @@ class Producing(Calls):
         return (await self.put_many(listed("message", [message], Message)))[0]
 
     async def put_many(self, messages: Sequence[Message]) -> list[Outcome]:
-        """Puts many messages: one outcome each, in order."""
+        """Puts many messages and returns one outcome per message, in order."""
         messages = listed("messages", messages, Message)
         shard = self._turn % await self._learn()
         is_repeat = any(message.first_tried is not None for message in messages)
@@ -33,7 +33,7 @@ class Producing(Calls):
         return await self._outcomes([self._item(message, shard, ahead_ms) for message in messages])
 
     async def cancel(self, topic: str, id: str, group: str | None = None) -> Outcome:
-        """Cancels a message. An id of your own is another message in each group: it is found by both."""
+        """Cancels a message. The same own id in another group is another message."""
         return (await self._outcomes([item_of("cancel", (topic_arg(topic),), id, group)]))[0]
 
     async def reschedule(
@@ -41,8 +41,9 @@ class Producing(Calls):
         at: When | None = None, after: timedelta | None = None, by: timedelta | None = None,
         expected: When | None = None, past_ok: bool = False,
     ) -> Outcome:
-        """Changes when a pending message is due: `at` a time, `after` a delay from now, or `by` a difference. With
-        `expected`, only if it is due then until now. A difference needs it: so a repeat moves nothing twice."""
+        """Changes the due time of a pending message: `at` a time, `after` a delay from now, or `by` a difference. `expected`
+        makes the change conditional on the present due time; a difference requires `expected`, so that a repeat moves nothing
+        twice."""
         flag("past_ok", past_ok)
         due: list[Any] = []
         if at is not None:
@@ -58,7 +59,7 @@ class Producing(Calls):
         return (await self._outcomes([item_of("reschedule", head, id, group, due[0], expected_ms)]))[0]
 
     def _item(self, message: Message, shard: int, ahead_ms: int) -> Item:
-        """What a put says of a message. Generated ids go to the shard whose turn it is, or to their group's."""
+        """Encodes a put. Generated ids go to the shards in turn, or to the shard of the group."""
         places = places_of(shard if message.group is None else message.group.encode(), self._counts)
         id = generate_id(places[0]) if message.id is None else message.id
         raw = id_bytes(id)
@@ -69,7 +70,7 @@ class Producing(Calls):
         return item_of("put", (message.topic,), id, message.group, *args)
 
     async def _ahead_ms(self) -> int:
-        """How far Redis's clock is ahead of this host's: a little too far, rather than not far enough."""
+        """Returns how far the Redis clock is ahead of the local clock, rounded up."""
         asked_ms = time.time_ns() // 1_000_000
         seconds, micros = await self._time()
         return seconds * 1000 + micros // 1000 + 1 - asked_ms

@@ -1,25 +1,25 @@
-"""Why a message was not delivered: a text that scripts keep with it."""
+"""Reasons for the dead letters."""
 
 import traceback
 from pathlib import Path
 
 from .errors import Bury, InvalidArgument
 
-#: Scripts keep no more of a reason.
+#: Maximum length of a reason.
 MAX_BYTES = 1000
-#: What calls handlers, and is of no interest.
+#: The file that calls handlers, whose frames are left out.
 _DRIVER = str(Path(__file__).with_name("runtime.py"))
 
 
 def reason_text(reason: str) -> str:
-    """A reason as it is sent. Halves of characters are written out: no reason keeps a message from being buried."""
+    """Encodes a reason. Lone surrogates are escaped, so that every message can be buried."""
     if not isinstance(reason, str):
         raise InvalidArgument(f"reason must be a str, not {type(reason).__name__}")
     return _first(_encoded(reason), MAX_BYTES)
 
 
 def reason_of(fault: BaseException) -> str:
-    """What a handler raised, and where: as many frames as fit, the innermost first, all in one line."""
+    """Formats the exception of a handler in one line, with as many frames as fit, innermost first."""
     if isinstance(fault, Bury):
         return reason_text(str(fault))
     reason = _first(_encoded(" ".join("".join(traceback.format_exception_only(fault)).split())), MAX_BYTES // 2)
@@ -38,5 +38,5 @@ def _encoded(text: str) -> bytes:
 
 
 def _first(text: bytes, max_bytes: int) -> str:
-    """As many whole characters as fit."""
+    """Truncates at a character boundary."""
     return text[:max_bytes].decode(errors="ignore")

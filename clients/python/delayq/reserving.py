@@ -1,4 +1,4 @@
-"""What a worker does with messages: reserve and settle."""
+"""Operations of workers: reserve and settle."""
 
 import logging
 import time
@@ -19,18 +19,18 @@ from .process import process_name
 from .times import lease_ms, wait_ms
 from .watch import Watch
 
-#: Each shard is asked for so many bytes at least, however many shards are asked at once.
+#: Minimum bytes per shard of a reserve.
 MIN_BYTES = 64 * 1024
-#: What all shards can give at once.
+#: Maximum messages of a reserve over all shards.
 MAX_MESSAGES = 4096 * MAX_IDS
-#: How long one of several Redises that fails is left alone.
+#: Pause before a failed node of several Redises is asked again.
 AWAY_S = 0.5
 
 log = logging.getLogger("delayq")
 
 
 class Terms(NamedTuple):
-    """What a reserve asks for."""
+    """The arguments of a reserve."""
 
     topics: tuple[str, ...]
     max_messages: int
@@ -50,7 +50,7 @@ class Terms(NamedTuple):
 class Reserving(Restoring):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        #: The class of what is handed out.
+        #: The class of deliveries.
         self._made_by: type[Any] = AsyncDelivery
         self._watch = Watch(self._link, self.namespace, self._runtime)
 
@@ -58,8 +58,8 @@ class Reserving(Restoring):
         self, topics: Sequence[str], max_messages: int = 1, *,
         lease: timedelta | None = None, wait: timedelta | None = None,
     ) -> list[AsyncDelivery]:
-        """Takes ready messages under a lease (None: the topic's), in each shard of the first topics first. Where there are
-        none, waits for some at most so long (None: not at all). All that wait share one connection."""
+        """Reserves ready messages under a lease (None: the topic's), in each shard by priority of the topics. Waits up to
+        `wait` for a first message (None: not at all). All waiting calls share one connection."""
         terms = Terms.of(topics, max_messages, lease)
         waits_ms = 0 if wait is None else wait_ms("wait", wait)
         if waits_ms > 0:
@@ -83,24 +83,24 @@ class Reserving(Restoring):
         return []
 
     async def extend(self, receipts: Sequence[Receipt], lease: timedelta | None = None) -> list[Outcome]:
-        """Gives leases more time, from now."""
+        """Extends leases from now."""
         length_ms = lease_ms(lease)
         return await self._outcomes([one.item("extend", length_ms) for one in listed("receipts", receipts, Receipt)])
 
     async def ack(self, receipts: Sequence[Receipt]) -> list[Outcome]:
-        """Ends messages that were delivered."""
+        """Finishes delivered messages."""
         return await self._outcomes([one.item("ack") for one in listed("receipts", receipts, Receipt)])
 
     async def release(
         self, receipts: Sequence[Receipt], delay: timedelta | None = None, *,
         keep_attempt: bool = False, reason: str = "",
     ) -> list[Outcome]:
-        """Gives messages back that were not delivered: after a delay, or by their back-off."""
+        """Returns undelivered messages to the queue, after a delay or the back-off."""
         receipts = listed("receipts", receipts, Receipt)
         return await self._outcomes([release_item(one, delay, keep_attempt, reason) for one in receipts])
 
     async def bury(self, receipts: Sequence[Receipt], reason: str) -> list[Outcome]:
-        """Moves messages that can never be delivered to the dead letters."""
+        """Moves undeliverable messages to the dead letters."""
         return await self._outcomes([bury_item(one, reason) for one in listed("receipts", receipts, Receipt)])
 
     async def settle(self, delivery: Leased, item: Item) -> Outcome:
@@ -117,7 +117,7 @@ class Reserving(Restoring):
     async def _reserve_waiting(
         self, terms: Terms, until_s: float, is_stopped: Callable[[], bool]
     ) -> list[AsyncDelivery]:
-        """Reserves as soon as there is something; nothing once the time is over, or it was stopped and woken."""
+        """Reserves as soon as a message is ready; returns nothing after the deadline or a stop."""
         if self._watch.is_closed:
             raise ClientClosed("the client is closed: make another one")
         bell = self._runtime.bell()
@@ -148,7 +148,7 @@ class Reserving(Restoring):
     async def _reserve_from(
         self, terms: Terms, shares: Sequence[tuple[int, int]], asking: Asking
     ) -> list[AsyncDelivery]:
-        """Asks some shards, each for its share, in one pipeline."""
+        """Reserves from several shards, each for its share, in one pipeline."""
         return await self._runtime.shielded(self._round(terms, shares, asking), self._give_back)
 
     async def _round(self, terms: Terms, shares: Sequence[tuple[int, int]], asking: Asking) -> list[AsyncDelivery]:
@@ -167,7 +167,7 @@ class Reserving(Restoring):
                     asking.ask([shard])
                 continue
             got = list(deliveries(self._made_by, shard, terms.topics, reply))
-            # Where a shard gave its whole share, there may be more.
+            # A shard that gave its whole share may have more.
             back_ms = 0 if len(got) >= share else reply[1]
             if isinstance(back_ms, int):
                 asking.ask_later(shard, back_ms / 1000)
@@ -177,7 +177,7 @@ class Reserving(Restoring):
         return await self._readable(found, sent_s)
 
     async def _readable(self, found: Sequence[tuple[AsyncDelivery, bytes]], sent_s: float) -> list[AsyncDelivery]:
-        """Reads envelopes, and buries those that nobody can read: they keep no other from being delivered."""
+        """Decodes envelopes, and buries unreadable messages, so that the queue moves on."""
         readable = []
         for delivery, stored in found:
             try:
@@ -198,7 +198,7 @@ class Reserving(Restoring):
             log.warning("%s cannot be read (%s), and was not buried: %s", delivery.id, reason, fault)
 
     async def _give_back(self, found: Sequence[Leased], delay: timedelta = timedelta(0)) -> None:
-        """Gives back what nobody has started."""
+        """Releases unstarted messages."""
         try:
             await self.release([one.receipt for one in found], delay, keep_attempt=True)
         except Exception as fault:

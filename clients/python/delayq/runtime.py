@@ -1,7 +1,6 @@
-"""What drives the client's coroutines: threads that block, or an event loop.
+"""Drives the coroutines of both clients, by blocking threads or by an event loop.
 
-Both clients are the same coroutines. Where threads drive them, nothing that they await ever suspends. All that differs
-between the two is here.
+A coroutine that a thread drives never suspends. All differences between the two clients are in this file.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ Lock = AbstractAsyncContextManager[Any]
 
 
 class Bell(Protocol):
-    """Wakes one waiter, once; rung before it is waited for, too."""
+    """Wakes one waiter once; a ring before the wait counts."""
 
     def ring(self) -> None: ...
 
@@ -35,23 +34,23 @@ class Bell(Protocol):
 
 
 class Task(Protocol):
-    """Work that was spawned."""
+    """Spawned work."""
 
     async def join(self, timeout_s: float | None) -> bool:
-        """Waits for its end. Returns whether it has ended."""
+        """Waits for the end, and returns whether the work has ended."""
 
     def cancel(self) -> None:
-        """Ends it where that is possible: a thread ends by itself."""
+        """Cancels a task; a thread ends by itself."""
 
 
 class Runtime(Protocol):
-    #: redis-py's own repeats are switched off: a repeated put has to say that it is one.
+    #: Retries of redis-py are off: a repeated put must be marked as a repeat.
     no_retry: Any
-    #: For questions that may be asked again: an idle connection that its server has closed may be noticed by its use.
+    #: Retries for idempotent questions: the use of an idle connection may reveal that the server has closed it.
     retry_lost: Any
 
     def enter(self) -> None:
-        """Raises where the caller may not use the client."""
+        """Raises if the caller may not use the client."""
 
     def bell(self) -> Bell: ...
 
@@ -62,28 +61,28 @@ class Runtime(Protocol):
     async def shielded(
         self, work: Coroutine[Any, Any, R], undo: Callable[[R], Coroutine[Any, Any, None]] | None = None
     ) -> R:
-        """Carries work out to its end, also if the caller is cancelled: its result is then undone."""
+        """Completes the work even if the caller is cancelled, and then undoes the result."""
 
     async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> BaseException | None:
-        """Has a message handled. Returns what the handler raised, whatever that is."""
+        """Calls a handler, and returns the exception, if any."""
 
     async def is_stale(self, connection: Any) -> bool:
-        """Whether an idle connection was closed by its peer."""
+        """Reports whether the peer has closed an idle connection."""
 
     async def pushed(self, connection: Any, timeout_s: float) -> Any:
-        """What Redis publishes next; None where nothing comes in time."""
+        """Returns the next push of Redis; None after the timeout."""
 
     async def cut(self, connection: Any) -> None:
-        """Has a caller that waits for an answer on a connection lose it."""
+        """Fails the call that waits on a connection."""
 
 
 async def settled(answer: Any) -> Any:
-    """What redis-py answered: a blocking connection has it already, an asynchronous one lets it be awaited."""
+    """Returns the answer of redis-py: a value of a blocking connection, or an awaitable."""
     return await answer if isawaitable(answer) else answer
 
 
 def drive(work: Coroutine[Any, Any, R]) -> R:
-    """Carries out a coroutine that never suspends."""
+    """Runs a coroutine that never suspends."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -160,7 +159,7 @@ class _ThreadTask:
 
 
 class Threads:
-    """Each coroutine is driven by the thread that calls it."""
+    """The calling thread drives each coroutine."""
 
     no_retry = Retry(NoBackoff(), 0)
     retry_lost = Retry(NoBackoff(), 1, (LostConnection,))
@@ -196,7 +195,7 @@ class Threads:
         return connection.read_response(disable_decoding=True) if connection.can_read(timeout_s) else None
 
     async def cut(self, connection: Any) -> None:
-        # Closed under the thread that reads from it, it would fail in other ways.
+        # Closing the socket under a reading thread would raise other errors.
         if (own := connection._sock) is not None:
             with suppress(OSError):
                 own.shutdown(socket.SHUT_RDWR)
@@ -210,7 +209,7 @@ class _LoopBell:
         self._rung.set()
 
     async def wait(self, timeout_s: float | None) -> None:
-        # Before Python 3.12, `asyncio.wait_for` swallows a cancellation that comes with the ring.
+        # Before Python 3.12, `asyncio.wait_for` swallows a cancellation that coincides with the ring.
         loop = asyncio.get_running_loop()
         end = None if timeout_s is None else loop.call_later(timeout_s, self._rung.set)
         try:
@@ -233,14 +232,14 @@ class _LoopTask:
 
 
 class Loop:
-    """Coroutines are driven by the event loop that runs."""
+    """The running event loop drives coroutines."""
 
     no_retry = AsyncRetry(NoBackoff(), 0)
     retry_lost = AsyncRetry(NoBackoff(), 1, (LostConnection,))
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: What is carried out although nobody may wait for it: the event loop itself would forget it.
+        #: Keeps tasks without a waiting caller alive, since the event loop holds weak references.
         self._kept: set[asyncio.Task[Any]] = set()
 
     def enter(self) -> None:
@@ -286,7 +285,7 @@ class Loop:
                 return fault
             return None
 
-        # In a task of its own: one that was cancelled itself is told from one that was cancelled by its worker.
+        # A separate task distinguishes a cancellation by the handler from a cancellation by the worker.
         task = self._keep(handle())
         try:
             await asyncio.wait({task})
@@ -303,7 +302,7 @@ class Loop:
         return task
 
     async def is_stale(self, connection: Any) -> bool:
-        # Since redis-py 8 it is called `can_read`.
+        # The name is `can_read` since redis-py 8.
         can_read: Callable[[], Awaitable[bool]] = getattr(connection, "can_read", None) or connection.can_read_destructive
         return await can_read()
 
@@ -315,7 +314,7 @@ class Loop:
 
 
 async def _undone(task: "asyncio.Task[R]", undo: Callable[[R], Coroutine[Any, Any, None]]) -> None:
-    """Undoes what a task has done whose caller is gone; where it failed, there is nothing to undo."""
+    """Undoes the result of a task whose caller is gone; a failed task has no result."""
     await asyncio.wait({task})
     if not task.cancelled() and task.exception() is None:
         await undo(task.result())

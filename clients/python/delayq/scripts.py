@@ -1,4 +1,4 @@
-"""The scripts: the files of lua/, put together with the functions they include."""
+"""Assembles the scripts of lua/ from the files and the functions included."""
 
 import hashlib
 import re
@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-#: Packed with this package, or in the repository that it is developed in.
+#: In the package, or in the repository.
 LUA = next((lua for lua in (HERE / "lua", HERE.parents[2] / "lua") if lua.is_dir()), HERE / "lua")
 
 
 @cache
 def script(verb: str, lua: Path = LUA) -> tuple[str, str]:
-    """A script, and the SHA-1 of it in hex: its name in EVALSHA. An include line stands for files."""
+    """Returns a script and the SHA-1 in hex, the name in EVALSHA. Include lines are replaced by files."""
 
     def included(line: re.Match[str]) -> str:
         return "".join((lua / "lib" / f"{name}.lua").read_text("utf-8") for name in line[1].split(", "))

@@ -1,4 +1,4 @@
-"""The signals that end a worker: the first in order, a later one at once."""
+"""The signals that end a worker: the first one gracefully, a later one at once."""
 
 import asyncio
 import logging
@@ -11,14 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 SIGNALS = signal.SIGTERM, signal.SIGINT
-#: Signals that come sooner after the first belong to it: supervisors signal a process, and its group as well.
+#: Minimum age of the first signal for a second signal to count: supervisors signal a process and its group at once.
 APART_S = 1.0
 
 log = logging.getLogger("delayq")
 
 
 class Signals:
-    """Calls `first` at the first signal; another one, later, does what it did before these were caught."""
+    """Calls `first` at the first signal; a later signal has the original effect."""
 
     def __init__(self, first: Callable[[], None]) -> None:
         self._first, self._first_s = first, 0.0
@@ -26,7 +26,7 @@ class Signals:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def catch(self) -> None:
-        """Outside the main thread nothing is caught."""
+        """Catches signals, only in the main thread."""
         if threading.current_thread() is threading.main_thread():
             self._before = {one: signal.signal(one, lambda number, _: self._came(number)) for one in SIGNALS}
 
@@ -37,7 +37,7 @@ class Signals:
             self._loop = asyncio.get_running_loop()
 
     def release(self) -> None:
-        """Catches no more."""
+        """Restores the original handlers."""
         before, self._before = self._before, {}
         for one, handler in before.items():
             signal.signal(one, signal.SIG_DFL if handler is None else handler)

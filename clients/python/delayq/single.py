@@ -1,4 +1,4 @@
-"""The URL of one Redis. No I/O."""
+"""Parses the URL of one Redis. No I/O."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ _FORMS = "redis://host:port, rediss://, unix:///path, redis+sentinel://hosts/ser
 
 
 def read_single(url: str) -> dict[str, Any]:
-    """What a URL says, as redis-py calls it. Its faults are named without user and password."""
+    """Parses a URL into options of redis-py. Errors contain neither user nor password."""
     scheme = re.match(r"(rediss?|unix|redis\+unix)://", url)
     if not scheme:
         raise InvalidArgument(f"url is none of a Redis: expected {_FORMS}")

@@ -1,4 +1,4 @@
-"""Times and spans as callers give them, and the milliseconds that scripts take."""
+"""Converts times and spans of callers to milliseconds."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -8,21 +8,21 @@ from .errors import InvalidArgument
 #: A point in time: an aware datetime, or milliseconds since the epoch.
 When = datetime | int
 
-#: The latest time that scripts take.
+#: Latest time of the scripts.
 MAX_MS = 2**53 - 1
-#: The longest span and the longest lease that scripts take.
+#: Longest span and longest lease of the scripts.
 MAX_SPAN_MS, MAX_LEASE_MS = 2**52, 24 * 3_600_000
 MAX_WAIT_MS = 3650 * 24 * 3_600_000
-#: 2001-01-01. A smaller bare number is most likely seconds: taken for milliseconds, they lie in January 1970.
+#: 2001-01-01. A smaller int is mostly seconds mistaken for milliseconds.
 _DOUBTFUL_BEFORE_MS = 978_307_200_000
-#: The end of the year 9999. A larger bare number is most likely microseconds.
+#: The end of the year 9999. A larger int is mostly microseconds.
 _LAST_DATE_MS = 253_402_300_799_999
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MS, _US = timedelta(milliseconds=1), timedelta(microseconds=1)
 
 
 def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
-    """A point in time in ms. A bare number before 2001 or behind the year 9999 counts only with `past_ok`."""
+    """Returns a point in time in ms. Ints before 2001 or after 9999 need `past_ok`."""
     if isinstance(when, datetime):
         if when.utcoffset() is None:
             raise InvalidArgument(f"{what} has no time zone: {when.isoformat()}; give datetime(…, tzinfo=timezone.utc)")
@@ -39,14 +39,14 @@ def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
 
 
 def range_ms(since: When | None, until: When | None, past_ok: bool = False) -> tuple[int, int]:
-    """A range of times in ms, both ends included; all times where none are given."""
+    """Returns an inclusive range in ms, unlimited by default."""
     flag("past_ok", past_ok)
     from_ms = 0 if since is None else epoch_ms("since", since, past_ok)
     return from_ms, MAX_MS if until is None else epoch_ms("until", until, past_ok)
 
 
 def span_ms(what: str, span: timedelta, min_ms: int = 0, max_ms: int = MAX_SPAN_MS) -> int:
-    """A span in ms, rounded up: nothing comes early."""
+    """Returns a span in ms, rounded up, so that no message is early."""
     if not isinstance(span, timedelta):
         raise InvalidArgument(f"{what} must be a timedelta, such as timedelta(seconds=30), not {shown(span)}")
     ms = -(-(span // _US) // 1000)
@@ -58,29 +58,29 @@ def span_ms(what: str, span: timedelta, min_ms: int = 0, max_ms: int = MAX_SPAN_
 
 
 def wait_ms(what: str, wait: timedelta) -> int:
-    """How long this process waits, in ms: at most ten years, which clocks of all systems can count."""
+    """Returns a wait of this process in ms, at most ten years: within the clock of every system."""
     return span_ms(what, wait, max_ms=MAX_WAIT_MS)
 
 
 def difference_ms(what: str, by: timedelta) -> int:
-    """A difference in ms, of either sign."""
+    """Returns a difference in ms, of either sign."""
     if isinstance(by, timedelta) and by < timedelta(0):
         return -span_ms(what, -max(by, timedelta(days=-999_999_999)))
     return span_ms(what, by)
 
 
 def maybe_span_ms(what: str, span: timedelta | None, min_ms: int = 0, max_ms: int = MAX_SPAN_MS) -> int | None:
-    """The same; None stays None."""
+    """As `span_ms`; None stays None."""
     return None if span is None else span_ms(what, span, min_ms, max_ms)
 
 
 def lease_ms(lease: timedelta | None) -> int | None:
-    """A lease; None is the topic's."""
+    """Returns a lease in ms; None selects the topic's lease."""
     return maybe_span_ms("lease", lease, 1, MAX_LEASE_MS)
 
 
 def as_datetime(ms: int) -> datetime:
-    """Milliseconds since the epoch as an aware datetime; its last one for all that are later."""
+    """Returns an aware datetime; times after the year 9999 become the last datetime."""
     try:
         return _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:

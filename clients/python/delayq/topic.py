@@ -1,4 +1,4 @@
-"""A topic: its messages, its numbers, its policy, and what an operator does to it."""
+"""Topics: messages, counts, policy and operations."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Purgeable = Literal["delayed", "ready", "dead"]
 
 @dataclass
 class Numbers:
-    """The messages of a topic by state, and what became of all that were ever accepted. Shards are counted one after the
+    """Counts of the messages of a topic by state, and of all messages ever accepted by fate. Shards are counted one after the
     other."""
 
     delayed: int = 0
@@ -36,19 +36,19 @@ class Numbers:
     expired: int = 0
     purged: int = 0
     replaced: int = 0
-    #: Ever moved to the dead letters, also more than once.
+    #: Every burial, repeated ones included.
     buried: int = 0
-    #: The first due time of what is delayed, or earlier (what it stood for may be cancelled).
+    #: Due time of the next delayed message, or earlier (that message may be cancelled).
     next_due_ms: int | None = None
-    #: In how many shards the topic is paused.
+    #: Number of shards in which the topic is paused.
     paused: int = 0
-    #: Messages a second, all shards together.
+    #: Deliveries per second over all shards.
     rate: float | None = None
     #: Keys of another type, whose messages are not counted.
     unreadable: int = 0
 
     def add(self, reply: Sequence[Any]) -> None:
-        """Adds one step of a shard's count."""
+        """Adds one step of a shard."""
         _, delayed, next_due_ms, *first = reply
         self.delayed += delayed
         if next_due_ms != b"":
@@ -66,7 +66,7 @@ class Numbers:
         return None if self.next_due_ms is None else as_datetime(self.next_due_ms)
 
 
-#: What `count` answers behind the first four of its first step.
+#: Numbers of the first step of `count`, after the first four.
 _COUNTED = "ready", "leased", "dead", "accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"
 
 
@@ -77,7 +77,7 @@ class AsyncTopic:
         self._client, self.name, self._stored = client, topic, topic_arg(topic)
 
     async def count(self) -> Numbers:
-        """Its numbers, summed over all shards."""
+        """Counts messages over all shards."""
         total = Numbers()
         for shard, reply in enumerate(await self._client._call_each_shard("count", [self._stored, 0])):
             total.add(reply)
@@ -87,13 +87,13 @@ class AsyncTopic:
         return total
 
     async def policy(self) -> Policy:
-        """What is set, and None for what is at its default."""
+        """Returns the settings that differ from the defaults; others are None."""
         described = await self._client._call("describe", 0, [self._stored])
         return Policy.read(described, await self._client._learn())
 
     async def set_policy(self, policy: Policy, reset: Sequence[Setting] = ()) -> Policy:
-        """Changes what `policy` has, takes the settings of `reset` back to their defaults, and leaves the rest. Returns the
-        whole policy. Where it fails, some shards may have it: safe to repeat."""
+        """Applies the settings of `policy`, resets the settings in `reset`, and returns the whole policy. After a failure, some
+        shards may have the change: safe to repeat."""
         if not isinstance(policy, Policy):
             raise InvalidArgument(f"policy must be a Policy, not {shown(policy)}")
         policy.changes(reset, 1)
@@ -106,8 +106,7 @@ class AsyncTopic:
     async def replay(
         self, ids: Sequence[str], group: str | None = None, *, delay: timedelta = timedelta(0)
     ) -> list[Outcome]:
-        """Gives dead letters another life, with their attempts counted from the start. An id of your own is another
-        message in each group: it is found by both."""
+        """Revives dead letters, with attempts counted from zero. The same own id in another group is another message."""
         head = self._stored, span_ms("delay", delay)
         items = [item_of("replay", head, id, group) for id in listed("ids", ids, str)]
         return await self._client._outcomes(items)
@@ -116,8 +115,8 @@ class AsyncTopic:
         self, *, reason: str = "", max_messages: int | None = None, delay: timedelta = timedelta(0),
         since: When | None = None, until: When | None = None, past_ok: bool = False,
     ) -> int:
-        """Gives dead letters another life, the oldest first: those whose reason has this text, and which died in this time.
-        Returns how many. Safe to repeat."""
+        """Revives dead letters, oldest first, whose reason contains the text and which died in the range. Returns the number
+        revived. Safe to repeat."""
         text("reason", reason)
         if max_messages is not None:
             whole("max_messages", max_messages, 0, MAX_MS)
@@ -135,8 +134,8 @@ class AsyncTopic:
         self, state: Purgeable, *,
         since: When | None = None, until: When | None = None, past_ok: bool = False,
     ) -> int:
-        """Deletes delayed messages due from `since` to `until`, dead ones that died then, or all that are ready. Returns how
-        many. Where it fails, some are gone: repeat it."""
+        """Deletes delayed messages due in the range, dead letters that died in the range, or all ready messages. Returns the
+        number deleted. After a failure, some are deleted: repeat the call."""
         one_of("state", state, ("delayed", "ready", "dead"))
         from_ms, to_ms = range_ms(since, until, past_ok)
         purged, shard = 0, 0
@@ -153,9 +152,8 @@ class AsyncTopic:
         self, state: Listable = "delayed", *,
         since: When | None = None, until: When | None = None, past_ok: bool = False,
     ) -> AsyncIterator[Stored]:
-        """The messages in one state: delayed ones by due time, leased ones by the end of their lease, dead ones by the time
-        of their death, from `since` to `until`; ready ones about in the order of their queues. What changes meanwhile may
-        be missing or shown twice."""
+        """Iterates over messages in one state: delayed by due time, leased by end of lease, dead by time of death, from `since`
+        to `until`; ready approximately in queue order. Concurrent changes may hide or repeat messages."""
         one_of("state", state, ("delayed", "ready", "leased", "dead"))
         return self._client._list(self.name, state, *range_ms(since, until, past_ok))
 

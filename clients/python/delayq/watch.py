@@ -1,10 +1,10 @@
-"""Waiting without polling: one connection a server on which ready queues report that they stop being empty.
+"""Waits without polling: one connection per server, on which queues report becoming ready.
 
-Reports are lost while the connection is down, so every shard is asked after it was opened. A poll of one shard at a time
-nets what is lost otherwise.
+Reports are lost while the connection is down, so every shard is asked after each connect. A poll of one shard at a time is the
+safety net for other losses.
 
-A connection on which nothing comes is asked whether it is there. One that does not answer is replaced at once, and so are
-those for calls to the same server that have answered nothing since.
+A silent connection is pinged. Without an answer, the listener replaces the connection, and connections for calls to the same
+server that have received nothing since.
 """
 
 import logging
@@ -22,13 +22,13 @@ from .asking import Asking
 from .link import DEADLINE_S, Link
 from .runtime import Runtime, Task, settled
 
-#: Between two polls, each of one shard for one set of topics; and between two checks of an idle connection. Together
-#: less than one command a second.
+#: Pause between polls, each of one shard for one list of topics, and between pings of an idle connection. Together less than
+#: one command per second.
 POLL_S = 2.5
 PING_S = 2.0
-#: How long to rest before connecting again, and up to as much again by chance: clients would come back in step.
+#: Pause before a reconnect, plus a random part up to the same length, which spreads the clients.
 REST_S = 0.3
-#: How long a listener waits for a report before it does anything else, and how long it stays when nobody waits.
+#: Maximum time a listener waits for a report before other checks, and how long an unused listener stays.
 TICK_S = 1.0
 LINGER_S = 60.0
 
@@ -36,7 +36,7 @@ log = logging.getLogger("delayq")
 
 
 class _Silence(Exception):
-    """A PING was not answered that was sent then."""
+    """The PING sent at this time was not answered."""
 
     def __init__(self, pinged_s: float) -> None:
         super().__init__("Redis does not answer a PING")
@@ -44,19 +44,19 @@ class _Silence(Exception):
 
 
 class Watch:
-    """What all waiting reserves of one client share. Threads may share it."""
+    """The state shared by all waiting reserves of a client. Threads may share it."""
 
     def __init__(self, link: Link, namespace: str, runtime: Runtime) -> None:
         self._link, self._namespace, self._runtime = link, namespace, runtime
         self._mutex = threading.Lock()
         self._shards = 0
         self._asked: dict[tuple[str, ...], Asking] = {}
-        #: The servers of the shards, as they were known last, and who listens to them.
+        #: The last known servers of the shards, and the listeners.
         self._servers: set[str] = set()
         self._listeners: dict[str, Task] = {}
-        #: Those that listen, by server.
+        #: Listening connections by server.
         self._connections: dict[str, Any] = {}
-        #: Counts what makes listeners connect again: a growth, a server that is no master any more, the end.
+        #: Incremented when listeners must reconnect: after a growth, a failover, or the close.
         self._era = 0
         self._waited_s = self._polled_s = 0.0
         self._poll = 0
@@ -64,7 +64,7 @@ class Watch:
         link.moved = self.connect_again
 
     async def asking(self, topics: Sequence[str], shards: int) -> Asking:
-        """Which shards to ask for these topics, from now on kept up by what is reported."""
+        """Returns the shards to ask for these topics, kept up to date by reports."""
         self._waited_s = time.monotonic()
         with self._mutex:
             has_grown = 0 < self._shards < shards
@@ -85,24 +85,24 @@ class Watch:
         return asking
 
     def _forget_unused(self) -> None:
-        """Forgets the topics that nobody has waited for in a while. The caller holds the mutex."""
+        """Forgets topics without recent waiting calls. Requires the mutex."""
         for topics, asking in list(self._asked.items()):
             if not asking.is_waited_for and self._waited_s - asking.used_s > LINGER_S:
                 del self._asked[topics]
 
     async def connect_again(self) -> None:
-        """Has all listeners open new connections: to the server that is the master now, and for all shards."""
+        """Makes all listeners reconnect, to the present master and for all shards."""
         self._era += 1
         for connection in list(self._connections.values()):
             await settled(connection.disconnect())
 
     def wake(self, topics: Sequence[str]) -> None:
-        """Wakes those who wait for these topics, to check whether they still should."""
+        """Wakes the callers that wait for these topics, to check for a stop."""
         if asking := self._asked.get(tuple(topics)):
             asking.wake_all()
 
     async def close(self) -> None:
-        """Stops listening, and wakes those who wait."""
+        """Stops listening, and wakes waiting callers."""
         with self._mutex:
             self.is_closed, asked = True, list(self._asked.values())
         for asking in asked:
@@ -113,7 +113,7 @@ class Watch:
             await listener.join(TICK_S + DEADLINE_S)
 
     async def _start_listeners(self) -> None:
-        """Has a listener for each server of the shards."""
+        """Starts a listener for each server of the shards."""
         servers = {await self._server(shard) for shard in range(self._shards)}
         if self._link.place.is_several:
             servers.discard("")  # that of shards without a node
@@ -124,7 +124,7 @@ class Watch:
                     self._listeners[server] = self._runtime.spawn(partial(self._listen_to, server), "delayq-listen")
 
     async def _listen_to(self, server: str) -> None:
-        """Listens to the shards of one server for as long as somebody waits."""
+        """Listens to the shards of one server while callers wait."""
         is_refused = False
         while self._stays(server):
             era = self._era
@@ -159,11 +159,11 @@ class Watch:
                 self._ask(await self._shards_at(server) if self._link.place.is_several else range(self._shards))
 
     async def _listen_on_one(self, server: str, shards: Sequence[int], era: int) -> None:
-        """Listens on one connection until it has to be replaced, or the server has other shards."""
+        """Listens on one connection until an error or a change of the server's shards."""
         connection = self._link.connection(server)
         try:
             await settled(connection.connect())
-            # One command a channel: in a cluster they are of different slots.
+            # A cluster refuses channels of several slots in one command.
             commands = [("SSUBSCRIBE", f"{{{self._namespace}:{shard}}}:ready") for shard in shards]
             await settled(connection.send_packed_command(connection.pack_commands(commands)))
             for _ in commands:
@@ -197,7 +197,7 @@ class Watch:
             await settled(connection.disconnect())
 
     def _note(self, push: Sequence[Any]) -> None:
-        """Takes in that a topic of a shard, or any, has something ready."""
+        """Handles a report of a shard, for one topic or all topics."""
         if push[0] == b"smessage":
             shard = int(push[1].partition(b":")[2].partition(b"}")[0])
             self._ask([shard], push[2].decode())
@@ -208,7 +208,7 @@ class Watch:
                 asking.ask(shards)
 
     def _poll_one(self, now_s: float) -> None:
-        """Has one of those who wait ask one shard, each in turn."""
+        """Makes one waiting caller poll one shard, each in turn."""
         waited_for = [asking for asking in list(self._asked.values()) if asking.is_waited_for]
         if waited_for and now_s - self._polled_s >= POLL_S:
             self._polled_s, self._poll = now_s, self._poll + 1
@@ -216,7 +216,7 @@ class Watch:
             waited_for[n].ask([turn % self._shards])
 
     def _stays(self, server: str) -> bool:
-        """Whether a listener continues. When one ends, what is known of the shards is forgotten."""
+        """Reports whether a listener continues. The end of a listener invalidates the known state of the shards."""
         with self._mutex:
             if not self.is_closed and (self._has_waiters() or self._lingers()):
                 return True

@@ -1,7 +1,7 @@
-"""Workers: a handler for each topic, and everything around it.
+"""Workers call a handler for each message and settle the message by the result.
 
-A handler that returns acks its message. One that raises releases it, by the back-off of the message or its topic; `Bury`
-moves it to the dead letters. A handler may also settle its delivery itself.
+A return acks the message. An exception releases the message, by the back-off of the message or topic; `Bury` moves the message
+to the dead letters. A handler may also settle its delivery itself.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from .runtime import Task, drive
 from .signals import Signals
 from .times import wait_ms
 
-#: How long a worker that is stopped waits for its handlers.
+#: How long a stopping worker waits for its handlers.
 GRACE = timedelta(seconds=30)
-#: Maximum time before a signal is noticed that arrived just before its thread began to wait.
+#: Maximum delay of a signal that arrives just before the main thread starts to wait.
 TICK_S = 1.0
 
 log = logging.getLogger("delayq")
-#: Of which worker the caller is a handler.
+#: The worker whose handler is the caller.
 _handling: ContextVar["_Working | None"] = ContextVar("delayq_handling", default=None)
 
 
 class _Working:
-    """What workers of either kind share: as many runners as may work at once, each with one message at a time."""
+    """The common part of all workers: `concurrency` runners, each with one message at a time."""
 
     def __init__(
         self, client: Reserving, handlers: Mapping[str, Callable[[Any], Any]], concurrency: int,
@@ -55,11 +55,11 @@ class _Working:
         self._grace_s, self._ended = wait_ms("grace", grace) / 1000, ended
         self._runners: list[Task] = []
         self._stopping = client._runtime.lock()
-        #: What ended it unasked.
+        #: The error that ended the worker.
         self.fault: BaseException | None = None
 
     async def start(self) -> None:
-        """Raises what is wrong with the deployment; a Redis that cannot be used now is waited for."""
+        """Starts the runners. Raises a fault of the deployment; an outage of Redis raises nothing, since workers wait."""
         if self._runners or self._consuming.is_stopped:
             raise RuntimeError("a worker is started once: make another one")
         await self._consuming.check()
@@ -67,8 +67,8 @@ class _Working:
         self._runners = [spawn(self._run, f"delayq-worker-{n}") for n in range(self._concurrency)]
 
     async def stop(self) -> None:
-        """Takes no more messages, waits for the handlers that run, and gives back what they have not settled in time. Goes
-        on where its caller gives up; beside its caller where that is one of its handlers."""
+        """Stops reserving, waits for handlers, and releases unfinished messages, even if the caller is cancelled; in the
+        background if the caller is a handler of this worker."""
         self._consuming.stop_taking()
         if _handling.get() is self:
             self._client._runtime.spawn(self._stop, "delayq-stop")
@@ -96,7 +96,7 @@ class _Working:
                 raise
 
     def _end(self, fault: BaseException) -> None:
-        """Ends the worker as a whole: with fewer runners than it was given it would do less than it says."""
+        """Ends the whole worker: with fewer runners, the concurrency would be wrong."""
         is_cancelled = isinstance(fault, asyncio.CancelledError)
         self.fault = RuntimeError("the worker was cancelled by another one than itself") if is_cancelled else fault
         log.critical("the worker of %s ends, and gives its messages back", ", ".join(self._handlers), exc_info=fault)
@@ -106,7 +106,7 @@ class _Working:
         self._ended()
 
     async def _work(self, delivery: Leased) -> None:
-        """Has one message handled, and settles it."""
+        """Handles and settles one message."""
         before = _handling.set(self)
         try:
             fault = await self._client._runtime.handled(self._handlers[delivery.topic], delivery)
@@ -145,13 +145,13 @@ def _log_failure(delivery: Leased, fault: BaseException) -> None:
 
 
 class Worker:
-    """Has messages handled in threads, until it is stopped. Whatever a handler raises fails one attempt of its message.
+    """Handles messages in threads until stopped. An exception of a handler fails one attempt of the message.
 
         worker = Worker(client, {"orders": cancel_if_unpaid}, concurrency=10)
         worker.run()
 
-    Topics are served in the order of `handlers`, the first that has something first. Leases (None: as long as the topic
-    says) are extended while handlers run. An outage of Redis is waited for.
+    The order of `handlers` is the priority of the topics. Leases (None: the topic's) are extended while handlers run. The
+    worker continues across outages of Redis.
     """
 
     def __init__(
@@ -167,9 +167,8 @@ class Worker:
         self._runs = False
 
     def run(self) -> None:
-        """Works until SIGTERM, SIGINT or `stop`, and gives messages back that no handler has finished within `grace`, with
-        their attempts. A signal that comes a second after the first, or later, ends the process at once. Raises what is
-        wrong with the deployment."""
+        """Works until SIGTERM, SIGINT or `stop`, and releases messages unfinished after `grace` with the attempt kept. A signal
+        at least one second after the first ends the process at once. Raises a fault of the deployment."""
         signals = Signals(partial(self._ends.put, None))
         self._runs = True
         signals.catch()
@@ -189,11 +188,11 @@ class Worker:
         return False
 
     def start(self) -> None:
-        """Works from now on, in threads of its own. Raises what is wrong with the deployment."""
+        """Starts working in separate threads. Raises a fault of the deployment."""
         drive(self._working.start())
 
     def stop(self) -> None:
-        """Has `run` end, or ends what `start` began. Raises what has ended it before."""
+        """Ends `run`, or stops the threads of `start`. Raises the error that ended the worker."""
         self._ends.put(None)
         if not self._runs:
             drive(self._working.stop())
@@ -205,12 +204,12 @@ class Worker:
 
 
 class AsyncWorker:
-    """Has messages handled in tasks of the event loop, until it is stopped.
+    """Handles messages in tasks of the event loop until stopped.
 
         worker = AsyncWorker(client, {"orders": cancel_if_unpaid}, concurrency=100)
         await worker.run()
 
-    Otherwise as `Worker`. Handlers that have not ended within `grace` are cancelled.
+    Otherwise as `Worker`. Handlers unfinished after `grace` are cancelled.
     """
 
     def __init__(
@@ -222,9 +221,8 @@ class AsyncWorker:
         self._runs = False
 
     async def run(self) -> None:
-        """Works until SIGTERM, SIGINT or `stop`, and gives messages back that no handler has finished within `grace`, with
-        their attempts. A signal that comes a second after the first, or later, ends the process at once. Raises what is
-        wrong with the deployment."""
+        """Works until SIGTERM, SIGINT or `stop`, and releases messages unfinished after `grace` with the attempt kept. A signal
+        at least one second after the first ends the process at once. Raises a fault of the deployment."""
         self._runs, signals = True, Signals(self._end.set)
         signals.catch_in_loop()
         try:
@@ -238,11 +236,11 @@ class AsyncWorker:
         self._raise_fault()
 
     async def start(self) -> None:
-        """Works from now on, in tasks of its own. Raises what is wrong with the deployment."""
+        """Starts working in separate tasks. Raises a fault of the deployment."""
         await self._working.start()
 
     async def stop(self) -> None:
-        """Has `run` end, or ends what `start` began. Raises what has ended it before."""
+        """Ends `run`, or stops the tasks of `start`. Raises the error that ended the worker."""
         self._end.set()
         if not self._runs:
             await self._working.stop()
