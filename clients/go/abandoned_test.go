@@ -1,4 +1,4 @@
-// Calls that their callers give up, and those that come after them.
+// Abandoned calls, and the calls that follow.
 
 package delayq
 

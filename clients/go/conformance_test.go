@@ -1,4 +1,4 @@
-// The conformance suite that all clients share, carried out by this one.
+// The conformance suite shared by all clients.
 
 package delayq
 
@@ -54,14 +54,14 @@ type said struct {
 	FirstTriedMs int64 `json:"first_tried_ms"`
 }
 
-// run is one scenario under way: what its steps have bound so far.
+// run is one scenario in progress, with the variables bound by earlier steps.
 type run struct {
 	t         *testing.T
 	client    *Client
 	redis     redis.UniversalClient
 	namespace string
 	bound     map[string]any
-	// Of a group with a replica: while that is frozen, calls are made by a client that waits for it but shortly.
+	// Settings of a group with a replica: while the replica is frozen, a second client waits only briefly.
 	group              *redisGroup
 	patient, impatient *Client
 }
@@ -231,7 +231,7 @@ func (r *run) step(s step) (any, error) {
 	return shownAll(outcomes, shown), err
 }
 
-// reserve reserves, and waits where it is said; meanwhile other steps are carried out.
+// reserve reserves, waits if the step says so, and runs the steps of `meanwhile`.
 func (r *run) reserve(ctx context.Context, s step) (any, error) {
 	var found []*Delivery
 	var err error
@@ -247,7 +247,7 @@ func (r *run) reserve(ctx context.Context, s step) (any, error) {
 	return shownAll(found, shownDelivery), err
 }
 
-// drain reserves and acks all that there is.
+// drain reserves and acks every message.
 func (r *run) drain(ctx context.Context, s step) (any, error) {
 	var receipts []Receipt
 	for {
@@ -267,7 +267,7 @@ func (r *run) drain(ctx context.Context, s step) (any, error) {
 	return int64(len(receipts)), nil
 }
 
-// script calls a published script itself, for verbs that no client has.
+// script calls a published script, for verbs without a client method.
 func (r *run) script(verb string, shard any, layout int, args ...any) (any, error) {
 	base := fmt.Sprintf("{%s:%v}:", r.namespace, shard)
 	word := r.client.layoutWord(layout, shardOf(base), "")
@@ -283,7 +283,7 @@ func (r *run) script(verb string, shard any, layout int, args ...any) (any, erro
 	return reply, err
 }
 
-// ofSeveral sends a command to the node that has its key, or to each where it has none.
+// ofSeveral sends a command to the node of the key, or without a key to every node.
 func (r *run) ofSeveral(ctx context.Context, of *several, args []any) (err error) {
 	if args[0] == "SCRIPT" {
 		for _, node := range of.nodes {
@@ -373,7 +373,7 @@ func (r *run) message(s said) (Message, error) {
 	return message, nil
 }
 
-// known is a value of a step with its variable filled in; numbers become int64.
+// known substitutes variables in a value; numbers become int64.
 func (r *run) known(value any) any {
 	if number, ok := value.(float64); ok {
 		return int64(number)
@@ -389,7 +389,7 @@ func (r *run) known(value any) any {
 	return r.bound[name].(int64) + must(strconv.ParseInt(shift, 10, 64))
 }
 
-// compare says what is not as expected; a variable takes its first value.
+// compare returns differences; an unbound variable takes the first value.
 func (r *run) compare(expected, got any, place string) {
 	r.t.Helper()
 	switch expected := expected.(type) {
@@ -427,7 +427,7 @@ func msOf(at time.Time) any {
 	return at.UnixMilli()
 }
 
-// numbered is what is expected of a message of many.
+// numbered substitutes the number of a message in an expectation.
 func numbered(said map[string]any, n int) map[string]any {
 	filled := map[string]any{}
 	for key, value := range said {

@@ -1,4 +1,4 @@
-// Topics whose writes are answered only once replicas or a disk have them.
+// Durability: writes that are answered only after replicas or disk confirm.
 
 package delayq
 
@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pairs are a master with a replica of each server that there is: one without WAITAOF and one with it.
+// pairs start a master with a replica, of each available server: without WAITAOF, and with WAITAOF.
 func pairs(t *testing.T, test func(t *testing.T, group *redisGroup, hasWaitAOF bool)) {
 	for name, program := range map[string]string{"redis": "", "valkey": valkeyServer()} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestEveryStepOfWritesThatAreWaitedForGetsTheAnswerThatAllClientsGet(t *test
 	})
 }
 
-// waitedForScenario is one of tests/vectors/durability.json.
+// waitedForScenario is one scenario of tests/vectors/durability.json.
 type waitedForScenario struct {
 	Name       string
 	Shards     int

@@ -1,4 +1,4 @@
-// Redis by sentinels and Redis Cluster: servers that die, are silent, or hand slots over.
+// Sentinel and Redis Cluster: servers that die, fall silent, or hand over slots.
 
 package delayq
 
@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// putAll puts messages of all shards, each until it is taken: their ids.
+// putAll puts messages to all shards, repeating each put until accepted, and returns the ids.
 func putAll(t *testing.T, client *Client, name string, count int) (ids []string) {
 	t.Helper()
 	for n := 0; n < count; n++ {
@@ -32,7 +32,7 @@ func putAll(t *testing.T, client *Client, name string, count int) (ids []string)
 	return ids
 }
 
-// putWhile puts for as long as servers are harmed: the ids.
+// putWhile puts during outages, and returns the ids.
 func putWhile(t *testing.T, client *Client, name string, harm func()) (ids []string) {
 	t.Helper()
 	done := make(chan struct{})
@@ -50,7 +50,7 @@ func putWhile(t *testing.T, client *Client, name string, harm func()) (ids []str
 	}
 }
 
-// has waits until a worker was handed all of these, and gives back all that it was handed.
+// has waits until a worker has handled these messages, and returns all handled messages.
 func has(t *testing.T, worker atWork, before []string, ids []string) (handed []string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -80,7 +80,7 @@ func TestAWorkerGoesOnAtTheSuccessorOfAMasterThatWasKilled(t *testing.T) {
 			client.pollInterval = time.Minute // a poll would come too late
 			worker := work(t, client, "orders", nothing)
 			handed := has(t, worker, nil, putAll(t, client, "before", 32))
-			// Those that the dying master answered may be lost with it.
+			// Writes answered by the dying master may be lost.
 			putWhile(t, client, "meanwhile", func() { group.does("kill", client.key(0, "meta")) })
 			has(t, worker, handed, putAll(t, client, "after", 32))
 			if err := worker.close(t); err != nil {
@@ -90,7 +90,7 @@ func TestAWorkerGoesOnAtTheSuccessorOfAMasterThatWasKilled(t *testing.T) {
 	}
 }
 
-// Ends the worker, which must have been handed each message once.
+// Ends the worker, which must have handled each message once.
 func eachOnce(t *testing.T, client *Client, worker atWork, ids, handed []string) {
 	t.Helper()
 	if err := worker.close(t); err != nil {
@@ -149,7 +149,7 @@ func TestACallWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// idsIn gives ids of messages that belong to shards at the node of this one, or to the others.
+// idsIn returns ids of shards at the node of this shard, or at other nodes.
 func idsIn(t *testing.T, client *Client, shard int, there bool, name string, count int) (ids []string) {
 	t.Helper()
 	nodes := client.byNode(context.Background(), []int{0, 1, 2, 3, 4, 5, 6, 7})

@@ -1,4 +1,4 @@
-// The real servers of all tests, and what they share.
+// Real servers and helpers of all tests.
 
 package delayq
 
@@ -23,7 +23,7 @@ import (
 
 var folder, socket string
 
-// TestMain starts a private redis-server on a unix socket in a temporary folder, and ends it with the tests.
+// TestMain starts a private redis-server on a unix socket in a temporary folder, and ends the server with the tests.
 func TestMain(m *testing.M) {
 	folder = must(os.MkdirTemp("", "delayq-go-"))
 	socket = filepath.Join(folder, "s")
@@ -66,7 +66,7 @@ func connect(t *testing.T) *redis.Client {
 	return connection
 }
 
-// deployment makes a deployment of so many shards, with a client that is closed with the test.
+// deployment creates a deployment, with a client that is closed with the test.
 func deployment(t *testing.T, connection redis.UniversalClient, namespace string, shards int) *Client {
 	t.Helper()
 	client := must(New(connection, namespace))
@@ -81,7 +81,7 @@ func deployment(t *testing.T, connection redis.UniversalClient, namespace string
 	return client
 }
 
-// timed makes a deployment of 16 shards with a real timer, which makes messages ready at their time.
+// timed creates a deployment of 16 shards with a real timer.
 func timed(t *testing.T, at, namespace string) *Client {
 	t.Helper()
 	connection := redis.NewClient(&redis.Options{Network: "unix", Addr: at})
@@ -101,7 +101,7 @@ func timed(t *testing.T, at, namespace string) *Client {
 	return client
 }
 
-// ownServer starts a redis-server that one test may freeze and kill, and keeps what it has over a restart.
+// ownServer starts a redis-server that a test may freeze, kill and restart; data survives a restart.
 func ownServer(t *testing.T) (at string, server func() *exec.Cmd, restart func()) {
 	t.Helper()
 	own := t.TempDir()
@@ -122,7 +122,7 @@ func ownServer(t *testing.T) (at string, server func() *exec.Cmd, restart func()
 	return at, func() *exec.Cmd { return running }, restart
 }
 
-// twoNodes are two Redises that keep a deployment together.
+// twoNodes starts two Redises that share a deployment.
 func twoNodes(t *testing.T) []Node {
 	nodes := []Node{{Name: "a", Shards: "0,2,4-4095"}, {Name: "b", Shards: "1,3"}}
 	for n := range nodes {
@@ -134,8 +134,8 @@ func twoNodes(t *testing.T) []Node {
 	return nodes
 }
 
-// redisGroup is a master with its replicas and sentinels, the nodes of a cluster, or a master with a replica, of
-// redis-server or of another program (tests/src/bin/redis-group.rs).
+// redisGroup is a master with replicas and sentinels, the nodes of a cluster, or a master with a replica, of redis-server or of
+// another program (tests/src/bin/redis-group.rs).
 type redisGroup struct {
 	url     string
 	servers *exec.Cmd
@@ -143,7 +143,7 @@ type redisGroup struct {
 	output  *bufio.Scanner
 }
 
-// groups are those that run, by their kind. All tests share them.
+// groups are the running groups by kind, shared by all tests.
 var groups = map[string]*redisGroup{}
 
 func groupOf(t *testing.T, what ...string) *redisGroup {
@@ -155,7 +155,7 @@ func groupOf(t *testing.T, what ...string) *redisGroup {
 	return groups[kind]
 }
 
-// startGroup starts one of a test's own.
+// startGroup starts a group for one test.
 func startGroup(t *testing.T, what ...string) *redisGroup {
 	t.Helper()
 	program, is := os.LookupEnv("DELAYQ_REDIS_GROUP")
@@ -174,13 +174,12 @@ func startGroup(t *testing.T, what ...string) *redisGroup {
 	return group
 }
 
-// end ends its servers with it.
 func (g *redisGroup) end() {
 	g.input.Close()
 	_ = g.servers.Wait()
 }
 
-// does has something done to the master that has a key, or to the replica: kill, freeze, thaw, move.
+// does kills, freezes, thaws or moves the master of a key, or the replica.
 func (g *redisGroup) does(what, key string) {
 	fmt.Fprintln(g.input, what, key)
 	if !g.output.Scan() || g.output.Text() != "done" {
@@ -188,7 +187,6 @@ func (g *redisGroup) does(what, key string) {
 	}
 }
 
-// connect connects to it as a URL says.
 func (g *redisGroup) connect(t *testing.T, change func(*redis.UniversalOptions)) redis.UniversalClient {
 	t.Helper()
 	options := must(ParseURL(g.url))
@@ -200,7 +198,7 @@ func (g *redisGroup) connect(t *testing.T, change func(*redis.UniversalOptions))
 	return connection
 }
 
-// proxy stands between a client and a server, and can fall silent: what is connected then gets no answer, and no end.
+// proxy forwards between client and server; after silence, open connections stay open without answers.
 func proxy(t *testing.T, to string) (at string, silence func()) {
 	t.Helper()
 	at = filepath.Join(must(os.MkdirTemp(folder, "proxy")), "s")
@@ -231,7 +229,7 @@ func proxy(t *testing.T, to string) (at string, silence func()) {
 	return at, func() { generation.Add(1) }
 }
 
-// commandsDuring are the names of the commands that reach Redis meanwhile; those within scripts are left out.
+// commandsDuring returns the names of the commands that reach Redis meanwhile, without commands of scripts.
 func commandsDuring(t *testing.T, connection *redis.Client, work func()) (seen []string) {
 	t.Helper()
 	monitor := must(net.Dial("unix", connection.Options().Addr))
@@ -252,7 +250,7 @@ func commandsDuring(t *testing.T, connection *redis.Client, work func()) (seen [
 	return seen
 }
 
-// vectors reads a file of the vectors that all clients share.
+// vectors reads a file of tests/vectors.
 func vectors(t *testing.T, name string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "tests", "vectors", name))
@@ -264,7 +262,7 @@ func vectors(t *testing.T, name string, into any) {
 	}
 }
 
-// within fails the test where something does not come in time.
+// within receives a value, and fails the test after 20 s.
 func within[T any](t *testing.T, what string, from <-chan T) T {
 	t.Helper()
 	select {

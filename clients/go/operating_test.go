@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// idsOf are the ids of what a list visits.
+// idsOf returns the ids that a listing visits.
 func idsOf(t *testing.T, list func(visit func(*StoredMessage) error) error) (ids []string) {
 	t.Helper()
 	err := list(func(one *StoredMessage) error {
@@ -136,7 +136,7 @@ func TestDeadLettersAreListedWithTheirReasonsReplayedAndPurged(t *testing.T) {
 
 func TestAMessageThatCannotBeReadKeepsNoOtherFromBeingListed(t *testing.T) {
 	client, ctx := deployment(t, connect(t), "unread", 1), context.Background()
-	// Of a generated id, the group is not part of the name.
+	// The stored name of a generated id has no group.
 	id, whole := strings.Repeat("\x01", 16), "\x01\x01"+strings.Repeat("\x00", 30)
 	broken := "\x01\x01\x00\x08" + strings.Repeat("\x00", 28) + "\x01\x07"
 	must(client.one(ctx, "put", 0, "t", id, "+60000", "", whole, "whole", "+60000", "", whole))

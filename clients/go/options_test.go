@@ -1,4 +1,4 @@
-// Every option of every call, with odd values: refused by name before anything is sent, or taken as what it is.
+// Odd values for every option of every call: refused by name before anything is sent, or accepted unchanged.
 
 package delayq
 
@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// odd has, of each kind of option, odd values, and which of them are taken.
+// odd has odd values by kind of option, and whether the client accepts the value.
 var odd = struct {
 	span, lease map[time.Duration]bool
 	count       map[int]bool
@@ -33,7 +33,7 @@ var odd = struct {
 	rate: map[float64]bool{0: false, -1: false, math.NaN(): false, math.Inf(1): false, math.Inf(-1): false, 0.5: true},
 }
 
-// each checks what calls of an option say for each value; what is refused is refused before anything is sent.
+// each calls an option with every value; a refused value must not reach Redis.
 func each[T comparable](t *testing.T, connection *redis.Client, what string, values map[T]bool, call func(T) error) {
 	t.Helper()
 	for value, taken := range values {

@@ -1,4 +1,4 @@
-// The table of outcomes that all clients share.
+// The table of outcomes shared by all clients.
 
 package delayq
 

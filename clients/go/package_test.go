@@ -1,4 +1,4 @@
-// The module as a user gets it: copied, built with a `replace`, and put to work by the README's program.
+// The module as users get it: copied, built with a `replace`, running the README's program.
 
 package delayq
 

@@ -1,4 +1,4 @@
-// Puts of many callers, and what is refused before anything is sent.
+// Concurrent puts, and refusals before anything is sent.
 
 package delayq
 

@@ -1,4 +1,4 @@
-// Reserving: what cannot be read, what wakes a waiting reserve, and what it survives.
+// Reserving: unreadable messages, wake-ups, and lost connections.
 
 package delayq
 
@@ -29,7 +29,7 @@ func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.
 		n++
 		t.Run(name, func(t *testing.T) {
 			r, namespace := reading(t, fmt.Sprint("reading-", n))
-			// Of a generated id, the group is not part of the name.
+			// The stored name of a generated id has no group.
 			id, whole := strings.Repeat("\x01", 16), "\x01\x01"+string(make([]byte, 30))
 			broken := "\x01\x01\x00" + rest[0] + string(make([]byte, 28)) + string(must(hex.DecodeString(rest[1])))
 			must(r.script("put", 0, 1, "t", id, "1", "", whole, "whole", "1", "", whole))
@@ -46,7 +46,7 @@ func TestAMessageThatCannotBeReadIsBuriedAndDoesNotStopItsNeighbours(t *testing.
 	}
 }
 
-// plant gives the stored message of a shard's first topic the flags and fields of another envelope, which no put accepts.
+// plant writes flags and fields that no put accepts into the stored message of a shard's first topic.
 func plant(t *testing.T, connection redis.UniversalClient, namespace, id, envelope string) {
 	t.Helper()
 	ctx, key := context.Background(), "{"+namespace+":0}:m:1:"+id
@@ -93,7 +93,7 @@ func TestATopicOrIDOutsideTheRulesHidesNoOtherAndIsRemovedByTheNameThatIsShown(t
 	}
 }
 
-// makeOdd renames a topic and, in each place where the message is, an id to names that no put accepts.
+// makeOdd renames a topic and, wherever the message is stored, an id to names that no put accepts.
 const makeOdd = `
 local from, to, base = ARGV[1], ARGV[2], ARGV[3]
 local no = redis.call('HGET', base .. 'meta', 'topic:t')
@@ -163,7 +163,7 @@ func TestAWaitingReserveSurvivesTheLossOfItsConnections(t *testing.T) {
 	}
 }
 
-// settled waits until no script has been called for a while: one that is under way when its connection is lost is an error.
+// settled waits until no script has been called for a while, since the loss of a connection fails calls in flight.
 func (r *run) settled(ctx context.Context) {
 	calls, quiet := "", 0
 	for quiet < 5 {
@@ -239,7 +239,6 @@ func TestAWatchThatNobodyWaitsByGoesOnceItIsOld(t *testing.T) {
 	}
 }
 
-// reading makes a deployment of one shard.
 func reading(t *testing.T, namespace string) (*run, string) {
 	connection := connect(t)
 	r := run{t: t, client: must(New(connection, namespace)), redis: connection, namespace: namespace, bound: map[string]any{}}

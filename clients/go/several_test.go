@@ -1,4 +1,4 @@
-// Several independent Redises that keep a deployment together.
+// Several independent Redises that share a deployment.
 
 package delayq
 

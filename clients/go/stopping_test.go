@@ -1,4 +1,4 @@
-// How workers stop and fail, and what becomes of their messages.
+// Stops and failures of workers, and the fate of messages.
 
 package delayq
 

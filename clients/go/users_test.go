@@ -1,4 +1,4 @@
-// The users that `delayq acl print` prints: they may load scripts, and not send them.
+// The users that `delayq acl print` prints, who may load scripts, but not send EVAL.
 
 package delayq
 
@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// makeUsers makes the users of some roles.
+// makeUsers creates the users of the roles.
 func makeUsers(t *testing.T, admin *redis.Client, args ...string) {
 	t.Helper()
 	program, is := os.LookupEnv("DELAYQ_COMMAND")

@@ -1,4 +1,4 @@
-// The test vectors that all clients share.
+// The test vectors shared by all clients.
 
 package delayq
 
@@ -56,7 +56,7 @@ func headersOf(said [][2]string) []Header {
 	return headers
 }
 
-// Names of vectors of back-offs that count as none: they keep no message from a worker.
+// Vectors of invalid back-offs, which count as missing and keep no message from a worker.
 var notRefused = regexp.MustCompile(`^a (.*back-off|list of no back-offs)`)
 
 func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {

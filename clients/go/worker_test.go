@@ -1,4 +1,4 @@
-// The worker, with a real timer behind it.
+// Workers with a real timer.
 
 package delayq
 
@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// atWork is a worker that runs until the test ends it.
+// atWork is a running worker.
 type atWork struct {
 	handed chan *Delivery
 	errors chan error
@@ -42,7 +42,7 @@ func work(t *testing.T, client *Client, topic string, handle Handler, options ..
 	return w
 }
 
-// close ends it, and says how it ended.
+// close stops the worker, and returns the error of Run.
 func (w atWork) close(t *testing.T) error {
 	t.Helper()
 	w.stop()
