@@ -43,6 +43,7 @@ release: ## build every program with every sink and intake, into target/release
 test: ## every test: the workspace against real servers, then the clients in other languages
 	@scripts/setup.sh run sinks test
 	@scripts/valkey.sh
+	@scripts/test-clients.sh install
 	@$(MAKE) --no-print-directory test-rust
 	@$(MAKE) --no-print-directory test-clients
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of every client in clients/, and has all of them go through outages of Redis; or that alone:
-# `test-clients.sh outages`. One whose runtime is missing is skipped by name.
+# Runs the tests of every client in clients/, and has all of them go through outages of Redis; or the outages alone
+# (`test-clients.sh outages`). `test-clients.sh install` only installs the packages that a client needs, for other tests. A
+# client whose runtime is missing is skipped by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +27,7 @@ client() {
             return 0
         fi
     done
-    echo "clients/$name: testing"
+    if [ "$what" = install ]; then echo "clients/$name: installing"; else echo "clients/$name: testing"; fi
     # Not as the condition of an `if`: there a command that fails would not end the function.
     set +e
     (set -e && cd "clients/$name" && "$@")
@@ -39,7 +40,7 @@ client() {
 python_tests() {
     [ -x .venv/bin/python ] || python3 -m venv .venv
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-    [ "$what" = outages ] && return
+    [ "$what" = all ] || return 0
     .venv/bin/python -m mypy
     .venv/bin/python -m pytest -q -rs
 }
@@ -47,14 +48,16 @@ python_tests() {
 node_tests() {
     npm ci --silent
     npm run build --silent
-    [ "$what" = outages ] && return
+    [ "$what" = all ] || return 0
     npm test --silent
 }
 
 go_tests() {
+    go mod download
+    [ "$what" = install ] && return
     mkdir -p "$built/clients"
     go build -o "$built/clients/go-outages" ./testdata/outages
-    [ "$what" = outages ] && return
+    [ "$what" = all ] || return 0
     [ -z "$(gofmt -l .)" ] || { echo "not formatted: $(gofmt -l .)" >&2; return 1; }
     go vet ./... ./testdata/outages
     go test -count=1 ./...
@@ -72,10 +75,12 @@ program() {
 built=${CARGO_TARGET_DIR:-$PWD/target}/debug
 export DELAYQ_TIMER=${DELAYQ_TIMER:-$built/delayq-timer} DELAYQ_REDIS_GROUP=${DELAYQ_REDIS_GROUP:-$built/redis-group}
 export DELAYQ_COMMAND=${DELAYQ_COMMAND:-$built/delayq} # prints the users that clients are tested as
-[ -x "$DELAYQ_TIMER" ] || cargo build --quiet -p delayq-timer
-[ -x "$DELAYQ_COMMAND" ] || cargo build --quiet -p delayq-cli --bin delayq
-[ -x "$DELAYQ_REDIS_GROUP" ] || cargo build --quiet -p delayq-tests --bin redis-group
-[ -x "$built/client-outages" ] || cargo build --quiet -p delayq-tests --bin client-outages
+if [ "$what" != install ]; then
+    [ -x "$DELAYQ_TIMER" ] || cargo build --quiet -p delayq-timer
+    [ -x "$DELAYQ_COMMAND" ] || cargo build --quiet -p delayq-cli --bin delayq
+    [ -x "$DELAYQ_REDIS_GROUP" ] || cargo build --quiet -p delayq-tests --bin redis-group
+    [ -x "$built/client-outages" ] || cargo build --quiet -p delayq-tests --bin client-outages
+fi
 
 client python "python3 python3-venv redis-server" python_tests
 client node "node npm redis-server" node_tests
@@ -85,7 +90,7 @@ program python "python=clients/python/.venv/bin/python clients/python/tests/outa
 program python "python-asyncio=clients/python/.venv/bin/python clients/python/tests/outages.py asyncio"
 program node "node=node clients/node/dist/test/outages.js"
 program go "go=$built/clients/go-outages"
-if [ ${#outages[@]} -gt 0 ]; then
+if [ ${#outages[@]} -gt 0 ] && [ "$what" != install ]; then
     echo "clients: outages of their Redis"
     "$built/client-outages" "${outages[@]}" || failed+=(outages)
 fi

@@ -105,7 +105,7 @@ func (d *durabilities) enter(ctx context.Context) (leave func(), err error) {
 	case d.turns <- struct{}{}:
 		return func() { <-d.turns }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%d pipelines wait already, and none was through in time: %w", cap(d.turns), ctx.Err())
+		return nil, fmt.Errorf("%d pipelines already wait, and none ended in time: %w", cap(d.turns), ctx.Err())
 	}
 }
 

@@ -111,7 +111,7 @@ func checkLease(lease time.Duration) error {
 
 func checkText(what, text string) error {
 	if !utf8.ValidString(text) {
-		return InvalidMessage(fmt.Sprintf("%s that is not UTF-8: %.40q", what, text))
+		return InvalidMessage(fmt.Sprintf("%s is not UTF-8: %.40q", what, text))
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func backoff(kind int64, delays ...time.Duration) Backoff {
 		made.spec += number(4, delay.Milliseconds())
 	}
 	if !fits || kind == 2 && delays[0] > delays[1] {
-		made.err = InvalidMessage(fmt.Sprint("no back-off: ", delays))
+		made.err = InvalidMessage(fmt.Sprint("invalid back-off: ", delays))
 	}
 	return made
 }

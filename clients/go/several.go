@@ -25,7 +25,7 @@ type Node struct {
 // Maximum shards of a deployment.
 const maxShards = 4096
 
-var errNoNode = errors.New("it has no node among those that were given: add the node that has it")
+var errNoNode = errors.New("no node given for the shard: add the node that has it")
 
 // several replaces the connection of a client. The embedded client, of the first node, serves no shards.
 type several struct {
@@ -96,7 +96,7 @@ func shardsOf(ranges string) (shards []int, err error) {
 		low, fault := strconv.ParseUint(from, 10, 12)
 		high, other := strconv.ParseUint(to, 10, 12)
 		if first(fault, other) != nil || low > high {
-			return nil, InvalidMessage(fmt.Sprintf("%.40q are no shards: ranges of 0 to %d with both ends, such as 0-7,16-19", ranges, maxShards-1))
+			return nil, InvalidMessage(fmt.Sprintf("%.40q is not a list of shards: ranges of 0 to %d with both ends, such as 0-7,16-19", ranges, maxShards-1))
 		}
 		for shard := low; shard <= high; shard++ {
 			shards = append(shards, int(shard))

@@ -16,15 +16,15 @@ import (
 func TestAWrongListOfNodesIsRefusedByName(t *testing.T) {
 	connection := connect(t)
 	for why, nodes := range map[string][]Node{
-		"there is no node":               {},
-		"there is no node of any":        {{"a", connection, ""}},
-		"\"a b\" is not the name of":     {{"a b", connection, "0"}},
-		"node a has no connection":       {{"a", nil, "0"}},
-		"two nodes are called a":         {{"a", connection, "0"}, {"a", connection, "1"}},
-		"shard 1 has two nodes: a and b": {{"a", connection, "0-1"}, {"b", connection, "1"}},
-		"shard 1 has no node":            {{"a", connection, "0,2"}},
-		"\"3-1\" are no shards":          {{"a", connection, "3-1"}},
-		"\"0-4096\" are no shards":       {{"a", connection, "0-4096"}},
+		"there is no node":                   {},
+		"there is no node of any":            {{"a", connection, ""}},
+		"\"a b\" is not the name of":         {{"a b", connection, "0"}},
+		"node a has no connection":           {{"a", nil, "0"}},
+		"two nodes are called a":             {{"a", connection, "0"}, {"a", connection, "1"}},
+		"shard 1 has two nodes: a and b":     {{"a", connection, "0-1"}, {"b", connection, "1"}},
+		"shard 1 has no node":                {{"a", connection, "0,2"}},
+		"\"3-1\" is not a list of shards":    {{"a", connection, "3-1"}},
+		"\"0-4096\" is not a list of shards": {{"a", connection, "0-4096"}},
 	} {
 		var invalid InvalidMessage
 		if _, err := NewOfNodes(nodes, "dq"); !errors.As(err, &invalid) || !strings.Contains(err.Error(), why) {

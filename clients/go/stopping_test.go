@@ -25,7 +25,7 @@ func TestAStopBuriesNoMessageThatHasItsOnlyAttemptAndCountsNone(t *testing.T) {
 	worker := work(t, client, "orders", func(context.Context, *Delivery) error { select {} }, func(w *Worker) { w.StopTimeout = time.Millisecond })
 	must(client.Put(ctx, Message{Topic: "orders", ID: "go-1"}))
 	within(t, "it", worker.handed)
-	if err := worker.close(t); err == nil || !strings.Contains(err.Error(), "were given back") {
+	if err := worker.close(t); err == nil || !strings.Contains(err.Error(), "were released") {
 		t.Fatal(err)
 	}
 	again := must(client.Reserve(ctx, Reserve{Topics: []string{"orders"}, Wait: 20 * time.Second}))
@@ -66,7 +66,7 @@ func TestAHandlerThatPanicsOrEndsItsGoroutineHasFailedAndTheDeadLetterSaysWhy(t 
 			t.Fatalf("%s: no stack in %s", what, letter.Reason)
 		}
 		within(t, "the failure", worker.errors)
-		if last := within(t, "the burial", worker.errors); !strings.Contains(last.Error(), "that was its last attempt, number 1") {
+		if last := within(t, "the burial", worker.errors); !strings.Contains(last.Error(), "buried after the last attempt, number 1") {
 			t.Fatal(last)
 		}
 	}

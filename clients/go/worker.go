@@ -146,7 +146,7 @@ func (r *running) take(ctx context.Context, ask Reserve) error {
 		}
 		r.OnError(nil, err)
 		if isClosed(err) {
-			return fmt.Errorf("the worker ends, and handles no more messages: %w", err)
+			return fmt.Errorf("the worker ended: no more messages are handled: %w", err)
 		}
 		wait(ctx, pause)
 		if pause *= 2; pause > maxRest {
@@ -208,11 +208,11 @@ func (r *running) work(delivery *Delivery) {
 	switch {
 	case lost != nil:
 	case settled.Word == Expired:
-		lost = errors.New("its lease ran out before it was settled: it comes again")
+		lost = errors.New("the lease expired before settlement: the message will be delivered again")
 	case settled.Word == Failed:
-		lost = errors.New("it could not be settled: " + settled.Why)
+		lost = errors.New("cannot settle the message: " + settled.Why)
 	case settled.Word == Buried && !isHopeless:
-		lost = fmt.Errorf("that was its last attempt, number %d: it is a dead letter now", delivery.Attempt)
+		lost = fmt.Errorf("buried after the last attempt, number %d", delivery.Attempt)
 	}
 	if lost != nil {
 		r.OnError(delivery, lost)
@@ -265,7 +265,7 @@ func (r *running) stop(end context.CancelFunc) error {
 			end()
 			late := r.late()
 			r.giveBack(late)
-			return fmt.Errorf("%d handlers did not finish within %v: their messages were given back", len(late), r.StopTimeout)
+			return fmt.Errorf("%d handlers did not finish within %v: their messages were released", len(late), r.StopTimeout)
 		}
 	}
 	return nil

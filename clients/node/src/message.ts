@@ -93,7 +93,7 @@ export function encodeBackoff(backoff: Backoff): Buffer {
   const isWhole = delays.every((ms) => Number.isInteger(ms) && ms >= 1 && ms < 2 ** 32);
   const rises = kind !== "exponential" || delays[0]! <= delays[1]!;
   if (delays.length < fewest || delays.length > most || !isWhole || !rises) {
-    throw new InvalidMessage(`backoff: ${shown(kind)} ${shown(delays)} is none: fixed has 1 delay, exponential 2 that rise, list 1 to 32, of 1 ms to 49 days`);
+    throw new InvalidMessage(`backoff: ${shown(kind)} ${shown(delays)} is invalid: fixed has 1 delay, exponential 2 that rise, list 1 to 32, of 1 ms to 49 days`);
   }
   const code = Object.keys(DELAYS).indexOf(kind) + 1;
   return Buffer.concat([number(1, code), ...delays.map((ms) => number(4, ms))]);

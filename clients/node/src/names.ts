@@ -24,7 +24,7 @@ export function name(what: string, text: string): string {
   const form = FORMS[what] ?? PRINTABLE;
   if (typeof text !== "string") throw new InvalidMessage(`${what === "id" ? "an" : "a"} ${what} is text, not ${inspect(text, { depth: 0 }).slice(0, 40)}`);
   if (!form.test(text) || (form === PRINTABLE && Buffer.byteLength(text) > 128)) {
-    throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is no ${what}: ${form.source}`);
+    throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is not a valid ${what}: ${form.source}`);
   }
   return text;
 }

@@ -85,7 +85,7 @@ export class Worker {
   }
 
   private async end(fault: unknown): Promise<void> {
-    if (this.closing === undefined) this.report(new Error("the worker ends, and handles no more messages", { cause: fault }));
+    if (this.closing === undefined) this.report(new Error("the worker ended: no more messages are handled", { cause: fault }));
     this.settle.reject(fault);
     await this.close().catch(() => undefined);
   }
@@ -96,9 +96,9 @@ export class Worker {
     if (delivery.isSettled) return;
     try {
       const settled = await settledBy(delivery, failure);
-      if (settled.word === "expired") this.report(new Error("its lease ran out before it was settled: it comes again"), delivery);
+      if (settled.word === "expired") this.report(new Error("the lease expired before settlement: the message will be delivered again"), delivery);
       if (failure && settled.word === "buried") this.report(new Error(buriedAfter(delivery, failure)), delivery);
-      if (settled.word === "failed") this.report(new Error(`it could not be settled: ${settled.why}`), delivery);
+      if (settled.word === "failed") this.report(new Error(`cannot settle the message: ${settled.why}`), delivery);
     } catch (lost) {
       this.report(lost, delivery);
     }
@@ -110,7 +110,7 @@ export class Worker {
       await this.handler(delivery);
       return undefined;
     } catch (thrown) {
-      return { thrown: thrown ?? new Error(`the handler threw ${thrown}, which does not say why`) };
+      return { thrown: thrown ?? new Error(`the handler threw ${thrown}, without a reason`) };
     }
   }
 }
@@ -129,12 +129,12 @@ function reasonFor(thrown: unknown): string {
   try {
     return cutReason(inspect(thrown, { depth: 2 }));
   } catch (unshown) {
-    return cutReason(`the handler threw what cannot be shown: ${unshown}`);
+    return cutReason(`the handler threw a value that cannot be shown: ${unshown}`);
   }
 }
 
 function buriedAfter(delivery: Delivery, { thrown }: Failure): string {
   return thrown instanceof Bury
-    ? "it is a dead letter now, as its handler said"
-    : `that was its last attempt, number ${delivery.attempt}: it is a dead letter now`;
+    ? "buried by the handler"
+    : `buried after the last attempt, number ${delivery.attempt}`;
 }

@@ -56,13 +56,13 @@ describe("of two Redises", { timeout: 120_000 }, () => {
     const { redis } = nodes[0]!;
     for (const [shards, why] of [
       [[], "there is no node"],
-      [[["a b", "0"]], '"a b" is no node'],
+      [[["a b", "0"]], '"a b" is not a valid node'],
       [[["a", "0"], ["a", "1"]], "two nodes are called a"],
       [[["a", "0-1"], ["b", "1"]], "shard 1 has two nodes: a and b"],
       [[["a", "0,2"]], "shard 1 has no node"],
-      [[["a", "3-1"]], '"3-1" are no shards'],
+      [[["a", "3-1"]], '"3-1" is not a list of shards'],
       [[["a", ""]], "there is no node"],
-      [[["a", "0-4096"]], '"0-4096" are no shards'],
+      [[["a", "0-4096"]], '"0-4096" is not a list of shards'],
     ] as [[string, string][], string][]) {
       const make = () => new Client(shards.map(([name, shards]) => ({ name, redis, shards })));
       assert.throws(make, (fault) => fault instanceof InvalidMessage && fault.message.includes(why), why);

@@ -74,7 +74,7 @@ for (const [what, thrown, why] of [
     assert.equal(letter.state, "dead");
     assert.match(letter.reason!, why);
     assert.ok(Buffer.byteLength(letter.reason!) <= 1_000 && letter.unreadable === undefined);
-    assert.match(String(faults.at(-1)), /that was its last attempt, number 1: it is a dead letter now/);
+    assert.match(String(faults.at(-1)), /buried after the last attempt, number 1/);
   });
 }
 
@@ -103,7 +103,7 @@ test("a worker whose client is closed ends, says so, and extends no lease", asyn
   const { worker, faults, delivery } = await handed("closed", () => new Promise(() => undefined), { leaseMs: 300 }, own);
   own.close();
   await assert.rejects(worker.closed, ClosedError);
-  assert.match(String(faults.at(-1)), /the worker ends/);
+  assert.match(String(faults.at(-1)), /the worker ended/);
   const [again] = await client.reserve(["closed"], { waitMs: 10_000 }); // its lease has run out
   assert.deepEqual([again!.id, delivery.signal.aborted], ["node-1", true]);
 });

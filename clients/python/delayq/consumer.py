@@ -144,7 +144,7 @@ class Consuming:
         items = [release_item(receipt, timedelta(0), keep_attempt=True) for receipt in receipts]
         for item, answer in zip(items, await self._asked(items), strict=True):
             if isinstance(answer, Exception):
-                log.warning("%s was not given back, and comes again when its lease runs out: %s", item.id, answer)
+                log.warning("%s was not released, and returns when its lease expires: %s", item.id, answer)
 
     async def _asked(self, items: Sequence[Item]) -> list[Answer | Exception]:
         """Returns the answer to each item, or the error."""
@@ -161,7 +161,7 @@ class Consuming:
             raise
         except Exception as fault:
             if not self._is_failing:
-                log.warning("nothing can be reserved; it is tried again until it succeeds: %s", fault)
+                log.warning("cannot reserve; retrying: %s", fault)
             self._is_failing = True
             await self._runtime.bell().wait(REST_S)
             return
@@ -198,7 +198,7 @@ class Consuming:
             try:
                 await self._extend_due()
             except Exception:
-                log.exception("leases were not extended; it is tried again")
+                log.exception("leases were not extended; retrying")
                 await self._runtime.bell().wait(REST_S)
 
     async def _extend_due(self) -> None:
@@ -225,7 +225,7 @@ class Consuming:
         elif isinstance(answer, ClientClosed) or outcome is not None and outcome.word is Word.EXPIRED:
             lease.due_s, lease.delivery.lost = math.inf, True
         else:
-            log.warning("the lease of %s was not extended; it is tried again: %s", receipt.id, answer)
+            log.warning("the lease of %s was not extended; retrying: %s", receipt.id, answer)
             lease.due_s = time.monotonic() + max(lease.length_s / 12, PAUSE_S)
 
 

@@ -98,6 +98,6 @@ def _shards(ranges: str) -> list[int]:
         low, high = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if low > high or high >= MAX_SHARDS:
             told = f"ranges of 0 to {MAX_SHARDS - 1} with both ends, such as 0-7,16-19"
-            raise InvalidArgument(f"{shown(ranges)} are no shards: {told}")
+            raise InvalidArgument(f"{shown(ranges)} is not a list of shards: {told}")
         shards += range(low, high + 1)
     return shards

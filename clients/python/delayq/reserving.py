@@ -202,4 +202,4 @@ class Reserving(Restoring):
         try:
             await self.release([one.receipt for one in found], delay, keep_attempt=True)
         except Exception as fault:
-            log.warning("%d messages were not given back, and come again when their leases run out: %s", len(found), fault)
+            log.warning("%d messages were not released, and return when their leases expire: %s", len(found), fault)

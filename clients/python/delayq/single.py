@@ -14,7 +14,7 @@ def read_single(url: str) -> dict[str, Any]:
     """Parses a URL into options of redis-py. Errors contain neither user nor password."""
     scheme = re.match(r"(rediss?|unix|redis\+unix)://", url)
     if not scheme:
-        raise InvalidArgument(f"url is none of a Redis: expected {_FORMS}")
+        raise InvalidArgument(f"url is not the URL of a Redis: expected {_FORMS}")
     place, _, query = url[scheme.end() :].partition("?")
     return _unix(place, query) if scheme[1].endswith("unix") else _tcp(place, query, scheme[1] == "rediss")
 

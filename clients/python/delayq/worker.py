@@ -82,7 +82,7 @@ class _Working:
             for runner in left:
                 runner.cancel()
             if left:
-                log.warning("%d handlers did not end in time; their messages are given back, with their attempts", len(left))
+                log.warning("%d handlers did not end in time; their messages are released with the attempt kept", len(left))
             await self._consuming.stop()
 
     async def _run(self) -> None:
@@ -98,8 +98,8 @@ class _Working:
     def _end(self, fault: BaseException) -> None:
         """Ends the whole worker: with fewer runners, the concurrency would be wrong."""
         is_cancelled = isinstance(fault, asyncio.CancelledError)
-        self.fault = RuntimeError("the worker was cancelled by another one than itself") if is_cancelled else fault
-        log.critical("the worker of %s ends, and gives its messages back", ", ".join(self._handlers), exc_info=fault)
+        self.fault = RuntimeError("the worker was cancelled from outside") if is_cancelled else fault
+        log.critical("the worker of %s ends, and releases its messages", ", ".join(self._handlers), exc_info=fault)
         self._consuming.stop_taking()
         if not is_cancelled:
             self._client._runtime.spawn(self._stop, "delayq-stop")
@@ -126,10 +126,10 @@ class _Working:
         try:
             outcome = await delivery._settle(item)
         except Exception as why:
-            log.warning("%s was not settled, and comes again when its lease runs out: %s", delivery.id, why)
+            log.warning("%s was not settled, and returns when its lease expires: %s", delivery.id, why)
         else:
             if outcome.word in (Word.EXPIRED, Word.FAILED):
-                log.warning("%s was handled after its lease had ended, and may come again: %s", delivery.id, outcome)
+                log.warning("%s was handled after its lease expired, and may be delivered again: %s", delivery.id, outcome)
 
 
 def _log_failure(delivery: Leased, fault: BaseException) -> None:

@@ -96,10 +96,10 @@ def test_conformance(kind, number, servers):
     ([("a", "0"), ("a", "1")], "two nodes are called a"),
     ([("a", "0-1"), ("b", "1")], "shard 1 has two nodes: a and b"),
     ([("a", "0,2")], "shard 1 has no node"),
-    ([("a", "3-1")], "'3-1' are no shards"),
+    ([("a", "3-1")], "'3-1' is not a list of shards"),
     ([("a", "")], "there is no node"),
     ([("a", "0"), ("b", "")], None),
-    ([("a", "0-4096")], "'0-4096' are no shards"),
+    ([("a", "0-4096")], "'0-4096' is not a list of shards"),
 ])  # fmt: skip
 def test_a_wrong_list_of_nodes_is_refused_by_name(shards, why, connection):
     with pytest.raises(InvalidArgument, match=re.escape(why)) if why else nullcontext():

@@ -129,12 +129,24 @@ fn names_and_ids_are_what_the_vectors_say() {
     for case in list(&vectors["odd_ids"]) {
         let id: MessageId = text(&case["text"]).parse().unwrap();
         assert_eq!(Target::from_stored(&bytes(&case["hex"])), Target::from(id.clone()), "{case}");
-        assert_eq!((id.as_bytes(), id.to_string().as_str()), (&*bytes(&case["hex"]), text(&case["text"])), "{case}");
+        assert_eq!(
+            (id.as_bytes(), id.to_string().as_str()),
+            (&*bytes(&case["hex"]), text(&case["text"])),
+            "{case}"
+        );
     }
     for case in list(&vectors["odd_topics"]) {
         let topic: Topic = text(&case["text"]).parse().unwrap();
-        assert_eq!((topic.clone(), topic.is_odd()), (Topic::from_stored(&bytes(&case["hex"])), true), "{case}");
-        assert_eq!((&*topic.as_bytes(), topic.as_str()), (&*bytes(&case["hex"]), text(&case["text"])), "{case}");
+        assert_eq!(
+            (topic.clone(), topic.is_odd()),
+            (Topic::from_stored(&bytes(&case["hex"])), true),
+            "{case}"
+        );
+        assert_eq!(
+            (&*topic.as_bytes(), topic.as_str()),
+            (&*bytes(&case["hex"]), text(&case["text"])),
+            "{case}"
+        );
     }
     let refused = |what: &str| list(&vectors["refused"][what]).iter().map(text).collect::<Vec<_>>();
     refused("id").iter().for_each(|name| drop(name.parse::<MessageId>().expect_err(name)));

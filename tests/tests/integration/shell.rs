@@ -92,11 +92,11 @@ fn indented(page: &str) -> Vec<&str> {
     found
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn read(page: &str) -> String {
+pub(crate) fn read(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
@@ -152,11 +152,16 @@ async fn run(page: &str) {
 
 /// Runs one page after the other, in the deployment that the first one starts.
 async fn run_all(pages: &[&str]) {
-    let folder = Folder::new("page");
+    run_all_in(&Folder::new("page"), pages).await;
+}
+
+/// As `run_all`, in this folder. The deployment runs for as long as what is returned.
+pub(crate) async fn run_all_in(folder: &Folder, pages: &[&str]) -> Vec<Process> {
     let mut running = Vec::new();
     for page in pages {
-        run_in(&folder, page, &mut running).await;
+        run_in(folder, page, &mut running).await;
     }
+    running
 }
 
 /// Runs a page; `running` are the processes in the background, also those of earlier pages.
