@@ -310,10 +310,10 @@ func (r *run) change(s step) Due {
 	case s.AfterMs != nil:
 		change = After(millisOf(*s.AfterMs))
 	default:
-		return By(millisOf(s.ByMs), expected)
+		return By(millisOf(s.ByMs), expected).PastOK()
 	}
 	if !expected.IsZero() {
-		change = change.IfDue(expected)
+		change = change.IfDue(expected).PastOK()
 	}
 	return change
 }

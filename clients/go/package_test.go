@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -43,10 +44,10 @@ func TestTheREADMEsFirstProgramDeliversItsMessageFromAReplacedModuleAndEndsBySIG
 	}
 	program := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindSubmatch(must(os.ReadFile("README.md")))[1]
 	must(0, os.WriteFile(filepath.Join(user, "main.go"), program, 0o600))
-	module := must(filepath.Abs("."))
-	definition := fmt.Sprintf("module user\n\ngo 1.19\n\nrequire github.com/delayq/delayq/clients/go v0.1.0\n\nreplace github.com/delayq/delayq/clients/go => %s\n", module)
-	must(0, os.WriteFile(filepath.Join(user, "go.mod"), []byte(definition), 0o600))
-	must(0, os.WriteFile(filepath.Join(user, "go.sum"), must(os.ReadFile("go.sum")), 0o600))
+	must(run("go", "mod", "init", "user").Output())
+	install := regexp.MustCompile("(?m)^    (go mod edit -replace .*)$").FindSubmatch(must(os.ReadFile("README.md")))[1]
+	line := strings.ReplaceAll(string(install), "../delayq/clients/go", must(filepath.Abs(".")))
+	must(run("sh", "-c", line).Output())
 	must(run("go", "build", "-o", "program", ".").Output())
 
 	running := run("./program")

@@ -101,7 +101,7 @@ class Run {
   change(step: any): any {
     const expected = this.known(step.expected_ms);
     if (step.at_ms !== undefined) return { at: step.at_ms, expected, pastOk: true };
-    return step.after_ms === undefined ? { byMs: step.by_ms, expected } : { afterMs: step.after_ms, expected };
+    return step.after_ms === undefined ? { byMs: step.by_ms, expected, pastOk: true } : { afterMs: step.after_ms, expected, pastOk: true };
   }
 
   /** Reserves, and waits where it is said; meanwhile other steps are carried out. */
