@@ -247,7 +247,6 @@ func (r *run) reserve(ctx context.Context, s step) (any, error) {
 	return shownAll(found, shownDelivery), err
 }
 
-// drain reserves and acks every message.
 func (r *run) drain(ctx context.Context, s step) (any, error) {
 	var receipts []Receipt
 	for {

@@ -63,7 +63,6 @@ func (r Release) args() []any {
 	return []any{millis(r.Delay), keep, cutReason(r.Reason)}
 }
 
-// maxReasonBytes is the maximum length of a dead letter's reason.
 const maxReasonBytes = 1000
 
 // cutReason truncates a reason at a character boundary and replaces invalid UTF-8.

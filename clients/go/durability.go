@@ -47,7 +47,6 @@ func (e UnconfirmedError) Error() string {
 type durabilities struct {
 	mu    sync.Mutex
 	known map[string]asked
-	// turns limits waiting pipelines.
 	turns chan struct{}
 }
 

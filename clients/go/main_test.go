@@ -122,7 +122,6 @@ func ownServer(t *testing.T) (at string, server func() *exec.Cmd, restart func()
 	return at, func() *exec.Cmd { return running }, restart
 }
 
-// twoNodes starts two Redises that share a deployment.
 func twoNodes(t *testing.T) []Node {
 	nodes := []Node{{Name: "a", Shards: "0,2,4-4095"}, {Name: "b", Shards: "1,3"}}
 	for n := range nodes {
@@ -155,7 +154,6 @@ func groupOf(t *testing.T, what ...string) *redisGroup {
 	return groups[kind]
 }
 
-// startGroup starts a group for one test.
 func startGroup(t *testing.T, what ...string) *redisGroup {
 	t.Helper()
 	program, is := os.LookupEnv("DELAYQ_REDIS_GROUP")
@@ -250,7 +248,6 @@ func commandsDuring(t *testing.T, connection *redis.Client, work func()) (seen [
 	return seen
 }
 
-// vectors reads a file of tests/vectors.
 func vectors(t *testing.T, name string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "tests", "vectors", name))

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a message.
 const maxPayloadBytes, maxHeaderBytes = 1024 * 1024, 16 * 1024
 
 // Due is a due time on the Redis clock, made by At, After or By. The zero value is now.
@@ -294,5 +293,4 @@ func number(size int, n int64) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(n))[8-size:])
 }
 
-// sized prefixes a field with the length.
 func sized(size int, field string) string { return number(size, int64(len(field))) + field }

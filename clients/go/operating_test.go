@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// idsOf returns the ids that a listing visits.
 func idsOf(t *testing.T, list func(visit func(*StoredMessage) error) error) (ids []string) {
 	t.Helper()
 	err := list(func(one *StoredMessage) error {

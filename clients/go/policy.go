@@ -201,7 +201,6 @@ func (p *Policy) settings(shards int) (args []any) {
 	return args
 }
 
-// read decodes one setting of one shard.
 func (p *Policy) read(setting Setting, value string, shards int) {
 	if span, is := p.spans()[setting]; is {
 		*span = Set(time.Duration(atoi(value)) * time.Millisecond)

@@ -23,8 +23,7 @@ type rounds struct {
 type slowNode struct {
 	// underWay counts background round trips.
 	underWay int
-	// fault is the error of the last round trip.
-	fault error
+	fault    error
 	// waiting are the shards to ask after the next answer.
 	waiting map[waitingShard]bool
 }

@@ -22,7 +22,6 @@ type Node struct {
 	Shards string
 }
 
-// Maximum shards of a deployment.
 const maxShards = 4096
 
 var errNoNode = errors.New("no node given for the shard: add the node that has it")
@@ -128,7 +127,6 @@ func (s *several) move(shard int, name string) bool {
 	return false
 }
 
-// firstShards returns one shard per node.
 func (s *several) firstShards() (shards []int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -23,7 +23,6 @@ const maxNodes = 64
 
 var errSilent = fmt.Errorf("no answer, nor on another connection: %w", os.ErrDeadlineExceeded)
 
-// silences are the nodes found silent by listeners.
 type silences struct {
 	mu    sync.Mutex
 	nodes map[redis.UniversalClient]*silence
@@ -119,7 +118,6 @@ func (c *Client) exchange(
 	}
 }
 
-// deadline returns the time limit of a call to a node.
 func (c *Client) deadline(node redis.UniversalClient) time.Duration {
 	if client, is := node.(*redis.Client); is && client.Options().ReadTimeout > 0 && client.Options().ReadTimeout < c.Timeout {
 		return client.Options().ReadTimeout

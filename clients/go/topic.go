@@ -12,7 +12,6 @@ import (
 type Topic struct {
 	client *Client
 	name   string
-	// stored is the encoded name.
 	stored string
 	err    error
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// makeUsers creates the users of the roles.
 func makeUsers(t *testing.T, admin *redis.Client, args ...string) {
 	t.Helper()
 	program, is := os.LookupEnv("DELAYQ_COMMAND")

@@ -33,7 +33,6 @@ type watch struct {
 	idle    time.Time
 }
 
-// lateDelivery goes to a call with the same lease.
 type lateDelivery struct {
 	*Delivery
 	lease time.Duration
@@ -140,7 +139,6 @@ func (w *watch) take(shards, max int) (due []int) {
 	return due
 }
 
-// clear takes the deliveries that no call has taken.
 func (w *watch) clear(kept []*Delivery) (left []*Delivery) {
 	these := map[*Delivery]bool{}
 	for _, one := range kept {

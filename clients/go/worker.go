@@ -54,7 +54,6 @@ func (e PanicError) Unwrap() error {
 	return err
 }
 
-// errGone means that a handler ended the goroutine.
 var errGone = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // Run works until the context ends, across outages of Redis. Then Run stops reserving, waits for handlers, and releases
@@ -112,8 +111,7 @@ func logged(delivery *Delivery, err error) {
 type running struct {
 	Worker
 	handlers context.Context
-	// slots has an entry per held message.
-	slots chan struct{}
+	slots    chan struct{}
 
 	mu   sync.Mutex
 	held map[*Delivery]bool

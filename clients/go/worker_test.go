@@ -16,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// atWork is a running worker.
 type atWork struct {
 	handed chan *Delivery
 	errors chan error

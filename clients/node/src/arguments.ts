@@ -12,7 +12,6 @@ const LATEST_MS = 2 ** 53 - 1;
 const LONGEST_LEASE_MS = 86_400_000;
 /** Maximum delay of a Node timer; a longer one fires at once. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
-/** Maximum bytes of a dead letter's reason. */
 const MAX_REASON_BYTES = 1_000;
 /** A lone surrogate, which UTF-8 cannot represent. */
 const HALF = /\p{Cs}/u;

@@ -29,7 +29,6 @@ export function connectionsOf(place: Place): (Redis | Cluster)[] {
 /** Overrides options of the given connection that break calls: numbers as text, deferred commands, a second deadline. */
 const PLAIN = { stringNumbers: false, enableAutoPipelining: false, commandTimeout: undefined };
 
-/** Returns the shard of a key or channel. */
 export const shardOf = (key: string): number => Number(/:(\d+)}/.exec(key)![1]);
 
 export function ownPlace(place: Place): Place {
@@ -111,7 +110,6 @@ async function settled(connection: Redis | Cluster): Promise<void> {
 /** Reports whether the node lacked the script, and so did nothing. */
 export const isUnknownScript = (fault: unknown): boolean => fault instanceof Error && fault.message.startsWith("NOSCRIPT");
 
-/** Loads a script into the node of a key. */
 export async function load(connection: Redis | Cluster, key: string, { source }: Script): Promise<void> {
   const node = connectionFor(connection, key);
   if (node) await node.call("SCRIPT", "LOAD", source);

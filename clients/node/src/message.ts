@@ -113,7 +113,6 @@ function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
   return bytes.subarray(8 - size);
 }
 
-/** Prefixes a field with the length. */
 function sized(size: 1 | 2 | 4, field: string | Uint8Array): Buffer {
   return Buffer.concat([number(size, Buffer.byteLength(field)), Buffer.from(field as string)]);
 }

@@ -46,7 +46,6 @@ export type PolicyPatch = { [Field in keyof Policy]?: Policy[Field] | null };
 const TEXTS = ["repeats", "codec", "durability"];
 
 const FORMS: Record<string, RegExp> = { codec: /^(none|zstd|zstd:\d{1,10})$/, durability: /^(memory|disk|replica:[1-9])$/ };
-/** Maxima of counts. */
 const COUNTS: Record<string, number> = { maxAttempts: 65_535, history: 100_000, deadMax: 2 ** 32 - 1 };
 const LONGEST_SPAN_MS = 2 ** 52 - 1;
 /** Ranges of spans other than 0 to the longest. */
@@ -91,7 +90,6 @@ function settingOf(field: string, value: NonNullable<unknown> | null, shards: nu
   return String(spanMs(field, value as number, least, most));
 }
 
-/** Returns the share of one shard. */
 function rateOf(rate: number, shards: number): string {
   const part = typeof rate === "number" ? rate / shards : NaN;
   if (part >= 1e-9 && part <= 1e9) return part.toFixed(9);

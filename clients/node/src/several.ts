@@ -16,7 +16,6 @@ export interface RedisNode {
 
 type Node = RedisNode & { redis: Redis };
 
-/** Maximum number of shards of a deployment. */
 export const MAX_SHARDS = 4096;
 
 /** The nodes, and the node of each shard. */

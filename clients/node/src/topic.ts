@@ -41,7 +41,6 @@ export interface Numbers {
 const COUNTED = ["ready", "leased", "dead", "accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"] as const;
 
 export class Topic {
-  /** The encoded name. */
   private readonly stored: string | Buffer;
 
   constructor(private readonly calls: Calls, private readonly restorer: Restorer, readonly name: string) {

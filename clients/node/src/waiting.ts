@@ -182,7 +182,6 @@ const rejected = (reason: unknown) => (): PromiseRejectedResult => ({ status: "r
 
 const command = ({ verb, keys, args }: WaitingCall): any[] => ["EVALSHA", scriptOf(verb).sha, 2, ...keys, ...args];
 
-/** The deadline of a whole call. */
 class Deadline {
   private readonly untilMs: number;
   private readonly timer: NodeJS.Timeout;

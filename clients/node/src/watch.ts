@@ -17,7 +17,6 @@ export class Watch<T> {
   private wake = (): void => undefined;
   private changed = Promise.resolve();
   private found: Late<T>[] = [];
-  /** The last error. */
   private fault: unknown;
   /** Number of waiting calls, and the end of the last one. */
   waiting = 0;
