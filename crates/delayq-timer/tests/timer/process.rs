@@ -32,8 +32,6 @@ fn member(fleet: &Fleet, name: &str) -> Binary {
     let ms = |time: Duration| format!("{}ms", time.as_millis());
     timer(&fleet.stand.server.url(), fleet.stand.shards)
         .env("DELAYQ__TIMER__NAME", name)
-        // As the timers of this process have it.
-        .env("DELAYQ__TIMER__WEIGHT", "1")
         .env("DELAYQ__TIMER__POLL_INTERVAL", ms(fleet.times.poll))
         .env("DELAYQ__ETCD__ENABLED", "true")
         .env("DELAYQ__ETCD__ENDPOINTS", format!("[\"{}\"]", fleet.etcd.endpoints().join("\", \"")))

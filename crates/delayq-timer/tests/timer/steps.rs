@@ -112,7 +112,7 @@ fn calls(sent: &[u8], verb: Verb) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_dies_as_it_registers_takes_nothing_along() {
-    dies_joining(|sent| has(sent, r#""name":"doomed","role""#)).await;
+    dies_joining(|sent| has(sent, r#""name":"doomed","version""#)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
