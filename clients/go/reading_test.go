@@ -115,6 +115,16 @@ redis.call('HSET', base .. 'meta', 'topic:my orders', no)
 redis.call('HSET', base .. 't:' .. no, 'name', 'my orders')
 return 0`
 
+func TestACountTellsOfKeysThatItCannotRead(t *testing.T) {
+	r, namespace := reading(t, "unreadable")
+	ctx := context.Background()
+	must(r.client.Put(ctx, Message{Topic: "t", Due: After(time.Hour)}))
+	must(r.redis.Set(ctx, "{"+namespace+":0}:d:1", "no set", 0).Result())
+	if n := must(r.client.Topic("t").Count(ctx)); n.Unreadable != 1 || n.Delayed != 1 || n.Accepted != 1 || n.Dead != 0 {
+		t.Fatal(n)
+	}
+}
+
 // A poll would come too late.
 func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
 	r, _ := reading(t, "waking")

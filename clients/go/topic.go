@@ -91,13 +91,15 @@ func (n *Numbers) add(reply []any) {
 	if len(reply) == 0 {
 		return
 	}
-	for i, number := range []*int64{&n.Ready, &n.Leased, &n.Dead, &n.Accepted, &n.Delivered, &n.Cancelled, &n.Expired,
-		&n.Purged, &n.Replaced, &n.Buried} {
+	counted := []*int64{&n.Ready, &n.Leased, &n.Dead, &n.Accepted, &n.Delivered, &n.Cancelled, &n.Expired, &n.Purged,
+		&n.Replaced, &n.Buried}
+	for i, number := range counted {
 		if more, _ := number64(reply[i]); more > 0 {
 			*number += more
 		}
 	}
-	if unreadable, is := number64(reply[len(reply)-1]); is {
+	// Behind the pause and the rate; later versions may say more.
+	if unreadable, is := number64(reply[len(counted)+2]); is {
 		n.Unreadable += unreadable
 	}
 }

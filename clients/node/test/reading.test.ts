@@ -136,6 +136,17 @@ test("a topic or id outside the rules hides no other, and is removed by the name
   client.close();
 });
 
+test("a count tells of keys that it cannot read", async () => {
+  const client = new Client(redis, { namespace: "reading" });
+  await client.put({ topic: "counted", payload: "x", afterMs: 3_600_000 });
+  const no = await redis.hget("{reading:0}:meta", "topic:counted");
+  await redis.set(`{reading:0}:d:${no}`, "no set");
+  const { unreadable, delayed, accepted, dead } = await client.topic("counted").count();
+  assert.deepEqual([unreadable, delayed, accepted, dead], [1, 1, 1, 0]);
+  await redis.del(`{reading:0}:d:${no}`);
+  client.close();
+});
+
 /** Renames a topic and, in each place where the message is, an id to names that no put accepts. */
 const ODD = `
   local base, from, to = '{reading:0}:', ARGV[1], ARGV[2]

@@ -56,7 +56,8 @@ class Numbers:
         for counter, number in zip(_COUNTED, first, strict=False):
             setattr(self, counter, getattr(self, counter) + max(number, 0))
         if first:
-            paused, rate, unreadable = first[len(_COUNTED) :]
+            # Later versions may say more.
+            paused, rate, unreadable, *_ = first[len(_COUNTED) :]
             self.paused += paused != b""
             self.unreadable += unreadable
             self.rate = self.rate if rate == b"" else (self.rate or 0) + float(rate)

@@ -96,3 +96,11 @@ def test_a_topic_or_id_outside_the_rules_hides_no_other_and_is_removed_by_the_na
     assert client.get("~odd-my%20orders", "~odd-od%FF%0Ad").state is State.DELAYED
     assert client.cancel("~odd-my%20orders", "~odd-od%FF%0Ad").accepted
     assert (orders.purge("dead"), orders.purge("delayed"), orders.count().delayed) == (2, 1, 0)
+
+
+def test_a_count_tells_of_keys_that_it_cannot_read(deployment):
+    client = Client(deployment, "reading")
+    client.put(Message("t", b"x", at=datetime.now(timezone.utc) + timedelta(hours=1)))
+    deployment.set("{reading:0}:d:1", "no set")
+    found = client.topic("t").count()
+    assert (found.unreadable, found.delayed, found.accepted, found.dead) == (1, 1, 1, 0)
