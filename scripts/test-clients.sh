@@ -95,5 +95,6 @@ if [ ${#outages[@]} -gt 0 ] && [ "$what" != install ]; then
     "$built/client-outages" "${outages[@]}" || failed+=(outages)
 fi
 
-echo "clients: ${#passed[@]} passed, ${#failed[@]} failed, ${#skipped[@]} skipped"
+if [ "$what" = install ]; then done=installed; else done=passed; fi
+echo "clients: ${#passed[@]} $done, ${#failed[@]} failed, ${#skipped[@]} skipped"
 [ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" >&2; exit 1; }
