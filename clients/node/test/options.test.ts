@@ -148,7 +148,7 @@ const OPTIONS: Record<string, [keyof typeof TAKES, Call]> = {
     repeats: "none", codec: "none", durability: "none", backoff: "none",
   }).map(([field, kind]) => [`policy ${field}`, [kind, (c: any, odd: any) => c.topic("policies").setPolicy({ [field]: odd })]])) as any,
 };
-/** Those that take what their kind does not. */
+/** Options that accept values which other options of their kind refuse. */
 const TAKEN: Record<string, readonly string[]> = {
   "policy maxAttempts": ["null"], "policy leaseMs": ["null", "0.5"], "policy expireAfterMs": ["null", ...TAKES.span], "policy rememberOwnMs": ["null", ...TAKES.span],
   "policy rememberCancelledMs": ["null", ...TAKES.span], "policy rememberGeneratedMs": ["null", ...TAKES.span], "policy deadForMs": ["null", ...TAKES.span],

@@ -112,7 +112,7 @@ async function killed(child: ChildProcess): Promise<void> {
   await ended;
 }
 
-/** A server with WAITAOF: the path in DELAYQ_TEST_VALKEY, or else the `valkey-server` on the PATH; undefined without one. */
+/** A server with WAITAOF: the path in DELAYQ_TEST_VALKEY, or else the `valkey-server` on the PATH, if any. */
 export function valkeyServer(): string | undefined {
   const onPath = (process.env["PATH"] ?? "").split(":").map((folder) => `${folder}/valkey-server`).find((path) => existsSync(path));
   return process.env["DELAYQ_TEST_VALKEY"] || onPath;
@@ -138,7 +138,7 @@ export class RedisGroup {
     assert.equal((await this.lines.next()).value, "done");
   }
 
-  /** It ends with its input, and its servers with it. */
+  /** The group of servers ends when its input closes. */
   async stop(): Promise<void> {
     const ended = once(this.process, "exit");
     this.process.stdin!.end();

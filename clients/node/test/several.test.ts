@@ -22,7 +22,7 @@ async function create(nodes: readonly RedisNode[], namespace: string, shards: nu
   }
 }
 
-/** A worker, and what it was handed. */
+/** A worker that records the messages it received. */
 function work(client: Client): { worker: Worker; has: (ids: string[]) => Promise<void> } {
   const handed = new Set<string>();
   let wake = (): void => undefined;

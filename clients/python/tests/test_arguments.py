@@ -127,8 +127,8 @@ def message(**options):
     return Message(**{"topic": "t", "payload": b""} | options)
 
 
-#: Each option of each public call: what calls it with a value; its name in the error; whether None is taken; and the odd
-#: values that are taken, for they mean something.
+#: Each option of each public call: a function that passes a value; the name in the error; whether None is accepted; the odd
+#: values that are valid.
 OPTIONS = {
     "Message topic": (lambda c, v: message(topic=v), "topic", False, ["false"]),
     "Message payload": (lambda c, v: message(payload=v), "payload", False, [b""]),

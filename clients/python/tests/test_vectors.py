@@ -21,9 +21,9 @@ def read(stored):
     return delivery, delivery.read(stored)
 
 
-#: What an outcome has of its answer.
+#: Fields of an outcome that come from the answer.
 READ = {"word", "time_ms", "old_ms", "state", "why", "doomed"}
-#: What no reserve hands out, and what a worker is not told, is not read.
+#: Without envelopes that no reserve returns, and fields that no worker reads.
 VALID = [case for case in vectors("envelope.json")["valid"]
          if case["envelope"]["state"] in ("delayed", "ready", "leased") and case["envelope"]["reason"] is None]
 REFUSED = [case for case in vectors("envelope.json")["refused"]

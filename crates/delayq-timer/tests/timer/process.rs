@@ -63,7 +63,7 @@ async fn beside(drill: &Drill) -> (Process, crate::stand::Running) {
 async fn the_program_pumps_until_it_is_asked_to_stop_and_gives_its_lock_back() {
     let stand = Stand::new(4).await;
     let mut first = timer(&stand.server.url(), 4).start();
-    // What it cannot promise is said.
+    // The log states the missing promise.
     first.wait_for_line("single mode", SHORT).await;
     let count = stand.put([stand.now_ms().await + 50]).await;
     stand.all_ready(count).await;
@@ -152,7 +152,7 @@ async fn processes_killed_at_random_and_started_again_lose_nothing() {
         wait_until("all to own some", SHORT, || async { here.metric("delayq_timer_shards") < 7.0 }).await;
         let load = drill.load().await;
         for round in 0..3 {
-            // Anywhere in what it is doing: it wakes, pumps and rests some hundred times a second.
+            // At a random step: a timer wakes, pumps and rests some hundred times a second.
             tokio::time::sleep(Duration::from_millis(dice.u64(..300))).await;
             let chosen = dice.usize(..processes.len());
             processes[chosen].end_by(Signal::KILL, SHORT).await;

@@ -69,7 +69,7 @@ async fn dies_joining(step: Step) {
     }
 }
 
-/// A timer that is alone and dies at this step; another one comes after it.
+/// A lone timer that dies at this step, and its successor.
 async fn dies_alone(step: Step) {
     for end in BOTH {
         conclusive(async || {
