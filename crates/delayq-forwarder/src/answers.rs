@@ -1,4 +1,4 @@
-//! The answers to one call, which arrive one by one from other tasks: each is available at once, and one wake-up announces
+//! The answers to one call, which arrive one by one from other tasks. Each is available at once; one wake-up announces
 //! the last.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,12 @@ pub struct Answers<T> {
 struct State<T> {
     known: Vec<bool>,
     missing: usize,
-    /// Those that were not fetched yet.
     fresh: Vec<(usize, T)>,
 }
 
 // === impl Answers ===
 
 impl<T> Answers<T> {
-    /// Without any answer yet.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
         let state = State { known: vec![false; count], missing: count, fresh: Vec::with_capacity(count) };
@@ -33,7 +31,7 @@ impl<T> Answers<T> {
         Arc::new(answers)
     }
 
-    /// Puts an answer at its index; the first one counts, and an index out of range is ignored.
+    /// Stores an answer at its index. The first answer for an index wins; an index out of range is ignored.
     pub fn put(&self, index: usize, answer: T) {
         let mut state = self.state();
         if state.known.get(index) != Some(&false) {
@@ -47,7 +45,6 @@ impl<T> Answers<T> {
         }
     }
 
-    /// Puts one answer at each index, in order.
     pub fn put_all(&self, answers: impl IntoIterator<Item = T>) {
         answers.into_iter().enumerate().for_each(|(index, answer)| self.put(index, answer));
     }
@@ -57,19 +54,18 @@ impl<T> Answers<T> {
         std::mem::take(&mut self.state().fresh)
     }
 
-    /// Waits until every answer has arrived. For one waiter, once.
+    /// Waits until every answer has arrived. Supports one waiter, once.
     pub async fn complete(&self) {
         self.complete.notified().await;
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing panics between the changes that belong together.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Clone> Answers<T> {
-    /// Puts this answer at every index that has none.
+    /// Stores this answer at every index without an answer.
     pub fn put_rest(&self, answer: &T) {
         let count = self.state().known.len();
         (0..count).for_each(|index| self.put(index, answer.clone()));

@@ -1,34 +1,35 @@
-//! The circuit of one destination: whether it is worth asking, and who pays for the answer.
+//! The circuit breaker of one destination: whether to send, and which failures cost an attempt.
 //!
 //! ```text
-//!            enough failures in a row              the rest ends
+//!            enough failures in a row           the rest ends
 //!   Closed ─────────────────────────► Open ─────────────────────────► HalfOpen
 //!     ▲                                ▲  rest doubles, up to the longest  │ one probe
-//!     └────────────────────────────────┼─────── it was delivered ─────────┤
-//!                                      └─────── it was not ───────────────┘
+//!     └────────────────────────────────┼─────────── delivered ────────────┤
+//!                                      └───────── not delivered ──────────┘
 //! ```
-//! Rejections in a row with no delivery between them open it too (the brake): a misconfigured destination must not empty a
-//! queue into the dead letters. Then a rejected probe neither closes it nor is buried.
+//! Consecutive rejections without a delivery between them also open the circuit (the brake): a misconfigured
+//! destination must not empty a queue into the dead letters. A rejected probe then neither closes the circuit nor is
+//! buried.
 //!
-//! No clock and no I/O: the time is passed in.
+//! No clock and no I/O: the caller passes the time.
 
 use crate::sink::{Blame, Outcome};
 use std::time::{Duration, Instant};
 
-/// The settings of a circuit.
+/// Thresholds and rests of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CircuitSettings {
-    /// Failures in a row, of unclear blame, that open it. A failure of the destination opens it at once.
+    /// Consecutive failures of unclear blame that open the circuit. A failure of the destination opens the circuit at
+    /// once.
     pub(crate) failures: u32,
-    /// The first rest.
+    /// The rest after the circuit opens.
     pub(crate) first_rest: Duration,
-    /// The longest rest.
+    /// Maximum rest.
     pub(crate) longest_rest: Duration,
-    /// Rejections in a row that open it; 0: any number is buried.
+    /// Consecutive rejections that open the circuit; 0 buries any number.
     pub(crate) max_burials: u32,
 }
 
-/// Whether a destination is worth asking.
 #[derive(Clone, Debug)]
 pub(crate) struct Circuit {
     settings: CircuitSettings,
@@ -44,48 +45,41 @@ enum State {
 
 const CLOSED: State = State::Closed { failures: 0, rejected: 0 };
 
-/// How much may be sent.
+/// How many messages may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// As much as there is room for.
     All,
-    /// One message.
     Probe,
-    /// Nothing: a probe is under way, or the rest lasts until then.
+    /// Nothing: a probe is in flight, or the rest ends at this time.
     None(Option<Instant>),
 }
 
-/// What a batch showed of its destination.
+/// The outcomes of a batch, as evidence about its destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Evidence {
-    /// It confirmed some.
     pub(crate) took: bool,
-    /// It failed as a whole.
     pub(crate) down: bool,
-    /// How many failed without a clear blame.
+    /// Number of failures without a clear blame.
     pub(crate) unclear: u32,
-    /// How many it rejected.
     pub(crate) rejected: u32,
-    /// How long it asked to be left alone.
+    /// The rest that the destination asked for.
     pub(crate) retry_after: Option<Duration>,
 }
 
 // === impl Circuit ===
 
 impl Circuit {
-    /// Closed.
     #[must_use]
     pub(crate) const fn new(settings: CircuitSettings) -> Self {
         Self { settings, state: CLOSED }
     }
 
-    /// Open from the start, for a destination that could not be checked; the first probe is due now.
+    /// An open circuit for a destination that could not be checked. The first probe is due immediately.
     #[must_use]
     pub(crate) const fn open(settings: CircuitSettings, now: Instant) -> Self {
         Self { settings, state: State::Open { until: now, rest: settings.first_rest, braked: false } }
     }
 
-    /// How much may be sent now.
     #[must_use]
     pub(crate) fn pass(&self, now: Instant) -> Pass {
         match self.state {
@@ -96,27 +90,27 @@ impl Circuit {
         }
     }
 
-    /// A probe is under way: nothing else is sent until its answer.
+    /// Blocks further messages until the probe has its outcome.
     pub(crate) fn probing(&mut self) {
         if let State::Open { rest, braked, .. } = self.state {
             self.state = State::HalfOpen { rest, braked };
         }
     }
 
-    /// A probe had no result: there was no message to send.
+    /// Ends a probe that found no message to send.
     pub(crate) fn unprobed(&mut self, now: Instant) {
         if let State::HalfOpen { rest, braked } = self.state {
             self.state = State::Open { until: now, rest, braked };
         }
     }
 
-    /// Judges a batch. Returns whether the state changed.
+    /// Applies the evidence of a batch. Returns whether the state changed.
     pub(crate) fn judge(&mut self, evidence: Evidence, now: Instant) -> bool {
         let before = self.state;
         self.state = match before {
             _ if evidence.took => CLOSED,
             _ if evidence.is_empty() => before,
-            // A batch that was under way when the circuit opened says nothing new.
+            // A batch sent before the circuit opened adds no evidence.
             State::Open { .. } => before,
             _ if !evidence.failed() => self.rejected(evidence, now),
             State::HalfOpen { rest, .. } => self.opened(self.longer(rest), evidence, now, false),
@@ -132,12 +126,11 @@ impl Circuit {
         std::mem::discriminant(&before) != std::mem::discriminant(&self.state)
     }
 
-    /// After nothing but rejections.
+    /// The next state after a batch of nothing but rejections.
     fn rejected(&self, evidence: Evidence, now: Instant) -> State {
         let (before, rest) = match self.state {
             State::HalfOpen { rest, braked: true } => (u32::MAX, self.longer(rest)),
             State::Closed { rejected, .. } => (rejected, self.settings.first_rest),
-            // It answers, so it is available.
             _ => (0, self.settings.first_rest),
         };
         let rejected = before.saturating_add(evidence.rejected);
@@ -147,7 +140,6 @@ impl Circuit {
         State::Closed { failures: 0, rejected }
     }
 
-    /// How many rejected messages may still be buried while none is delivered.
     #[must_use]
     pub(crate) const fn burials_left(&self) -> u32 {
         match (self.settings.max_burials, self.state) {
@@ -158,13 +150,12 @@ impl Circuit {
         }
     }
 
-    /// Whether it rests because it rejected message after message.
+    /// Whether the brake opened the circuit.
     #[must_use]
     pub(crate) const fn is_braked(&self) -> bool {
         matches!(self.state, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. })
     }
 
-    /// Whether it is worth keeping: it rests, or its probe is under way.
     #[must_use]
     pub(crate) fn rests(&self, now: Instant) -> bool {
         matches!(self.pass(now), Pass::None(_))
@@ -193,7 +184,7 @@ impl Circuit {
 // === impl Evidence ===
 
 impl Evidence {
-    /// What these outcomes show.
+    /// Collects the evidence of these outcomes.
     pub(crate) fn of<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> Self {
         let mut evidence = Self::default();
         for outcome in outcomes {
@@ -210,7 +201,8 @@ impl Evidence {
         evidence
     }
 
-    /// What batches of several destinations show of their server: each that failed and confirmed nothing counts once.
+    /// Merges the evidence of several destinations into evidence about their server. Each destination that failed
+    /// without confirming anything counts as a single failure.
     pub(crate) fn of_server(each: impl IntoIterator<Item = Self>) -> Self {
         each.into_iter().fold(Self::default(), |all, one| Self {
             took: all.took || one.took,
@@ -221,22 +213,21 @@ impl Evidence {
         })
     }
 
-    /// Whether something failed that may succeed later.
+    /// Whether a failure may succeed later.
     const fn failed(&self) -> bool {
         self.down || self.unclear > 0
     }
 
-    /// Whether it shows nothing.
     pub(crate) const fn is_empty(&self) -> bool {
         !self.took && !self.failed() && self.rejected == 0
     }
 
-    /// Whether a message that failed pays with an attempt; `again`: it has failed before without paying.
+    /// Whether a failed message pays with an attempt; `again`: an earlier failure was free.
     ///
-    /// A failure of the destination never costs one. An unclear one does if other messages of the batch were confirmed, and
-    /// a probe always pays. The same holds without an answer, except that the first time is free: when a destination goes
-    /// down, everything in flight has no answer. So a message that breaks its destination ends as a dead letter, even if it
-    /// is the only one.
+    /// A failure of the destination never costs an attempt. An unclear failure does if other messages of the batch were
+    /// confirmed, and a probe always pays. A missing answer follows the same rule, except that the first is free: when
+    /// a destination goes down, everything in flight has no answer. So a message that breaks its destination ends as a
+    /// dead letter, even if no other message is waiting.
     #[must_use]
     pub(crate) const fn burns(&self, blame: Blame, probe: bool, open: bool, again: bool) -> bool {
         match blame {

@@ -3,7 +3,7 @@
 use delayq_service::Exit;
 use delayq_service::codes::Code;
 
-/// A destination must not be used as it is configured.
+/// A destination is unsafe as configured.
 pub const DESTINATION_REFUSED: Code = Code {
     id: "DQ-F001",
     title: "a destination must not be used",

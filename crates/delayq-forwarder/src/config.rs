@@ -1,4 +1,4 @@
-//! The configuration of the process `delayq-forwarder`: its own three sections, and those of every process.
+//! The configuration of `delayq-forwarder`: three sections of its own, and the sections of every process.
 
 mod forwarder;
 mod route;
@@ -24,7 +24,6 @@ sections! {
         pub redis: RedisConfig,
         /// `[traces]`
         pub traces: TracesConfig,
-        /// `[forwarder]`
         pub forwarder: ForwarderConfig,
         /// `[sinks.NAME]`
         pub sinks: BTreeMap<String, SinkConfig>,
@@ -40,7 +39,7 @@ sections! {
 // === impl Config ===
 
 impl Config {
-    /// The sections of the forwarder itself.
+    /// The sections specific to the forwarder.
     #[must_use]
     pub fn settings(&self) -> Settings {
         Settings {

@@ -1,7 +1,7 @@
 //! One batch of one lane: encode → deliver → settle.
 //!
-//! What is confirmed is settled while the rest of the batch waits: one partition without a leader must not hold up the
-//! messages of the others, nor forget them when it takes too long.
+//! Confirmed messages are settled while the rest of the batch waits: one partition without a leader must neither hold
+//! up nor forget the messages of other partitions.
 
 use crate::circuit::Pass;
 use crate::context::{Context, Freed};
@@ -23,58 +23,55 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
-/// A sink keeps its own time: one `timeout` for a parcel's turn and one for its answer. After this many the forwarder stops
-/// waiting for a sink that does not; what it has answered by then counts.
+/// Timeouts after which the forwarder abandons a sink call. A sink spends at most one `timeout` on a parcel's turn and
+/// one on its answer; the third is slack. Answers received by then count.
 const GUARD: u32 = 3;
-/// How soon a message may come back whose destination does not rest.
+/// Minimum delay before a message returns when its destination does not rest.
 const MIN_REST: Duration = Duration::from_millis(100);
-/// How soon a message may come back whose dictionary could not be fetched.
+/// Delay before a message returns whose dictionary could not be fetched.
 const UNRESTORED_REST: Duration = Duration::from_secs(1);
-/// How often what is confirmed is settled while the rest of its batch waits.
+/// How often confirmed messages are settled while the rest of the batch waits.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
-/// A batch of reserved messages.
 pub(crate) struct Batch {
     pub(crate) lane_number: usize,
     pub(crate) lane: Arc<Lane>,
     pub(crate) messages: Vec<Reservation>,
-    /// Bytes of their payloads.
     pub(crate) bytes: usize,
     pub(crate) routes: TopicRoutes,
     pub(crate) probe: bool,
-    /// When they were reserved, by Redis's clock and by this host's.
+    /// When the batch was reserved, by Redis's clock and by this host's.
     pub(crate) reserved: (UnixMicros, Instant),
-    /// How many messages the lane had delivered by then.
+    /// Messages that the lane had delivered before this batch.
     pub(crate) delivered_before: u64,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 pub(crate) struct Report {
-    /// Room that is free again and was not reported before.
+    /// Capacity freed since the last report.
     pub(crate) freed: Freed,
-    /// What its delivery measured; `None`: nothing was sent.
+    /// The measurement of the delivery; `None`: nothing was sent.
     pub(crate) measure: Option<Measure>,
 }
 
-/// The parcels to be delivered, and which messages they are.
+/// The parcels to deliver, with their messages.
 #[derive(Default)]
 struct Load {
     parcels: Vec<Parcel>,
-    /// The message of each parcel, by its index in the batch.
+    /// For each parcel, the index of its message in the batch.
     indices: Vec<usize>,
-    /// The trace of each parcel, where it is recorded and spans are made.
+    /// The trace of each parcel, if recorded.
     traced: Vec<Option<Traced>>,
-    /// Messages that the route cannot encode, by index, and why.
+    /// Messages that the route cannot encode, by index, with the outcome.
     unencoded: Vec<(usize, Outcome)>,
-    /// Destinations by message that a probe goes to.
     probed: BTreeSet<String>,
 }
 
-/// What has become of a load so far.
+/// The state of a load in delivery.
 struct Progress {
     started: Instant,
     outcomes: Vec<Option<Outcome>>,
-    /// Parcels that have been settled, or are being.
+    /// Parcels already settled, or being settled.
     settled: Vec<bool>,
     measure: Measure,
 }
@@ -91,7 +88,7 @@ impl Batch {
         if !load.parcels.is_empty() {
             self.deliver(&context, &load, &mut progress).await;
         }
-        // Those were settled, counted and freed while the rest of the batch waited.
+        // The parcels settled, counted and freed while the rest of the batch waited.
         let early = progress.settled.iter().filter(|settled| **settled).count();
         let measure = progress.measure();
         self.judge(&load, progress, &mut verdicts);
@@ -107,7 +104,7 @@ impl Batch {
         }
     }
 
-    /// Encodes, and leaves out what cannot be encoded and what would go to a destination that rests.
+    /// Encodes the batch. Omits messages that cannot be encoded, and messages for a resting destination.
     fn load(&mut self, verdicts: &mut [Option<Verdict>], traces: &Traces) -> Load {
         let now = Instant::now();
         let mut load = Load::default();
@@ -146,7 +143,7 @@ impl Batch {
         load
     }
 
-    /// Makes the spans of a message that its route cannot encode: it got as far as a delivery that failed at once.
+    /// Records the spans of a message that its route cannot encode, as a delivery that failed at once.
     fn trace_unencoded(&self, traced: Traced, traces: &Traces, message: &Reservation, outcome: &Outcome) {
         let reserved = self.reserved.0;
         traced.reserved(traces, message, reserved);
@@ -155,7 +152,7 @@ impl Batch {
         traced.delivered(traces, &delivery, outcome);
     }
 
-    /// How long a message has to wait whose destination depends on it and rests. Lets one through as a probe.
+    /// How long a message must wait for a resting destination. Admits one message as a probe.
     fn refusal(&self, destination: &str, now: Instant, probed: &mut BTreeSet<String>) -> Option<Duration> {
         if self.lane.fixed.is_some() {
             return None;
@@ -172,8 +169,8 @@ impl Batch {
         }
     }
 
-    /// Delivers, and meanwhile extends the leases and settles what is confirmed. Afterwards every parcel has its outcome,
-    /// unless a drain cut it short.
+    /// Delivers the load; meanwhile extends leases and settles confirmed messages. On return every parcel has an
+    /// outcome unless a drain interrupted the delivery.
     async fn deliver(&self, context: &Context, load: &Load, progress: &mut Progress) {
         let to = &self.lane.to;
         let outcomes = Outcomes::new(load.parcels.len());
@@ -210,7 +207,6 @@ impl Batch {
         context.stats.count(&to.name, progress.outcomes.iter().flatten());
     }
 
-    /// Notes the outcomes that have arrived.
     fn note(&self, context: &Context, load: &Load, progress: &mut Progress, outcomes: &Outcomes) {
         let now = Instant::now();
         let (redis_clock, clock) = self.reserved;
@@ -240,7 +236,7 @@ impl Batch {
         context.stats.late(&self.lane.to.name, late.into_iter());
     }
 
-    /// The receipts of what is confirmed and not yet settled, which is marked as settled.
+    /// Returns the receipts that are confirmed but not settled, and marks these as settled.
     fn confirmed(&self, load: &Load, progress: &mut Progress) -> Vec<Receipt> {
         let Progress { outcomes, settled, .. } = progress;
         let each = outcomes.iter().zip(settled).zip(&load.indices);
@@ -256,11 +252,11 @@ impl Batch {
         let count = receipts.len();
         settle(context, receipts.into_iter().map(|receipt| (receipt, Verdict::Ack))).await;
         context.stats.in_flight(&self.lane.to.name, -(count as i64));
-        // Their bodies stay in memory until the batch ends.
+        // The bodies stay in memory until the batch ends.
         context.free(Freed { lane_number: self.lane_number, count, bytes: 0, delivered: count });
     }
 
-    /// Extends the leases of what is not settled.
+    /// Extends the leases of unsettled messages.
     async fn extend(&self, context: &Context, load: &Load, progress: &Progress) {
         let open = load.indices.iter().zip(&progress.settled).filter(|(_, settled)| !**settled);
         let receipts: Vec<Receipt> = open.map(|(&i, _)| self.messages[i].receipt.clone()).collect();
@@ -268,7 +264,7 @@ impl Batch {
         context.stats.settled(settled.iter().flatten());
     }
 
-    /// Turns outcomes into verdicts, destination by destination. A message without an outcome is given back.
+    /// Turns outcomes into verdicts, destination by destination. A message without an outcome is released.
     fn judge(&self, load: &Load, progress: Progress, verdicts: &mut [Option<Verdict>]) {
         let Progress { outcomes, settled, .. } = progress;
         let mut destinations: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -334,7 +330,7 @@ impl Batch {
     }
 }
 
-/// The verdict on a message; `again`: it has failed before without paying.
+/// The verdict on a message; `again`: an earlier failure was free.
 fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: bool) -> Verdict {
     let rest = judgement.rest;
     match outcome {
@@ -343,7 +339,6 @@ fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: boo
             judgement.burials -= 1;
             Verdict::Bury(reason.clone())
         }
-        // The brake: only a probe pays, by its own back-off, so that the next probe is another message.
         Outcome::Rejected { reason } => Verdict::Release {
             delay: (!probe).then(|| rest.unwrap_or_default().max(MIN_REST)),
             keep_attempt: !probe,
@@ -355,14 +350,13 @@ fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: boo
                 Blame::Nobody => Duration::ZERO,
                 _ => rest.unwrap_or_default().max(MIN_REST),
             };
-            // A message that pays comes back by its own back-off.
             let delay = if burns { *retry_after } else { Some(rest) };
             Verdict::Release { delay, keep_attempt: !burns, reason: reason.clone() }
         }
     }
 }
 
-/// The verdict on a message whose payload is still compressed.
+/// The verdict on a message whose payload could not be decompressed.
 fn put_back(why: Unrestored) -> Verdict {
     match why {
         Unrestored::Never(error) => Verdict::Bury(error.to_string()),
@@ -370,7 +364,7 @@ fn put_back(why: Unrestored) -> Verdict {
     }
 }
 
-/// Ticks each period, for the first time after one.
+/// Ticks every period; the first tick comes after one period.
 fn every(period: Duration) -> Interval {
     let mut every = interval_at(tokio::time::Instant::now() + period, period);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -389,7 +383,7 @@ impl Progress {
         }
     }
 
-    /// What the delivery measured; `None`: nothing was sent.
+    /// The measurement of the delivery; `None`: nothing was sent.
     fn measure(&self) -> Option<Measure> {
         let lost = self.outcomes.len() - self.measure.delivered;
         (!self.outcomes.is_empty()).then_some(Measure { lost, ..self.measure })

@@ -1,6 +1,6 @@
-//! The destinations before anything is delivered: creates every sink and checks every known destination.
+//! Creates every sink and checks every known destination before any delivery.
 //!
-//! `delayq config check` and the start of a forwarder both go through here, so both report the same.
+//! `delayq config check` and the forwarder's start share this code, so both report the same faults.
 
 use crate::Template;
 use crate::codes::{DESTINATION_REFUSED, DESTINATION_UNREACHABLE, SINK_UNUSABLE};
@@ -19,30 +19,30 @@ use std::sync::Arc;
 /// The sinks by name.
 pub(crate) type Sinks = BTreeMap<String, Arc<NamedSink>>;
 
-/// A sink, and one destination of it where that is known before there is a message.
+/// A sink, and a destination if known without a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) sink: String,
     pub(crate) destination: Option<String>,
 }
 
-/// What the check of all destinations found.
+/// The result of checking all destinations.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
-    /// Those that can be used.
+    /// Usable destinations.
     pub(crate) fit: BTreeSet<Target>,
-    /// What may lose messages, but may be intended.
+    /// Settings that may lose messages, possibly on purpose.
     pub(crate) warnings: Vec<(Target, String)>,
-    /// Those that are not available yet and need not be.
+    /// Optional destinations that are not available yet.
     pub(crate) waiting: Vec<(Target, String)>,
 }
 
-/// Checks every destination of a configuration as the start of a forwarder does, and delivers nothing. Returns what a
-/// forwarder would warn of.
+/// Checks every destination of a configuration as the start of a forwarder does, and delivers nothing. Returns the
+/// warnings that a forwarder would log.
 ///
 /// # Errors
-/// The fault that a forwarder would not start with: [`DESTINATION_REFUSED`], [`DESTINATION_UNREACHABLE`] unless the sink
-/// is not required, [`SINK_UNUSABLE`].
+/// The fault that would keep a forwarder from starting: [`DESTINATION_REFUSED`], [`DESTINATION_UNREACHABLE`] unless the
+/// sink is not required, [`SINK_UNUSABLE`].
 pub async fn examine(settings: &Settings, redis: &RedisConfig) -> Result<Vec<String>, Fault> {
     let sinks = make(settings, redis)?;
     let routes = Routes::new(settings).map_err(|message| Fault::new(&SINK_UNUSABLE, message))?;
@@ -53,10 +53,10 @@ pub async fn examine(settings: &Settings, redis: &RedisConfig) -> Result<Vec<Str
     Ok(warnings.into_iter().chain(waiting).map(|(target, text)| settings.sentence(&target, &text)).collect())
 }
 
-/// Creates every sink. Nothing is connected yet.
+/// Creates every sink without connecting.
 ///
 /// # Errors
-/// [`SINK_UNUSABLE`], with all that cannot be created.
+/// [`SINK_UNUSABLE`], listing every sink that cannot be created.
 pub(crate) fn make(settings: &Settings, redis: &RedisConfig) -> Result<Sinks, Fault> {
     let mut maker = Maker::new(redis);
     let (mut sinks, mut faults) = (Sinks::new(), Vec::new());
@@ -69,10 +69,10 @@ pub(crate) fn make(settings: &Settings, redis: &RedisConfig) -> Result<Sinks, Fa
     join(faults).map_or(Ok(sinks), Err)
 }
 
-/// Checks every sink, and then every known destination of those that are available.
+/// Checks every sink, then every known destination of the available sinks.
 ///
 /// # Errors
-/// All that must not be used, and all that cannot be reached and is required.
+/// All destinations that are unsafe, and all required destinations that cannot be reached.
 pub(crate) async fn check(settings: &Settings, sinks: &Sinks, routes: &Routes) -> Result<Checked, Fault> {
     let (mut checked, mut faults) = (Checked::default(), Vec::new());
     let servers = sinks.keys().map(|name| Target::sink(name)).collect();
@@ -112,7 +112,7 @@ async fn check_all(
     }
 }
 
-/// All faults as one, with the code of the gravest: one that only a change of the configuration can mend.
+/// Joins all faults under the gravest code: a fault that only a changed configuration can fix.
 fn join(mut faults: Vec<(&'static Code, String)>) -> Option<Fault> {
     faults.sort_by_key(|(code, _)| code.id);
     match faults.as_slice() {
@@ -140,7 +140,7 @@ impl Target {
 // === impl Settings ===
 
 impl Settings {
-    /// A sentence about a target, after the line that names it.
+    /// Formats a reason about a target, below the line that names the target.
     fn sentence(&self, Target { sink: name, destination }: &Target, why: &str) -> String {
         let sink = format!("sinks.{name}");
         let Some(destination) = destination else {

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 /// Maximum bytes of a destination's name.
 pub(crate) const MAX_BYTES: usize = 1024;
 
-/// Makes a parcel of a message and its route, and moves headers and payload out of the message; `event_prefix` is what
-/// the headers of events begin with.
+/// Makes a parcel of a message and its route, moving headers and payload out of the message; `event_prefix` begins the
+/// names of event headers.
 ///
 /// # Errors
-/// Why it can never be delivered by this route.
+/// Why this route can never deliver the message.
 pub(crate) fn encode(
     route: &Route,
     encoding: Encoding,
@@ -67,7 +67,7 @@ pub(crate) fn encode(
     })
 }
 
-/// The attributes that every event has, and the extensions it can carry.
+/// The attributes of every event, and the optional extensions.
 fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
     let about = &parcel.about;
     let mut attributes = vec![
@@ -90,7 +90,7 @@ fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
     attributes
 }
 
-/// Where an event comes from: no two messages have one source and one id.
+/// The source of an event: source and id together identify a message.
 fn source(about: &About) -> String {
     let topic = &about.topic;
     match about.naming_group() {
@@ -129,7 +129,7 @@ fn structured(mut parcel: Parcel) -> Parcel {
     parcel
 }
 
-/// A time as RFC 3339 in UTC with milliseconds; `None` after the year 9999, which has no such form.
+/// A time as RFC 3339 in UTC with milliseconds; `None` after the year 9999, where the format ends.
 fn rfc3339(at: UnixMillis) -> Option<String> {
     Timestamp::try_from(at).ok().map(|at| format!("{at:.3}"))
 }

@@ -1,16 +1,16 @@
-//! The forms that a delivery can have.
+//! The forms of a delivery.
 
 use serde::{Deserialize, Serialize};
 
-/// What a delivery looks like.
+/// The form of a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encoding {
-    /// The producer's bytes, with delayq's headers beside them.
+    /// The producer's bytes, with delayq's headers alongside.
     #[default]
     Plain,
     /// The producer's bytes, with the attributes of CloudEvents 1.0 as headers too.
     CloudeventsBinary,
-    /// One JSON document of CloudEvents 1.0, with the producer's bytes in it.
+    /// One JSON document of CloudEvents 1.0 that contains the producer's bytes.
     CloudeventsStructured,
 }

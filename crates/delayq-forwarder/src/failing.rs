@@ -1,13 +1,13 @@
-//! The failing destinations by message: a circuit for each while it fails.
+//! A circuit for each failing destination of a lane whose destinations depend on the message.
 //!
-//! A producer can name any number of destinations, so only a bounded number is kept; beyond it the circuit of their server
-//! alone applies.
+//! A producer can name any number of destinations, so the number of circuits is bounded. Beyond the bound only the
+//! circuit of the server applies.
 
 use crate::circuit::{Circuit, CircuitSettings};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Maximum number of destinations; a name has at most [`MAX_BYTES`](crate::encode::MAX_BYTES).
+/// Maximum number of failing destinations; each name has at most [`MAX_BYTES`](crate::encode::MAX_BYTES).
 const MAX: usize = 1024;
 
 /// Circuits by destination.
@@ -25,12 +25,13 @@ impl Failing {
         self.0.get_mut(destination)
     }
 
-    /// It accepted a message.
+    /// Removes the circuit of a destination that accepted a message.
     pub(crate) fn forget(&mut self, destination: &str) -> Option<Circuit> {
         self.0.remove(destination)
     }
 
-    /// The circuit of a destination, added if it has none; `None`: there are too many. Those that do not rest make room.
+    /// The circuit of a destination, added if missing; `None`: the table is full. Circuits that no longer rest are
+    /// evicted first.
     pub(crate) fn entry(
         &mut self,
         destination: &str,
@@ -83,7 +84,7 @@ mod tests {
             failing.entry(&format!("{n}"), SETTINGS, now).is_some_and(|circuit| circuit.judge(down, now))
         });
         assert_eq!(kept.count(), MAX);
-        // Their rests have ended.
+        // The rests have ended.
         assert!(failing.entry("another", SETTINGS, now + 2 * SETTINGS.first_rest).is_some());
     }
 }

@@ -1,12 +1,12 @@
-//! The forwarder: one loop that asks for all lanes, and a task for each ask and each batch under way.
+//! The forwarder: one loop that asks for all lanes, and a task for each ask and each batch in flight.
 //!
 //! ```text
 //! ready channel, clock, ended tasks ─► hot shards ─► asks (reserve) ─► batches ─► encode, deliver, settle
 //!                                          ▲                                             │
-//!                                          └───────────── room is free again ◄───────────┘
+//!                                          └───────────── freed capacity ◄───────────────┘
 //! ```
-//! What is not reserved stays in Redis. For each lane the loop keeps which shards may have messages for it (*hot*): the ready
-//! channel named them, or a reserve brought as much as it was allowed to.
+//! Messages that are not reserved stay in Redis. For each lane the loop tracks the shards that may have messages
+//! (*hot*): the ready channel named the shard, or a reserve returned as many messages as allowed.
 
 mod asking;
 mod board;
@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the closing of one sink may take.
+/// Maximum time to close one sink.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a forwarder needs from the process around it.
@@ -38,35 +38,34 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 pub struct Deps {
     /// The deployment.
     pub client: Client,
-    /// Its Redis, for sinks that deliver into the same one.
+    /// The deployment's Redis, for sinks that deliver into the same Redis.
     pub redis: RedisConfig,
-    /// Where to register what is counted.
+    /// The registry for the forwarder's metrics.
     pub metrics: Metrics,
-    /// Where to report whether it can work.
+    /// Where the forwarder reports whether messages can move.
     pub readiness: Readiness,
-    /// Where the spans of its messages go.
+    /// The exporter of message spans.
     pub traces: Traces,
 }
 
-/// A forwarder that has been built and not yet run.
+/// A forwarder, built but not running.
 pub struct Forwarder {
     client: Client,
     settings: Settings,
     sinks: BTreeMap<String, Arc<NamedSink>>,
     routes: Routes,
-    /// Destinations that were checked.
     checked: BTreeSet<Target>,
     stats: Stats,
     traces: Traces,
     condition: Condition,
-    /// Whether no destination rests because it rejects message after message.
+    /// False while a brake keeps a destination at rest.
     destinations: Condition,
-    /// Where to report whether ready messages move, and that the loop is alive.
+    /// Reports whether ready messages move, and that the loop is alive.
     readiness: Readiness,
     growth: Growth,
 }
 
-/// Makes a forwarder: creates the sinks, resolves the routes and checks every known destination. Starts nothing.
+/// Creates the sinks, resolves the routes and checks every known destination. Starts nothing.
 ///
 /// # Errors
 /// [`DESTINATION_REFUSED`](crate::codes::DESTINATION_REFUSED), [`SINK_UNUSABLE`], and
@@ -104,12 +103,12 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
 // === impl Forwarder ===
 
 impl Forwarder {
-    /// The sinks' names and kinds, for an announcement.
+    /// Names and kinds of the sinks, for an announcement.
     pub fn sinks(&self) -> impl Iterator<Item = (&str, &str)> {
         self.sinks.iter().map(|(name, sink)| (name.as_str(), sink.kind))
     }
 
-    /// Forwards until shutdown; then finishes what the sinks have begun, gives back the rest, and closes the sinks.
+    /// Forwards until shutdown; then finishes deliveries in flight, releases all other messages, and closes the sinks.
     ///
     /// # Errors
     /// The deployment does not exist in this Redis.

@@ -1,16 +1,15 @@
-//! The topics of a lane that may have messages in one shard, and from when on.
+//! The topics of a lane that may have messages in one shard, and the earliest time to ask for each.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Maximum number of topics in one call: `reserve` accepts 500, and each costs Redis a lookup.
+/// Maximum topics in one call: `reserve` accepts 500, and each topic costs Redis a lookup.
 const MAX_TOPICS: usize = 100;
 
-/// Topics by their numbers in the lane.
 #[derive(Debug, Default)]
 pub(crate) struct HotTopics {
     topics: BTreeMap<usize, Instant>,
-    /// When the first of them is due; `None`: there is none.
+    /// Time of the earliest topic; `None` if empty.
     pub(crate) first: Option<Instant>,
 }
 
@@ -29,7 +28,7 @@ impl HotTopics {
         self.first.is_some_and(|first| first <= now)
     }
 
-    /// Removes those that are due, as many as one call asks for, in order from this one on.
+    /// Removes due topics, at most as many as a single call requests, in order from `from`.
     pub(crate) fn take(&mut self, from: usize, now: Instant) -> Vec<usize> {
         let in_turn = self.topics.range(from..).chain(self.topics.range(..from));
         let due = in_turn.filter(|(_, at)| **at <= now).map(|(topic, _)| *topic);

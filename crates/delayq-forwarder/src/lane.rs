@@ -1,8 +1,8 @@
-//! A lane: the pipeline to one destination of one sink, with a room and a circuit of its own.
+//! A lane: the pipeline to one destination of one sink, with its own room and circuit.
 //!
-//! No lane waits for another: nothing is reserved for a lane that is full or open, and its messages stay in Redis. Where the
-//! destination depends on the message, all destinations share the lane's room and the circuit of their server, and each
-//! that fails has a circuit of its own while it does; `failing.rs` bounds how many.
+//! Lanes are independent: a lane that is full or open reserves nothing, and its messages stay in Redis. Where the
+//! destination depends on the message, all destinations share the lane's room and the circuit of the server. Each
+//! failing destination also has a circuit of its own; `failing.rs` bounds the number.
 
 use crate::circuit::{Circuit, CircuitSettings, Evidence, Pass};
 use crate::encoding::Encoding;
@@ -21,7 +21,7 @@ pub(crate) struct NamedSink {
     pub(crate) name: String,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) encoding: Encoding,
-    /// The word of its kind.
+    /// The word of the sink's kind.
     pub(crate) kind: &'static str,
     pub(crate) event_prefix: &'static str,
     pub(crate) batch: usize,
@@ -33,9 +33,8 @@ pub(crate) struct NamedSink {
 /// What the deliveries of a lane share.
 pub(crate) struct Lane {
     pub(crate) to: Arc<NamedSink>,
-    /// The destination, where it does not depend on the message.
+    /// The destination, unless the message decides.
     pub(crate) fixed: Option<String>,
-    /// Whether the destination has been checked.
     checked: AtomicBool,
     circuits: Mutex<Circuits>,
     settings: CircuitSettings,
@@ -43,19 +42,18 @@ pub(crate) struct Lane {
 }
 
 struct Circuits {
-    /// Of the destination where it is fixed, else of the server.
+    /// The circuit of the fixed destination, else of the server.
     whole: Circuit,
-    /// Of destinations by message.
     failing: Failing,
 }
 
-/// What a batch showed of one destination, and what that means for its messages.
+/// The conclusion from a batch for the messages of one destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
     pub(crate) evidence: Evidence,
-    /// How long it rests, where it does.
+    /// How long the destination rests, if open.
     pub(crate) rest: Option<Duration>,
-    /// How many of the rejected messages may be buried.
+    /// Maximum rejected messages to bury.
     pub(crate) burials: u32,
 }
 
@@ -76,7 +74,7 @@ impl NamedSink {
         }
     }
 
-    /// Checks the server and one of its destinations, within the timeout. Returns warnings.
+    /// Checks the server and a destination, within the timeout. Returns warnings.
     pub(crate) async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let checked = tokio::time::timeout(self.timeout, self.sink.check(destination)).await;
         let silent = |_| Err(CheckError::Unreachable(format!("no answer within {:?}", self.timeout)));
@@ -93,18 +91,17 @@ impl Lane {
         Self { to, fixed, checked: AtomicBool::new(false), circuits: Mutex::new(circuits), settings, stats }
     }
 
-    /// The destination was checked, and can be used.
     pub(crate) fn mark_checked(&self) {
         self.checked.store(true, Ordering::Relaxed);
     }
 
-    /// The destination could not be checked: only probes are sent until it can.
+    /// Limits an unchecked destination to probes until a check succeeds.
     pub(crate) fn open(&self, now: Instant) {
         self.circuits().whole = Circuit::open(self.settings, now);
         self.show();
     }
 
-    /// Checks the destination, unless that was done.
+    /// Checks the destination, unless already checked.
     ///
     /// # Errors
     /// Why nothing may be delivered.
@@ -121,42 +118,38 @@ impl Lane {
         Ok(())
     }
 
-    /// How much may be reserved for it.
     pub(crate) fn pass(&self, now: Instant) -> Pass {
         self.circuits().whole.pass(now)
     }
 
-    /// Whether it rests because it rejected message after message.
     pub(crate) fn is_braked(&self) -> bool {
         self.circuits().whole.is_braked()
     }
 
-    /// How much may be sent to one destination by message.
+    /// How many messages may be sent to one destination.
     pub(crate) fn pass_to(&self, destination: &str, now: Instant) -> Pass {
         self.circuits().failing.get(destination).map_or(Pass::All, |circuit| circuit.pass(now))
     }
 
-    /// A probe goes out.
     pub(crate) fn probing(&self) {
         self.circuits().whole.probing();
         self.show();
     }
 
-    /// A probe of one destination by message goes out.
     pub(crate) fn probing_to(&self, destination: &str) {
         if let Some(circuit) = self.circuits().failing.get_mut(destination) {
             circuit.probing();
         }
     }
 
-    /// The probe found no message, or got no answer that counts.
+    /// Ends a probe without a message or a usable answer.
     pub(crate) fn unprobed(&self, now: Instant) {
         self.circuits().whole.unprobed(now);
         self.show();
     }
 
-    /// Judges the outcomes of a batch, destination by destination, in their order; and the messages that their route cannot
-    /// encode, which count like rejections of the lane as a whole.
+    /// Judges the outcomes of a batch in order, destination by destination. Messages that the route cannot encode count
+    /// like rejections of the lane as a whole.
     pub(crate) fn judge(
         &self,
         batch: &[(&str, Vec<&Outcome>)],
@@ -227,7 +220,7 @@ impl Lane {
             return Judgement { evidence, rest: None, burials: u32::MAX };
         }
         let Some(circuit) = circuits.failing.entry(destination, self.settings, now) else {
-            // Too many fail to keep a circuit for each: that of their server counts.
+            // The table of failing destinations is full: the server's circuit decides.
             let burials = Circuit::new(self.settings).burials_left();
             return Judgement { evidence, rest: None, burials };
         };
@@ -278,7 +271,6 @@ impl Lane {
         }
     }
 
-    /// Shows its circuit as a metric.
     fn show(&self) {
         let circuits = self.circuits();
         let (number, braked) = (circuits.whole.number(), circuits.whole.is_braked());
@@ -286,18 +278,18 @@ impl Lane {
         self.stats.circuit(&self.to.name, self.label(), number, braked);
     }
 
-    /// Its name in metrics; `*` where destinations depend on messages, which would be one name each.
+    /// The lane's label in metrics; `*` where destinations depend on messages, to bound the number of series.
     pub(crate) fn label(&self) -> &str {
         self.fixed.as_deref().unwrap_or("*")
     }
 
     fn circuits(&self) -> MutexGuard<'_, Circuits> {
-        // A circuit changes by one assignment: a panic cannot leave it half changed.
+        // A circuit changes by one assignment: a panic cannot leave a half-made change.
         self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How long a circuit still rests; `None`: it does not.
+/// Remaining rest of a circuit; `None`: closed.
 fn rest(circuit: &Circuit, now: Instant) -> Option<Duration> {
     match circuit.pass(now) {
         Pass::None(Some(until)) => Some(until.saturating_duration_since(now)),

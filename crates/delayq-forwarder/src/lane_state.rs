@@ -1,4 +1,4 @@
-//! What the loop alone knows of a lane: which shards may have messages for it, and how much room it has.
+//! The loop's view of a lane: the shards that may have messages, and the remaining room.
 
 use crate::circuit::Pass;
 use crate::hot_topics::HotTopics;
@@ -11,53 +11,48 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Maximum number of messages that one shard is asked for at once. With more, a message costs Redis no less, and other
-/// callers wait longer.
+/// Maximum messages per request to a shard. Larger requests save Redis nothing and make other callers wait longer.
 const MAX_A_SHARD: usize = 128;
-/// A small room is spread over this many shards, because most of them may have nothing; not over more, because a call costs
-/// Redis as much as two or three messages.
+/// Minimum number of shards that share a small room, because most shards may be empty. More shards would cost more: a
+/// call costs Redis as much as two or three messages.
 const MIN_SHARDS: usize = 4;
 
-/// What one lane asks of some shards in one round trip.
+/// A lane's requests to some shards, in one round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
     pub(crate) parts: Vec<Part>,
-    /// Maximum bytes of payloads in each answer.
+    /// Maximum payload bytes of each answer.
     pub(crate) max_bytes: u32,
 }
 
-/// What one lane asks of one shard.
+/// A lane's request to one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) shard: ShardId,
-    /// Maximum number of messages.
     pub(crate) max: u16,
-    /// The topics, by their numbers in the lane.
+    /// The topics, by number in the lane.
     pub(crate) topics: Vec<usize>,
 }
 
-/// The routes of a lane's topics.
 pub(crate) type TopicRoutes = Arc<HashMap<Topic, Arc<Route>>>;
 
-/// What only the loop knows of a lane.
 pub(crate) struct LaneState {
     pub(crate) lane: Arc<Lane>,
-    /// Its topics, by number.
+    /// The topics of the lane, by number.
     pub(crate) topics: Vec<Topic>,
     pub(crate) routes: TopicRoutes,
-    /// Shards that may have messages.
     hot: BTreeMap<ShardId, HotTopics>,
-    /// Shards that are being asked: they are asked again only after they have answered.
+    /// Shards with an ask in flight; asked again only after the answer.
     pub(crate) asked: BTreeSet<ShardId>,
-    /// Messages in flight, including those that have been asked for.
+    /// Messages in flight, including requested ones.
     pub(crate) in_flight: usize,
-    /// Bytes of their payloads; for those that have been asked for, the maximum.
+    /// Payload bytes in flight; requested messages count with the maximum.
     pub(crate) bytes: usize,
-    /// How fast its room is filled.
+    /// How fast the room is filled.
     pub(crate) pace: Pace,
-    /// Which shard was first in the last turn.
+    /// The first shard of the last turn.
     turn: usize,
-    /// The topic that is first in the next turn.
+    /// The first topic of the next turn.
     topic_turn: usize,
 }
 
@@ -80,19 +75,18 @@ impl LaneState {
         }
     }
 
-    /// Adds a topic, and returns its number.
     pub(crate) fn add(&mut self, topic: Topic, route: Route) -> usize {
         self.topics.push(topic.clone());
         Arc::make_mut(&mut self.routes).insert(topic, Arc::new(route));
         self.topics.len() - 1
     }
 
-    /// A shard is no longer reserved from.
+    /// Forgets a shard that is no longer served.
     pub(crate) fn cool(&mut self, shard: ShardId) {
         self.hot.remove(&shard);
     }
 
-    /// A shard may have messages of these topics.
+    /// Marks a shard as possibly having messages of these topics.
     pub(crate) fn heat(&mut self, shard: ShardId, topics: impl IntoIterator<Item = usize>, from: Instant) {
         let mut topics = topics.into_iter().peekable();
         if topics.peek().is_some() {
@@ -100,17 +94,17 @@ impl LaneState {
         }
     }
 
-    /// A shard may have messages of any topic.
+    /// Marks a shard as possibly having messages of any topic.
     pub(crate) fn heat_all(&mut self, shard: ShardId, from: Instant) {
         self.heat(shard, 0..self.topics.len(), from);
     }
 
-    /// When it has something to ask next, without a notification.
+    /// Time of the lane's next ask without a notification.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let free = self.hot.iter().filter(|(shard, _)| !self.asked.contains(shard));
         let hot = free.filter_map(|(_, topics)| topics.first).min()?;
         match self.lane.pass(now) {
-            // A message that returns, or the answer of a probe, is the next reason.
+            // A returning message, or the probe's answer, wakes the loop.
             Pass::None(None) => None,
             _ if self.room() == 0 => None,
             Pass::None(Some(until)) => Some(until.max(hot)),
@@ -118,7 +112,7 @@ impl LaneState {
         }
     }
 
-    /// How many more messages may be in flight: none while there are too many bytes.
+    /// Remaining messages that may be in flight; 0 while the limit on bytes is reached.
     fn room(&self) -> usize {
         if self.bytes < self.lane.to.in_flight_bytes {
             self.pace.room().saturating_sub(self.in_flight)
@@ -127,7 +121,7 @@ impl LaneState {
         }
     }
 
-    /// What to ask for now, with at most so many bytes of each shard and of all. Occupies the room for it.
+    /// The requests due now, within the limits on bytes per shard and in total. Occupies the room.
     pub(crate) fn shares(&mut self, now: Instant, max_bytes: u32, free_bytes: usize) -> Vec<Pipeline> {
         let free = self.room().min(self.pace.allowed(now));
         let pass = self.lane.pass(now);
@@ -160,7 +154,7 @@ impl LaneState {
         pipelines
     }
 
-    /// Asks a shard for so many messages of the topics that may have some, from this one on.
+    /// Builds a request to a shard for due topics, in order from `first`.
     fn part(&mut self, shard: ShardId, max: u16, first: usize, now: Instant) -> Part {
         let hot = self.hot.get_mut(&shard).expect("only hot shards are asked");
         let topics = hot.take(first, now);
@@ -174,14 +168,14 @@ impl LaneState {
         Part { shard, max, topics }
     }
 
-    /// The probe found no message.
+    /// Ends a probe that found no message.
     pub(crate) fn unprobed(&self, now: Instant) {
         self.lane.unprobed(now);
     }
 }
 
-/// Spreads a room over shards, in pipelines that bring one batch each; where batches are small, several. Shards that
-/// are left over wait for more room.
+/// Spreads a room over shards, in pipelines of one batch each, or of several small batches. Remaining shards wait for
+/// more room.
 fn split(shards: &[ShardId], room: usize, batch: usize) -> Vec<Vec<(ShardId, u16)>> {
     let share = (room / shards.len()).max(room.div_ceil(MIN_SHARDS)).min(MAX_A_SHARD);
     let max = u16::try_from(share).expect("a share is at most 128");
@@ -190,8 +184,7 @@ fn split(shards: &[ShardId], room: usize, batch: usize) -> Vec<Vec<(ShardId, u16
     asked.chunks(batch.max(MAX_A_SHARD) / share).map(pipeline).collect()
 }
 
-/// How many bytes each of the asked shards may bring: an equal part of what is free, but never zero, which would mean no
-/// limit.
+/// Maximum bytes of each requested shard: an equal part of the free bytes, but at least 1, because 0 means no limit.
 fn max_bytes_each(free: usize, asked: usize, max: u32) -> u32 {
     u32::try_from(free / asked.max(1)).unwrap_or(u32::MAX).clamp(1, max.max(1))
 }
@@ -215,17 +208,16 @@ mod tests {
     #[test]
     fn a_room_is_spread_over_shards_in_pipelines_of_one_batch() {
         for (shards, room, batch, expected) in [
-            // Room for all.
             (1, 2048, 256, vec![vec![128]]),
             (4, 2048, 256, vec![vec![128, 128], vec![128, 128]]),
             (3, 2048, 256, vec![vec![128, 128], vec![128]]),
-            // What one batch leaves free when it ends: few shards, many messages each.
+            // One batch ended: few shards, many messages each.
             (16, 256, 256, vec![vec![64; 4]]),
             (2, 256, 256, vec![vec![128, 128]]),
-            // Little room, and several shards still.
+            // Little room, still several shards.
             (16, 8, 256, vec![vec![2; 4]]),
             (16, 1, 256, vec![vec![1]]),
-            // Small batches: several of them in one pipeline.
+            // Small batches share a pipeline.
             (4, 2048, 1, vec![vec![128]; 4]),
             (2, 100, 10, vec![vec![50, 50]]),
         ] {

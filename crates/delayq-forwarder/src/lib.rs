@@ -3,11 +3,11 @@
 //! ```text
 //! reserve ─► route ─► encode ─► deliver ─► settle
 //!    │                             │          ├─ delivered ─► ack
-//!    └ what is not delivered       │          ├─ rejected ──► bury, with the destination's reason
-//!      stays in Redis              │          └─ unavailable ► release
+//!    └ undelivered messages        │          ├─ rejected ──► bury, with the destination's reason
+//!      stay in Redis               │          └─ unavailable ► release
 //!                                  └ leases are extended meanwhile
 //! ```
-//! [`build`] does all that can fail and starts nothing; [`Forwarder::run`] forwards until it is asked to stop.
+//! [`build`] does all that can fail and starts nothing; [`Forwarder::run`] forwards until shutdown.
 
 mod answers;
 mod circuit;

@@ -4,8 +4,8 @@ use delayq_forwarder::ForwarderService;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// A message is dozens of small allocations, most of them freed by another thread, which costs the system's allocator
-/// several times as much.
+/// A message is dozens of small allocations, mostly freed by another thread. The system's allocator is several times
+/// slower at that.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

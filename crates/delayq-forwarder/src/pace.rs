@@ -1,84 +1,82 @@
-//! How many messages of a lane may be in flight (its room), and how fast that room is filled again.
+//! How many messages of a lane may be in flight (its room), and how fast that room is refilled.
 //!
-//! The room starts small and doubles while deliveries are quick. Otherwise it follows the measured throughput: it grows to
-//! what the destination confirms in a quarter of a delivery's timeout, and shrinks to what it confirms in half of it. A
-//! slow destination that is sent more would confirm the last messages only after their timeout.
+//! The room starts small and doubles while deliveries are quick. Otherwise the room follows the measured throughput: it
+//! grows to the number of messages confirmed in a quarter of the timeout, and shrinks to the number confirmed in half
+//! of the timeout. With a larger room, a slow destination would confirm the last messages only after their timeout.
 //!
-//! The room is filled over half the time that a delivery takes. A slow destination confirms together what was sent
-//! together, so its whole room becomes free at once, and reserving as much at once would keep Redis from all others for
-//! that long. Spread over half a round trip it costs the lane nothing: the room is filled twice as fast as it empties.
+//! The room is refilled over half the duration of a delivery. A slow destination confirms a whole batch together, so
+//! the whole room becomes free at once, and reserving as much at once would block Redis for all other callers.
+//! Spreading the refill over half a round trip costs the lane nothing: the room is filled twice as fast as the
+//! destination empties it.
 
 use std::time::{Duration, Instant};
 
-/// The room that a lane starts with, and its maximum after a batch of which nothing was confirmed.
+/// The initial room, and the maximum after a batch without a confirm.
 const FIRST_ROOM: usize = 128;
 /// Minimum room, unless the whole room is smaller: slow answers may arrive in parallel.
 const MIN_ROOM: usize = 8;
-/// A delivery is quick if it takes at most this part of its timeout.
+/// A delivery is quick up to this fraction of its timeout.
 const QUICK: u32 = 20;
-/// A room grows to what a destination confirms in this part of the timeout, and shrinks to what it confirms in the other.
+/// The room grows to the throughput in this fraction of the timeout, and shrinks to the throughput in `SHRUNK`.
 const GROWN: u32 = 4;
 const SHRUNK: u32 = 2;
-/// Messages that may be asked for at once, however slow the destination is.
+/// Messages that may be requested at once, however slow the destination.
 const MIN_AT_ONCE: usize = 128;
-/// How much time may be made up for when asks come late.
+/// Maximum delay that late asks may make up for.
 const LENIENCY: Duration = Duration::from_millis(10);
-/// The weight of a slower delivery in the average: one in so many.
+/// Weight of a slower delivery in the average: 1 of this many.
 const SMOOTHING: u32 = 8;
 
-/// The pace of one lane.
+/// The room and the refill rate of one lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Maximum number of messages in flight, and how many may be now.
+    /// Configured maximum of messages in flight, and the current one.
     max: usize,
     room: usize,
-    /// The timeout of a delivery.
     timeout: Duration,
-    /// How long a delivery takes; `None`: there was none yet.
+    /// Average duration of a delivery; `None` before the first.
     takes: Option<Duration>,
-    /// When the next message may be asked for.
+    /// Earliest time of the next request.
     from: Instant,
-    /// Messages delivered since the start.
     delivered: u64,
 }
 
-/// What a batch measured.
+/// The measurement of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measure {
-    /// How many messages had been delivered since the lane's start when it was sent.
+    /// Messages that the lane had delivered when the batch was sent.
     pub(crate) before: u64,
-    /// How many of its messages were delivered, and how many were not.
+    /// Messages of the batch delivered, and not delivered.
     pub(crate) delivered: usize,
     pub(crate) lost: usize,
-    /// How long it took until the last confirm; `None`: there was none.
+    /// Time until the last confirm; `None` without a confirm.
     pub(crate) took: Option<Duration>,
 }
 
 // === impl Pace ===
 
 impl Pace {
-    /// For at most `max` messages in flight, each with this timeout.
+    /// Creates the pace for at most `max` messages in flight, each with this timeout.
     pub(crate) fn new(max: usize, timeout: Duration, now: Instant) -> Self {
         Self { max, room: max.min(FIRST_ROOM), timeout, takes: None, from: now, delivered: 0 }
     }
 
-    /// Counts delivered messages.
     pub(crate) const fn count(&mut self, delivered: usize) {
         self.delivered += delivered as u64;
     }
 
-    /// How many messages were delivered.
     pub(crate) const fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// A batch has ended, and what it delivered has been counted. A quicker delivery counts at once, a slower one gradually.
+    /// Learns from a finished batch whose deliveries were counted. A quicker delivery counts at once, a slower delivery
+    /// gradually.
     pub(crate) fn measured(&mut self, measure: Measure) {
         let Some(took) = measure.took else {
             self.room = self.room.min(FIRST_ROOM);
             return;
         };
-        // What the destination confirmed meanwhile, of this batch and of others.
+        // Confirmed meanwhile, from this batch and others.
         let meanwhile = usize::try_from(self.delivered - measure.before).unwrap_or(usize::MAX);
         let takes_within =
             |time: Duration| (meanwhile as f64 * time.as_secs_f64() / took.as_secs_f64()) as usize;
@@ -88,7 +86,7 @@ impl Pace {
         } else if took <= self.timeout / SHRUNK {
             self.room = self.room.max(doubled.min(takes_within(self.timeout / GROWN)));
         } else if meanwhile.saturating_add(measure.lost) >= self.room / 2 {
-            // A lane that was not full does not show what its destination can do.
+            // A lane that was not full does not show its destination's limit.
             let min = self.max.min(MIN_ROOM);
             self.room = self.room.min(takes_within(self.timeout / SHRUNK).max(min));
         }
@@ -96,17 +94,16 @@ impl Pace {
         self.takes = Some(before + took.saturating_sub(before) / SMOOTHING - before.saturating_sub(took));
     }
 
-    /// How many messages may be on their way.
+    /// Maximum messages in flight.
     pub(crate) const fn room(&self) -> usize {
         self.room
     }
 
-    /// When something may be asked for.
     pub(crate) const fn from(&self) -> Instant {
         self.from
     }
 
-    /// How many messages may be asked for now.
+    /// Messages that may be requested now.
     pub(crate) fn allowed(&self, now: Instant) -> usize {
         let Some(behind) = now.checked_duration_since(self.from) else { return 0 };
         let nanos = self.nanos_a_message();
@@ -117,13 +114,13 @@ impl Pace {
         MIN_AT_ONCE.saturating_add(made_good as usize)
     }
 
-    /// Messages were asked for.
+    /// Notes that messages were requested.
     pub(crate) fn asked(&mut self, count: usize, now: Instant) {
         let earliest = now.checked_sub(LENIENCY).unwrap_or(now);
         self.from = self.from.max(earliest) + self.time_of(count);
     }
 
-    /// Messages that were asked for do not exist.
+    /// Returns the room of requested messages that did not exist.
     pub(crate) fn not_found(&mut self, count: usize) {
         self.from = self.from.checked_sub(self.time_of(count)).unwrap_or(self.from);
     }
@@ -166,7 +163,6 @@ mod tests {
                 asked += some;
                 now = now.max(pace.from());
             }
-            // It starts with what may be made up for.
             let needed = now - start;
             assert!(
                 needed <= expected && needed + 2 * LENIENCY >= expected,
@@ -175,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A batch of so many, sent while nothing else was in flight.
+    /// Simulates a batch sent while nothing else was in flight.
     fn deliver(pace: &mut Pace, delivered: usize, took: Option<Duration>) {
         let before = pace.delivered();
         pace.count(delivered);
@@ -188,17 +184,17 @@ mod tests {
             (8192, vec![(128, Some(500)); 8], 128 + 8 * 128),
             (8192, vec![(256, Some(500)); 99], 8192),
             (100, vec![(100, Some(1)); 99], 100),
-            // As many as it takes in a quarter of the time, and no more than twice as many as before.
+            // As many as confirmed in a quarter of the time, at most double.
             (8192, vec![(128, Some(1000))], 256),
             (8192, vec![(128, Some(2000))], 160),
             (8192, vec![(128, Some(2500)), (128, Some(5000))], 128),
-            // As many as it takes in half of the time.
+            // As many as confirmed in half of the time.
             (8192, vec![(128, Some(8000))], 80),
             (8192, vec![(128, Some(6240)); 9], 102),
             (8192, vec![(128, Some(9999)), (64, Some(9999)), (32, Some(9999)), (1, Some(9999))], 16),
             (8192, vec![(128, Some(60_000)), (5, Some(60_000))], 8),
             (4, vec![(4, Some(60_000))], 4),
-            // It was not full.
+            // The room was not full.
             (8192, vec![(1, Some(9000))], 128),
             (8192, vec![(256, Some(1)), (0, None)], 128),
             (100, vec![(100, Some(1)), (0, None)], 100),

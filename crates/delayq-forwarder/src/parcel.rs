@@ -1,4 +1,4 @@
-//! A parcel: a message on its way to a destination, in the form that every sink is given.
+//! A parcel: a message addressed to a destination, in the form that every sink receives.
 
 use bytes::Bytes;
 use delayq::UnixMillis;
@@ -10,26 +10,26 @@ use std::borrow::Cow;
 pub struct Parcel {
     /// The destination in the sink's own terms: a stream, a queue, a subject, a path of a URL.
     pub destination: String,
-    /// What the destination orders or partitions by.
+    /// The destination's ordering or partitioning key.
     pub key: Option<String>,
-    /// The partition of the destination, where its route says so.
+    /// The partition of the destination, if the route chose one.
     pub partition: Option<i32>,
-    /// The message's own headers, and those its route adds.
+    /// The message's headers, and the headers that the route adds.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Bytes,
-    /// What delayq knows about it.
+    /// delayq's own data about the message.
     pub about: About,
 }
 
-/// What delayq knows about a message.
+/// delayq's own data about a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Its id as text.
+    /// The id as text.
     pub id: String,
-    /// Its topic.
+    /// The topic.
     pub topic: String,
-    /// Its group.
+    /// The group.
     pub group: Option<String>,
     /// When it was due.
     pub due: UnixMillis,
@@ -39,8 +39,8 @@ pub struct About {
     pub attempt: u16,
     /// The number of this delivery, from 1.
     pub delivery: u32,
-    /// What a destination recognises a repeated delivery by: topic and id, and for an id of the producer's own, which may be
-    /// used again and in several groups, a hash of the group and the content.
+    /// Identifies repeated deliveries at the destination: topic and id. An id of the producer's own may be reused and
+    /// may appear in several groups, so a hash of the group and the content is added.
     pub identity: String,
 }
 
@@ -63,7 +63,7 @@ impl Parcel {
 // === impl About ===
 
 impl About {
-    /// What the reservation says.
+    /// The data of a reservation.
     #[must_use]
     pub fn of(reservation: &Reservation) -> Self {
         let envelope = &reservation.envelope;
@@ -79,13 +79,13 @@ impl About {
         }
     }
 
-    /// Ready minus due, in milliseconds with three decimals.
+    /// Lateness (ready minus due) in milliseconds with three decimals.
     #[must_use]
     pub fn late_ms(&self) -> f64 {
         self.ready.since(self.due).as_micros() as f64 / 1000.0
     }
 
-    /// The group, if it is part of the message's name: an id of the producer's own is another message in each group.
+    /// The group, if part of the message's name: an own id names a different message in each group.
     #[must_use]
     pub fn naming_group(&self) -> Option<&str> {
         let is_generated = self.id.starts_with('~') && !self.id.starts_with("~~");

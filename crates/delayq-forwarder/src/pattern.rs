@@ -1,6 +1,6 @@
-//! Patterns of topics: which topics a route is for.
+//! Patterns of topics.
 //!
-//! `?` is one character and `*` any run of characters, neither of them a `/`; `**` is any run at all.
+//! `?` is one character and `*` any run of characters, both without `/`; `**` is any run at all.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,20 +26,20 @@ enum Part {
 // === impl Pattern ===
 
 impl Pattern {
-    /// Whether it is for this topic.
+    /// Whether the pattern matches this topic.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
         let chars: Vec<Part> = topic.chars().map(Part::Char).collect();
         covers(&self.parts, &chars)
     }
 
-    /// Whether this matches every topic that `other` matches. May be false although it does, never the other way round.
+    /// Whether this matches every topic that `other` matches. May be false although true, never the reverse.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         covers(&self.parts, &other.parts)
     }
 
-    /// The topic, where it is not a pattern.
+    /// The topic, unless the text is a pattern.
     #[must_use]
     pub fn exact(&self) -> Option<&str> {
         self.parts.iter().all(|part| matches!(part, Part::Char(_))).then_some(self.text.as_str())
@@ -55,7 +55,7 @@ impl fmt::Display for Pattern {
 impl FromStr for Pattern {
     type Err = String;
 
-    /// Fails where no topic could ever match.
+    /// Fails if no topic could ever match.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("an empty pattern matches no topic; `**` matches every one".to_owned());
@@ -86,7 +86,7 @@ impl FromStr for Pattern {
 
 delayq_service::written!(Pattern, "a topic or a pattern of topics, such as \"orders.*\"");
 
-/// Whether the pattern so far matches the parts so far, row by row: without recursion no pattern is slow.
+/// Dynamic programming over the parts: without recursion no pattern is slow.
 fn covers(pattern: &[Part], parts: &[Part]) -> bool {
     let mut taken = vec![false; parts.len() + 1];
     taken[0] = true;

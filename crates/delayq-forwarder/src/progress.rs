@@ -1,47 +1,47 @@
-//! Whether ready messages move: a forwarder that has connections to everything and moves nothing is not ready. Pure.
+//! Progress: a forwarder with every connection open is still not ready if ready messages do not move. Pure.
 //!
-//! A destination that does not take messages is no stall: its circuit says so, and neither a restart nor another forwarder
-//! would help. Neither is a pause, a rate or a slow delivery, which has its own timeout.
+//! An unavailable destination is no stall: its circuit reports the fault, and neither a restart nor another forwarder
+//! would help. A pause, a rate limit and a slow delivery (with its own timeout) are no stall either.
 
 use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long something may fail.
+/// How long a failure is tolerated.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a delivery shows that topics which are set aside stop nothing else.
+/// How long one delivery proves that topics set aside block nothing else.
 const MOVES_FOR: Duration = Duration::from_secs(30);
-/// How long a failed settlement counts: the message is delivered again when its lease has run out.
+/// How long a failed settlement counts: the lease then runs out and the message is delivered again.
 const UNSETTLED_FOR: Duration = Duration::from_secs(60);
 
-/// What keeps ready messages where they are.
+/// The cause of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
-    /// This shard gives none.
+    /// This shard returns no messages.
     Reserving(ShardId),
-    /// This shard does not take what became of them: they would be delivered again and again.
+    /// This shard accepts no settlements: messages would be delivered again and again.
     Settling(ShardId),
     /// Topics are set aside because a key has the wrong type, and nothing else moves.
     SetAside,
 }
 
-/// What moved last, and what did not.
+/// Times of the last progress and of ongoing failures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// When something was delivered last.
+    /// Time of the last delivery.
     moved: Option<Instant>,
-    /// Since when a shard gives a lane nothing but errors.
+    /// Start of the errors of a lane's shard.
     reserving: BTreeMap<(usize, ShardId), Instant>,
-    /// Since when, and until when last, a shard's settlements failed.
+    /// First and last failure of a shard's settlements.
     settling: BTreeMap<ShardId, (Instant, Instant)>,
-    /// Since when topics are set aside.
+    /// Start of topics being set aside.
     set_aside: Option<Instant>,
 }
 
 // === impl Progress ===
 
 impl Progress {
-    /// A shard answered a lane, or did not.
+    /// Notes whether a shard answered a lane.
     pub(crate) fn reserved(&mut self, lane: usize, shard: ShardId, answered: bool, now: Instant) {
         if answered {
             self.reserving.remove(&(lane, shard));
@@ -50,12 +50,11 @@ impl Progress {
         }
     }
 
-    /// Something was delivered.
     pub(crate) const fn moved(&mut self, now: Instant) {
         self.moved = Some(now);
     }
 
-    /// A shard took what became of messages, or did not.
+    /// Notes whether a shard accepted settlements.
     pub(crate) fn settled(&mut self, shard: ShardId, taken: bool, now: Instant) {
         if taken {
             self.settling.remove(&shard);
@@ -64,22 +63,22 @@ impl Progress {
         }
     }
 
-    /// Topics are set aside, or none is any more.
+    /// Notes whether any topic is set aside.
     pub(crate) fn set_aside(&mut self, any: bool, now: Instant) {
         self.set_aside = any.then(|| self.set_aside.unwrap_or(now));
     }
 
-    /// These are the shards from now on.
+    /// Forgets shards that are no longer served.
     pub(crate) fn serve(&mut self, shards: &[ShardId]) {
         self.reserving.retain(|(_, shard), _| shards.contains(shard));
     }
 
-    /// The lanes that a shard gave nothing but errors: whether it does still, only an ask can tell.
+    /// Lanes that received only errors from a shard; only an ask can show a recovery.
     pub(crate) fn failing(&self, shard: ShardId) -> Vec<usize> {
         self.reserving.keys().filter(|(_, of)| *of == shard).map(|(lane, _)| *lane).collect()
     }
 
-    /// Judges. `rests`: whether a lane's circuit is open, so that nothing is asked for it.
+    /// Finds the stall, if any. `rests`: whether a lane's circuit is open, so that the lane asks for nothing.
     pub(crate) fn judge(&mut self, rests: impl Fn(usize) -> bool, now: Instant) -> Option<Stall> {
         let is_long = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
         self.settling.retain(|_, (_, last)| now.saturating_duration_since(*last) < UNSETTLED_FOR);
@@ -99,7 +98,7 @@ impl Progress {
 // === impl Stall ===
 
 impl Stall {
-    /// Why it is not ready.
+    /// The reason shown while not ready.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Reserving(shard) => {

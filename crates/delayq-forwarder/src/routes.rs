@@ -1,4 +1,4 @@
-//! Routes: the first whose pattern matches a topic says where its messages go.
+//! Routes: the first route whose pattern matches a topic decides the destination.
 
 use crate::config::{RouteConfig, Settings};
 use crate::sinks::SinkConfig;
@@ -6,11 +6,10 @@ use crate::template::Template;
 use delayq::Topic;
 use std::sync::Arc;
 
-/// A route whose destination is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Route {
     pub(crate) config: Arc<RouteConfig>,
-    /// The destination: the route's own, or that of the sink's kind.
+    /// The destination: the route's, or the default of the sink's kind.
     pub(crate) to: Template,
 }
 
@@ -30,10 +29,10 @@ impl Route {
 // === impl Routes ===
 
 impl Routes {
-    /// Finds the destination of each route.
+    /// Resolves the destination of each route.
     ///
     /// # Errors
-    /// A route names a sink that does not exist, which a validated configuration does not.
+    /// A route names a missing sink, which validation excludes.
     pub(crate) fn new(settings: &Settings) -> Result<Self, String> {
         let route = |config: &RouteConfig| {
             let kind = settings.sinks.get(&config.sink).and_then(SinkConfig::kind);
@@ -43,19 +42,19 @@ impl Routes {
         Ok(Self(settings.routes.iter().map(route).collect::<Result<_, String>>()?))
     }
 
-    /// The route of a topic, with the topic filled in; `None`: its messages wait.
+    /// The route of a topic, with the topic filled in; `None`: the messages wait.
     #[must_use]
     pub(crate) fn of(&self, topic: &Topic) -> Option<Route> {
         let route = self.0.iter().find(|route| route.config.topic.matches(topic.as_str()))?;
         Some(Route { to: route.to.of_topic(topic.as_str()), config: route.config.clone() })
     }
 
-    /// Each sink with the destinations that are known before there is a topic.
+    /// Each sink with the destinations known without a topic.
     pub(crate) fn fixed(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.0.iter().map(|route| (route.config.sink.as_str(), route.to.fixed()))
     }
 
-    /// Each sink with the classes of the topics that go to it.
+    /// Each sink with the classes of its routes.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|route| (route.config.sink.as_str(), route.config.class()))
     }

@@ -1,4 +1,4 @@
-//! The forwarder as a process of its own.
+//! The forwarder as a standalone process.
 
 use crate::config::{Config, Settings};
 use crate::forwarder::{Deps, Forwarder, build};
@@ -11,7 +11,7 @@ use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks, name_of_p
 pub struct ForwarderService {
     forwarder: Forwarder,
     fitness: Fitness,
-    /// None without a collector.
+    /// `None` without a collector.
     exporter: Option<Exporter>,
 }
 

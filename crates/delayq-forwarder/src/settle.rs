@@ -1,18 +1,17 @@
-//! Settling: telling Redis what becomes of a message after its delivery.
+//! Settling: reports the result of a delivery to Redis.
 
 use crate::context::Context;
 use delayq::protocol::{Receipt, Release, ShardId};
 use delayq::{Advice, Error, Settled};
 use std::time::{Duration, Instant};
 
-/// What is to become of a message.
+/// The settlement of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It was delivered.
     Ack,
-    /// It can never be delivered, for this reason.
+    /// Undeliverable for this reason.
     Bury(String),
-    /// It is retried after this delay, or by its own back-off.
+    /// Retried after this delay, or after the policy's back-off.
     Release { delay: Option<Duration>, keep_attempt: bool, reason: String },
 }
 
@@ -22,14 +21,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 // === impl Verdict ===
 
 impl Verdict {
-    /// Retried later, without costing an attempt.
+    /// Retries later without costing an attempt.
     pub(crate) fn rest(delay: Duration, reason: &str) -> Self {
         Self::Release { delay: Some(delay), keep_attempt: true, reason: reason.to_owned() }
     }
 }
 
-/// Carries out verdicts, and repeats those that Redis did not answer: a repeat is safe, because the first one uses up the
-/// receipt.
+/// Carries out verdicts, and repeats those that Redis did not answer. A repeat is safe: the first settlement uses up
+/// the receipt.
 pub(crate) async fn settle(context: &Context, verdicts: impl Iterator<Item = (Receipt, Verdict)>) {
     let (mut acks, mut buried, mut releases) = (Vec::new(), Vec::new(), Vec::new());
     for (receipt, verdict) in verdicts {
@@ -52,7 +51,7 @@ pub(crate) async fn settle(context: &Context, verdicts: impl Iterator<Item = (Re
         if left == 0 {
             return;
         }
-        // While draining there is one more try; then the leases expire, and the messages are delivered again.
+        // A drain allows one more try; then the leases expire, and the messages are delivered again.
         if give_up.is_requested() {
             tracing::warn!(left, "Redis does not answer: leaving these leases to expire");
             return;

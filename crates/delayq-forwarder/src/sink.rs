@@ -1,4 +1,4 @@
-//! What a sink is: the one contract between the forwarder and every kind of destination.
+//! The contract between the forwarder and every kind of destination.
 
 use crate::{Answers, Parcel};
 use async_trait::async_trait;
@@ -8,33 +8,33 @@ use std::time::Duration;
 /// A kind of destination, connected to one server.
 ///
 /// # Contract
-/// - `deliver` puts one outcome for each parcel at its index as soon as it is known: the forwarder settles a delivered
-///   parcel while others of the call still wait. [`Outcome::Delivered`] means that the destination has confirmed it as
-///   durably as it can; a confirm may have no other outcome.
-/// - A sink never retries; the forwarder does. A sink reconnects after its connection broke.
-/// - A sink keeps its own time: a parcel that cannot be sent within the `timeout` of its section is unsent, and one without
-///   an answer within `timeout` after it was sent is unavailable.
-/// - Parcels of one call may have different destinations; the failure of one is not the failure of the others.
-/// - Calls may overlap. A call may be dropped at any await: outcomes that it had put count; the fate of other parcels is
-///   unknown, and the forwarder sends them again.
-/// - `check` changes nothing at the destination. It names every setting that loses messages.
+/// - `deliver` stores one outcome for each parcel at its index as soon as known: the forwarder settles a delivered
+///   parcel while others of the call still wait. [`Outcome::Delivered`] means that the destination has confirmed the
+///   parcel as durably as the destination can; a confirm may have no other outcome.
+/// - The forwarder retries; a sink never does. A sink reconnects after its connection broke.
+/// - A sink keeps its own time: a parcel that cannot be sent within the `timeout` of its section is unsent, and a
+///   parcel without an answer within `timeout` after sending is unavailable.
+/// - Parcels of one call may have different destinations; a failing destination does not fail the other parcels.
+/// - Calls may overlap. A call may be dropped at any await: stored outcomes count; the fate of other parcels is
+///   unknown, and the forwarder sends these again.
+/// - `check` changes nothing at the destination, and names every setting that loses messages.
 /// - After `close` everything confirmed is stored, and nothing more is sent.
 #[async_trait]
 pub trait Sink: Send + Sync {
-    /// Checks the server, and a destination if it is known before there is a message. Returns warnings: what can lose
-    /// messages, but may be intended.
+    /// Checks the server, and a destination if known without a message. Returns warnings about settings that can lose
+    /// messages, possibly on purpose.
     ///
     /// # Errors
-    /// The destination must not be used, or cannot be checked now.
+    /// The destination is unsafe, or cannot be checked now.
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError>;
 
-    /// Delivers parcels, and puts the outcome of each at its index.
+    /// Delivers parcels, and stores the outcome of each at its index.
     async fn deliver(&self, parcels: &[Parcel], outcomes: &Arc<Outcomes>);
 
     /// Flushes and closes. Called once, after the last delivery.
     ///
     /// # Errors
-    /// What could not be flushed, in a sentence. None of it was reported as delivered.
+    /// The unflushed data, in a sentence. No part of that was reported as delivered.
     async fn close(&self) -> Result<(), String> {
         Ok(())
     }
@@ -43,87 +43,87 @@ pub trait Sink: Send + Sync {
 /// Why a destination cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
-    /// It would lose messages, or can never work as it is configured.
+    /// The destination would lose messages, or can never work as configured.
     #[error("{0}")]
     Refused(String),
-    /// It cannot be reached, or does not exist yet.
+    /// The destination cannot be reached, or does not exist yet.
     #[error("{0}")]
     Unreachable(String),
 }
 
-/// What became of one parcel.
+/// The result of one parcel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Confirmed.
     Delivered,
-    /// It can never be delivered as it is.
+    /// Never deliverable in this form.
     Rejected {
-        /// Why, in the destination's own words.
+        /// The reason, in the destination's own words.
         reason: String,
     },
-    /// It may be delivered later. Whether it arrived after all may be unknown.
+    /// May be delivered later. Whether the parcel arrived may be unknown.
     Unavailable {
-        /// Why, in the destination's own words.
+        /// The reason, in the destination's own words.
         reason: String,
-        /// When the destination wants to be asked again, where it said so.
+        /// Retry delay requested by the destination.
         retry_after: Option<Duration>,
-        /// What to blame, as far as the answer tells.
+        /// The blame, as far as the answer tells.
         blame: Blame,
     },
 }
 
-/// The outcomes of one call that are known so far.
+/// The outcomes of one call known so far.
 pub type Outcomes = Answers<Outcome>;
 
-/// What a failed delivery is to be blamed on.
+/// The blame for a failed delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// Nothing: it was not sent.
+    /// Nothing: the parcel was not sent.
     Nobody,
-    /// The destination as a whole: it cannot be reached, or refuses everyone.
+    /// The destination as a whole: unreachable, or refusing every parcel.
     Destination,
-    /// The destination, or a message that breaks it: it was sent, and the connection broke or stayed silent.
+    /// The destination, or a message that breaks the destination: after sending, the connection broke or stayed silent.
     Silence,
-    /// This message: others would have been accepted.
+    /// This message alone.
     Message,
-    /// The answer does not tell.
+    /// Unknown from the answer.
     Unclear,
 }
 
 // === impl Outcome ===
 
 impl Outcome {
-    /// The destination as a whole cannot accept it now.
+    /// Unavailable: the destination as a whole cannot accept parcels now.
     #[must_use]
     pub fn down(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Destination }
     }
 
-    /// It was sent, and the connection broke or stayed silent.
+    /// Unavailable: after sending, the connection broke or stayed silent.
     #[must_use]
     pub fn silent(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Silence }
     }
 
-    /// It was not sent.
+    /// Unavailable: not sent.
     #[must_use]
     pub fn unsent(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Nobody }
     }
 
-    /// It failed, and the answer does not tell why.
+    /// Unavailable: failed for a reason that the answer does not tell.
     #[must_use]
     pub fn failed(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Unclear }
     }
 
-    /// It can never be delivered.
+    /// Rejected: never deliverable.
     #[must_use]
     pub fn rejected(reason: impl Into<String>) -> Self {
         Self::Rejected { reason: reason.into() }
     }
 
-    /// The word of logs and metrics.
+    /// The word used in logs and metrics.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What the forwarder counts.
+//! The forwarder's metrics.
 
 use crate::Outcome;
 use delayq::Settled;
@@ -13,17 +13,17 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
 use std::time::Duration;
 
-/// Bounds of the buckets of one call of a sink, in seconds.
+/// Histogram bounds of a sink call, in seconds.
 const DELIVERY_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
-/// A sink, by the name of its section.
+/// The name of a sink's section.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfSink {
     sink: String,
 }
 
-/// A class of topics, as routes name it, at a sink.
+/// A class of topics, as routes name classes, at a sink.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfClass {
     class: String,
@@ -42,13 +42,13 @@ struct OfDestination {
     destination: String,
 }
 
-/// What an exemplar points to.
+/// The target of an exemplar.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfTrace {
     trace_id: String,
 }
 
-/// A histogram whose buckets name the trace of a message each, where one is recorded.
+/// A histogram whose buckets each name a recorded trace.
 type Traced = HistogramWithExemplars<OfTrace>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,7 +56,7 @@ struct OfWord {
     word: &'static str,
 }
 
-/// The handles of everything that is counted.
+/// The handles of all metrics.
 #[derive(Clone, Debug)]
 pub struct Stats {
     outcomes: Family<OfOutcome, Counter>,
@@ -64,7 +64,7 @@ pub struct Stats {
     in_flight: Family<OfSink, Gauge>,
     circuit: Family<OfDestination, Gauge>,
     braked: Family<OfDestination, Gauge>,
-    /// Times that the brake put a destination to rest.
+    /// Times that the brake opened a circuit.
     pub(crate) brakes: Counter,
     delivery: Family<OfSink, Histogram, fn() -> Histogram>,
     lateness: Family<OfClass, Traced, fn() -> Traced>,
@@ -74,21 +74,21 @@ pub struct Stats {
     pub unrouted_messages: Gauge,
     /// Shards that this forwarder reserves from.
     pub shards: Gauge,
-    /// Topics that a shard sets aside because one of their keys has the wrong type, counted once a shard.
+    /// Topics set aside because a key has the wrong type, counted per shard.
     pub refused_topics: Gauge,
-    /// Whether ready messages do not move.
+    /// 1 while ready messages do not move.
     pub(crate) stalled: Gauge,
     /// Calls of `reserve`.
     pub reserves: Counter,
-    /// Calls of `reserve` that Redis did not answer.
+    /// Calls of `reserve` without an answer.
     pub reserve_errors: Counter,
 }
 
-/// How late one message was confirmed.
+/// The lateness of one confirmed message.
 pub(crate) struct Late<'l> {
     pub(crate) class: &'l str,
     pub(crate) after: Duration,
-    /// The trace that is recorded of it.
+    /// The recorded trace, if any.
     pub(crate) trace: Option<String>,
 }
 
@@ -103,10 +103,6 @@ fn lateness_histogram() -> Traced {
 // === impl Stats ===
 
 impl Stats {
-    /// Registers everything.
-    ///
-    /// # Panics
-    /// If this registry has a forwarder already.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
         Self {
@@ -190,7 +186,7 @@ impl Stats {
         }
     }
 
-    /// Counts what became of a batch.
+    /// Counts the outcomes of a batch.
     pub(crate) fn count<'o>(&self, sink: &str, outcomes: impl Iterator<Item = &'o Outcome>) {
         for (outcome, count) in tally(outcomes.map(Outcome::word)) {
             let of = OfOutcome { sink: sink.to_owned(), outcome };
@@ -198,7 +194,7 @@ impl Stats {
         }
     }
 
-    /// Counts what became of leases.
+    /// Counts settlements.
     pub(crate) fn settled<'a>(&self, settled: impl IntoIterator<Item = &'a Settled>) {
         for (word, count) in tally(settled.into_iter().map(settled_word)) {
             self.settled.get_or_create(&OfWord { word }).inc_by(count);
@@ -219,16 +215,17 @@ impl Stats {
         self.delivery.get_or_create(&OfSink { sink: sink.to_owned() }).observe(took.as_secs_f64());
     }
 
-    /// Shows the lateness of a class from the start: of a series that begins with a delivery, Prometheus sees no rate.
+    /// Shows the lateness series of a class from the start: Prometheus sees no rate in a series that begins with a
+    /// delivery.
     pub(crate) fn expect(&self, sink: &str, class: &str) {
         drop(self.lateness_of(sink, class));
     }
 
-    /// Messages of a sink were confirmed so long after their due times.
+    /// Records the lateness of confirmed messages of a sink.
     pub(crate) fn late<'l>(&self, sink: &str, late: impl Iterator<Item = Late<'l>>) {
         let mut current: Option<(&str, Traced)> = None;
         for Late { class, after, trace } in late {
-            // Most of a batch are of one class.
+            // Most messages of a batch share a class.
             let known = current.take().filter(|(of, _)| *of == class);
             let (_, lateness) =
                 current.insert(known.unwrap_or_else(|| (class, self.lateness_of(sink, class))));
@@ -243,7 +240,7 @@ impl Stats {
     }
 }
 
-/// How often each word occurs: there are few, and most of a batch are the same.
+/// Counts each word: there are few, and most of a batch are the same.
 fn tally(words: impl Iterator<Item = &'static str>) -> Vec<(&'static str, u64)> {
     let mut counts: Vec<(&'static str, u64)> = Vec::new();
     for word in words {
@@ -255,7 +252,7 @@ fn tally(words: impl Iterator<Item = &'static str>) -> Vec<(&'static str, u64)> 
     counts
 }
 
-/// Burials are counted from 0: of a series that begins with them, Prometheus sees no increase.
+/// Burials start at 0: Prometheus sees no increase in a series that begins with a burial.
 fn settled_from_zero() -> Family<OfWord, Counter> {
     let settled = Family::default();
     drop(settled.get_or_create(&OfWord { word: settled_word(&Settled::Buried) }));

@@ -37,7 +37,7 @@ enum Part {
 // === impl Template ===
 
 impl Template {
-    /// The text, where it has no variable.
+    /// The text, if without variables.
     #[must_use]
     pub fn fixed(&self) -> Option<&str> {
         match self.parts.as_slice() {
@@ -47,10 +47,10 @@ impl Template {
         }
     }
 
-    /// The text with the values of a message.
+    /// Fills in the values of a message.
     ///
     /// # Errors
-    /// The variable that the message has no value for.
+    /// The variable without a value in the message.
     pub(crate) fn render(&self, about: &About, headers: &[(String, String)]) -> Result<String, Variable> {
         let mut out = String::new();
         for part in &self.parts {
@@ -64,7 +64,7 @@ impl Template {
         Ok(out)
     }
 
-    /// The same with its topic filled in, all that is known before there is a message.
+    /// Fills in the topic, the only value known before there is a message.
     #[must_use]
     pub fn of_topic(&self, topic: &str) -> Self {
         let mut parts: Vec<Part> = Vec::new();
@@ -85,7 +85,7 @@ impl Template {
         Self { text: self.text.clone(), parts }
     }
 
-    /// What tells one destination from another before there is a message: the text with variables in braces.
+    /// Distinguishes destinations before there is a message: the text with variables in braces.
     #[must_use]
     pub fn outline(&self) -> String {
         let part = |part: &Part| match part {
@@ -99,7 +99,7 @@ impl Template {
 impl FromStr for Template {
     type Err = String;
 
-    /// Fails with what is wrong, and which variables there are.
+    /// Fails with the fault, and lists the variables.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let (mut plain, mut rest) = (String::new(), text);
@@ -156,7 +156,7 @@ impl Variable {
         }
     }
 
-    /// What a message has for it; names of headers are compared without case.
+    /// The value of a variable in a message; header names are compared without case.
     fn value(&self, about: &About, headers: &[(String, String)]) -> Option<String> {
         match self {
             Self::Id => Some(about.id.clone()),

@@ -1,24 +1,24 @@
-//! The spans of a message whose trace is recorded. All are part of the span that its producer put it in, whose id is in the
-//! header `traceparent`; what is sent on names the span of its delivery instead. Times are by Redis's clock.
+//! The spans of a message with a recorded trace. All belong to the producer's span, whose id is in the header
+//! `traceparent`; the delivered message names the span of its delivery instead. Times are by Redis's clock.
 
 use crate::{About, Outcome};
 use delayq::protocol::{Reservation, UnixMicros};
 use delayq_service::traces::Span;
 use delayq_service::{TRACEPARENT, TraceParent, Traces};
 
-/// A reserved message of a recorded trace.
+/// A reserved message with a recorded trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traced {
-    /// The span that put it.
+    /// The producer's span.
     put: TraceParent,
     /// The span of this delivery.
     deliver: TraceParent,
 }
 
-/// A delivery that has its outcome.
+/// A delivery with its outcome.
 pub(crate) struct Delivery<'d> {
     pub(crate) about: &'d About,
-    /// None where its route did not say.
+    /// `None` if the route yielded none.
     pub(crate) destination: Option<&'d str>,
     pub(crate) sink: &'d str,
     pub(crate) start: UnixMicros,
@@ -28,7 +28,8 @@ pub(crate) struct Delivery<'d> {
 // === impl Traced ===
 
 impl Traced {
-    /// Puts the span of the delivery into the header. `None`: the trace is not recorded, or spans go nowhere.
+    /// Writes the span of the delivery into the header. `None`: the trace is not recorded, or no exporter is
+    /// configured.
     pub(crate) fn of(traces: &Traces, message: &mut Reservation) -> Option<Self> {
         if !traces.is_on() {
             return None;
@@ -41,8 +42,8 @@ impl Traced {
         Some(traced)
     }
 
-    /// Makes the spans of pump and reserve, once it is known that a delivery follows: a message that is only put back, as its
-    /// destination rests, is reserved again.
+    /// Records the spans of pump and reserve once a delivery is certain to follow: a message released because its
+    /// destination rests is reserved again.
     pub(crate) fn reserved(self, traces: &Traces, message: &Reservation, now: UnixMicros) {
         let Reservation { topic, id, ready, envelope, .. } = message;
         let due = UnixMicros(envelope.due.get().saturating_mul(1000));
@@ -51,7 +52,7 @@ impl Traced {
         traces.record(self.span("delayq.reserve", *ready, now.max(*ready), attributes));
     }
 
-    /// Makes the span of a delivery.
+    /// Records the span of a delivery.
     pub(crate) fn delivered(self, traces: &Traces, delivery: &Delivery<'_>, outcome: &Outcome) {
         let &Delivery { about, destination, sink, start, end } = delivery;
         let mut attributes = attributes(&about.topic, &about.id, about.delivery);

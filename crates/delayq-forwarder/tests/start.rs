@@ -1,4 +1,4 @@
-//! What the process itself does at its start, by its exit code.
+//! The process's own checks at start, by exit code.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 

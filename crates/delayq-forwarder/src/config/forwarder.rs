@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ForwarderConfig {
-    /// Its name in traces: 1 to 64 of `A-Z a-z 0-9 . _ -`. Default `""`: the host's name and the process id.
+    /// Name in traces: 1 to 64 of `A-Z a-z 0-9 . _ -`. Default `""`: the host's name and the process id.
     pub name: String,
     /// Lease of a message, extended while its destination works. 1 s to 1 h; default 30 s. A killed forwarder's messages are
     /// delivered again after this time.
@@ -20,16 +20,16 @@ pub struct ForwarderConfig {
     pub max_bytes: ByteSize,
     /// Failures in a row, of unclear blame, that open the circuit of a destination. 1 to 1000; default 5.
     pub circuit_failures: u32,
-    /// How long a destination rests before the first probe. 10 ms to 1 m; default 500 ms. It doubles with each probe
-    /// that fails.
+    /// How long a destination rests before the first probe. 10 ms to 1 m; default 500 ms. Each failed probe doubles the
+    /// rest.
     pub circuit_first_rest: HumanDuration,
-    /// Rejections in a row, with no delivery between them, after which a destination rests instead of having more messages
-    /// buried: it may be misconfigured. 0 to 1,000,000; 0: no limit; default 100.
+    /// Consecutive rejections without a delivery after which a destination rests instead of burying more messages: the
+    /// destination may be misconfigured. 0 to 1,000,000; 0: no limit; default 100.
     pub max_burials: u32,
     /// The longest rest. At least the first, at most 10 m; default 15 s. A repaired destination waits at most this long.
     pub circuit_longest_rest: HumanDuration,
-    /// Maximum bytes of payloads in flight to all destinations together. 4 MiB to 64 GiB; default 256 MiB. Each shard that is
-    /// asked may exceed it by one message.
+    /// Maximum payload bytes in flight to all destinations together. 4 MiB to 64 GiB; default 256 MiB. Each requested
+    /// shard may exceed the limit by one message.
     pub in_flight_bytes: ByteSize,
 }
 

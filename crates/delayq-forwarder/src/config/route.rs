@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The class of a route that names none.
+/// The class of a route without a class.
 const DEFAULT_CLASS: &str = "default";
-/// The longest name of a class.
+/// Maximum length of a class name.
 const MAX_CLASS_LENGTH: usize = 32;
 
 /// `[[routes]]`: which topics go where. The first route that matches a topic applies.
@@ -24,18 +24,18 @@ pub struct RouteConfig {
     /// The destination as a template; unset: the default of the sink's kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Template>,
-    /// The class under which the lateness of its messages is shown, a label of metrics: 1 to 32 of `a-z 0-9 _ -`; unset:
-    /// `default`. All routes together have at most 16.
+    /// The class that labels lateness metrics of these messages: 1 to 32 of `a-z 0-9 _ -`; unset: `default`. Maximum 16
+    /// classes over all routes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// What the destination partitions or orders by, as a template; unset: the group, else the id.
+    /// The partitioning or ordering key of the destination, as a template; unset: the group, else the id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
-    /// The partition, for Kafka: a number from 0, or a template for one; unset: chosen by the key.
-    /// A message whose value is not a number is buried; one whose partition does not exist uses up its attempts.
+    /// The partition, for Kafka: a number from 0, or a template; unset: chosen by the key. A message whose value is not
+    /// a number is buried; a message whose partition does not exist uses up its attempts.
     #[serde(deserialize_with = "number_or_text", skip_serializing_if = "Option::is_none")]
     pub partition: Option<Template>,
-    /// Headers to add, as templates; a header without its values is left out.
+    /// Headers to add, as templates; a header with missing values is left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Template>,
 }
@@ -43,7 +43,7 @@ pub struct RouteConfig {
 // === impl RouteConfig ===
 
 impl RouteConfig {
-    /// Its own class, or the default.
+    /// The configured class, or the default.
     #[must_use]
     pub fn class(&self) -> &str {
         self.class.as_deref().unwrap_or(DEFAULT_CLASS)
@@ -52,7 +52,7 @@ impl RouteConfig {
 
 impl Section for RouteConfig {
     fn validate(&self, at: &mut Faults) {
-        // Checked here and not by serde, which would leave out the faults of the rest of the route.
+        // Serde would stop at this fault and hide the faults in the rest of the route.
         if self.topic == Pattern::default() {
             at.refuse("topic", "a route needs a topic or a pattern of topics");
         }
@@ -85,13 +85,12 @@ fn is_class(name: &str) -> bool {
 /// Reads the number of a partition.
 ///
 /// # Errors
-/// A sentence.
+/// The text is not a partition number.
 pub(crate) fn partition(text: &str) -> Result<i32, String> {
     let number = text.parse().ok().filter(|number: &i32| *number >= 0);
     number.ok_or_else(|| format!("`{text}` is not a partition; expected a number from 0"))
 }
 
-/// A number is as common here as a template.
 fn number_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Template>, D::Error> {
     from.deserialize_any(NumberOrText).map(Some)
 }

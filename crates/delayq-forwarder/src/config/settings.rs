@@ -1,11 +1,11 @@
-//! The sections of a forwarder, and the checks across them.
+//! The sections of a forwarder, and the checks across sections.
 
 use super::{ForwarderConfig, RouteConfig};
 use crate::sinks::{Kind, SinkConfig};
 use delayq_service::config::{Faults, Locations, RedisConfig};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most classes that routes may name together: each is a histogram for each sink that they go to.
+/// Maximum classes of all routes: each class is a histogram per sink.
 const MAX_CLASSES: usize = 16;
 
 /// The sections of a forwarder, in a process of its own or in another program.
@@ -17,20 +17,19 @@ pub struct Settings {
     pub sinks: BTreeMap<String, SinkConfig>,
     /// `[[routes]]`
     pub routes: Vec<RouteConfig>,
-    /// Where their keys are written.
+    /// Where each key was written.
     pub locations: Locations,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// Whether a topic has a route.
     #[must_use]
     pub fn has_route(&self, topic: &str) -> bool {
         self.routes.iter().any(|route| route.topic.matches(topic))
     }
 
-    /// Checks the three sections against each other and `[redis]`, for a configuration that holds them.
+    /// Checks the three sections against each other and against `[redis]`.
     pub fn contradictions(&self, redis: &RedisConfig, at: &mut Faults) {
         for (i, route) in self.routes.iter().enumerate() {
             self.contradictions_of_route(at, i, route);
@@ -45,7 +44,7 @@ impl Settings {
         }
     }
 
-    /// Refuses sinks that deliver into the Redis of the deployment, where that is several.
+    /// Refuses sinks that deliver into the deployment's own Redis when the deployment has several.
     fn contradictions_of_sinks(&self, several: &str, at: &mut Faults) {
         for (name, sink) in &self.sinks {
             let stream = sink.redis_stream.as_ref().filter(|stream| stream.redis.is_none());
@@ -57,7 +56,7 @@ impl Settings {
         }
     }
 
-    /// Refuses the first route that brings a class too many.
+    /// Refuses the first route that exceeds the maximum number of classes.
     fn contradictions_of_classes(&self, at: &mut Faults) {
         let mut classes = BTreeSet::new();
         let too_many =
@@ -70,7 +69,6 @@ impl Settings {
         }
     }
 
-    /// Checks a route against the sinks and against earlier routes.
     fn contradictions_of_route(&self, at: &mut Faults, i: usize, route: &RouteConfig) {
         if !route.sink.is_empty() && !self.sinks.contains_key(&route.sink) {
             let known: Vec<&str> = self.sinks.keys().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! What each encoding makes of a message.
+//! The output of each encoding.
 
 use super::*;
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! Asking shards for messages: one call of `reserve` for several shards of one lane, which are at one node: what another
-//! node has reserved does not wait for its answer.
+//! Reserving: one call of `reserve` for several shards of one lane on a single node, so that messages of one node never
+//! wait for the answer of another node.
 
 use super::board::Board;
 use crate::circuit::Pass;
@@ -9,47 +9,45 @@ use delayq::protocol::{Reservation, ReserveReport, ReserveRequest, ShardId};
 use delayq::{Advice, Error};
 use std::time::Instant;
 
-/// What one lane asks of some shards, in one pipeline.
+/// A lane's request to some shards, in one pipeline.
 pub(super) struct Ask {
     lane: usize,
     probe: bool,
     requests: Vec<(ShardId, ReserveRequest)>,
-    /// The topics of each request, by their numbers in the lane.
+    /// The topics of each request, by number in the lane.
     topics: Vec<Vec<usize>>,
 }
 
-/// An ask with the answers of its shards.
 pub(super) struct Answer {
     pub(super) lane: usize,
     pub(super) probe: bool,
     pub(super) shards: Vec<ShardAnswer>,
-    /// Maximum number of messages it could have brought, and of bytes of payloads.
+    /// Maximum number of messages, and of payload bytes, of the whole answer.
     pub(super) room: (usize, usize),
 }
 
-/// The answer of one shard.
 pub(super) struct ShardAnswer {
     pub(super) shard: ShardId,
-    /// The topics that it was asked for, by their numbers in the lane.
+    /// The requested topics, by number in the lane.
     pub(super) topics: Vec<usize>,
     pub(super) found: Result<ReserveReport, Error>,
-    /// Whether it may have more than was asked for.
+    /// Whether the shard may have more messages than requested.
     pub(super) more: bool,
 }
 
-/// Maximum bytes of payloads.
+/// Maximum payload bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// In one answer of a shard.
     pub(super) of_a_shard: u32,
-    /// In flight to all destinations.
+    /// In flight to all destinations together.
     pub(super) of_all: usize,
 }
 
 // === impl Bounds ===
 
 impl Bounds {
-    /// How many more bytes may be in flight.
+    /// Remaining payload bytes that may be in flight.
     pub(super) fn free_bytes(self, board: &Board) -> usize {
         let taken: usize = board.lanes.iter().map(|lane| lane.bytes).sum();
         self.of_all.saturating_sub(taken)
@@ -59,8 +57,8 @@ impl Bounds {
 // === impl Ask ===
 
 impl Ask {
-    /// What to ask now: for each lane with room, the shards that may have messages for it and are not being asked. Each
-    /// lane is first in turn.
+    /// The asks due now: for each lane with room, the shards that may have messages and have no ask in flight. Lanes
+    /// take turns at being first.
     pub(super) fn all(board: &mut Board, context: &Context, bounds: Bounds, now: Instant) -> Vec<Self> {
         let mut asks = Vec::new();
         let mut free_bytes = bounds.free_bytes(board);
@@ -94,7 +92,6 @@ impl Ask {
         asks
     }
 
-    /// Asks.
     pub(super) async fn run(self, context: Context) -> Answer {
         context.stats.reserves.inc_by(self.requests.len() as u64);
         let reports = context.holder.reserve(&self.requests).await;
@@ -113,14 +110,14 @@ impl Ask {
 // === impl LaneState ===
 
 impl LaneState {
-    /// Notes whether a shard may have more, and from when on.
+    /// Notes whether a shard may have more messages, and the earliest time to ask again.
     pub(super) fn answered(&mut self, answer: &ShardAnswer, now: Instant, after_error: Instant) {
         self.asked.remove(&answer.shard);
         let topics = answer.topics.iter().copied();
         match &answer.found {
-            // The next poll finds what still waits.
+            // The next poll finds the remaining messages.
             Err(error) if error.advice() == Advice::GiveUp => {}
-            // Asked again, like every shard that may have messages, but not at once.
+            // Asked again, but not immediately.
             Err(_) => self.heat(answer.shard, topics, after_error),
             Ok(_) if answer.more => self.heat(answer.shard, topics, now),
             Ok(report) => {
@@ -132,13 +129,12 @@ impl LaneState {
     }
 }
 
-/// Whether a shard may have more for this lane than it was asked for.
+/// Whether a shard may have more messages for this lane than requested.
 fn left_over(report: &ReserveReport, request: &ReserveRequest) -> bool {
-    // A shard that stopped at the bound on bytes says so itself.
+    // A shard that stopped at the limit on bytes reports so itself.
     report.messages.len() >= usize::from(request.most)
 }
 
-/// Bytes of payloads in total.
 pub(super) fn payload_bytes(messages: &[Reservation]) -> usize {
     messages.iter().map(|message| message.envelope.payload.len()).sum()
 }

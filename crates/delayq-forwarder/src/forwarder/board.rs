@@ -1,4 +1,4 @@
-//! The board: every lane, and which topic belongs to which.
+//! The board: every lane, and the lane of each topic.
 
 use super::Forwarder;
 use crate::circuit::CircuitSettings;
@@ -13,37 +13,32 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The lanes and topics of the loop.
 pub(super) struct Board {
     pub(super) lanes: Vec<LaneState>,
-    /// The lane that is asked for first.
+    /// The lane whose turn comes first.
     pub(super) turn: usize,
-    /// The shards that every lane reserves from, in order.
     shards: Vec<ShardId>,
-    /// By sink and outline of the destination.
+    /// Lane numbers by sink and outline of the destination.
     numbers: HashMap<(String, String), usize>,
-    /// Every known topic; `None`: it has no route.
     topics: BTreeMap<Topic, Option<LaneTopic>>,
     sinks: BTreeMap<String, Arc<NamedSink>>,
     routes: Routes,
-    /// Destinations that were checked.
+    /// Destinations checked at start.
     checked: BTreeSet<Target>,
     circuit: CircuitSettings,
     stats: Stats,
 }
 
-/// A topic in its lane.
 #[derive(Clone, Copy, Debug)]
 struct LaneTopic {
     lane: usize,
-    /// Its number in the lane.
     topic: usize,
 }
 
 // === impl Board ===
 
 impl Board {
-    /// With the lanes of the topics that routes name outright; others are added when their topic is first seen.
+    /// Creates the lanes of the topics that routes name outright. Other lanes appear with the first message of a topic.
     pub(super) fn new(forwarder: &Forwarder) -> Self {
         let mut board = Self {
             lanes: Vec::new(),
@@ -63,29 +58,27 @@ impl Board {
         board
     }
 
-    /// The shards that every lane reserves from.
     pub(super) fn shards(&self) -> &[ShardId] {
         &self.shards
     }
 
-    /// Every lane reserves from these shards from now on.
+    /// Replaces the shards that every lane reserves from.
     pub(super) fn serve(&mut self, shards: Vec<ShardId>) {
         self.shards = shards;
     }
 
-    /// Whether the lanes reserve from this shard.
     pub(super) fn serves(&self, shard: ShardId) -> bool {
         self.shards.binary_search(&shard).is_ok()
     }
 
-    /// The shard may have messages of every known topic.
+    /// Marks the shard as possibly having messages of every known topic.
     pub(super) fn heat(&mut self, shard: ShardId, now: Instant) {
         if self.serves(shard) {
             self.lanes.iter_mut().for_each(|lane| lane.heat_all(shard, now));
         }
     }
 
-    /// The shard may have messages of this topic. Returns whether it has a route.
+    /// Marks the shard as possibly having messages of this topic. Returns whether the topic has a route.
     pub(super) fn heat_topic(&mut self, shard: ShardId, topic: &Topic, now: Instant) -> bool {
         let found = self.find(topic);
         if let Some(LaneTopic { lane, topic }) = found.filter(|_| self.serves(shard)) {
@@ -94,12 +87,12 @@ impl Board {
         found.is_some()
     }
 
-    /// Makes the topic known.
+    /// Adds a topic to its lane.
     pub(super) fn add(&mut self, topic: &Topic) {
         self.find(topic);
     }
 
-    /// A topic in its lane, which is added if the topic is new; `None`: it has no route.
+    /// The lane of a topic, added if the topic is new; `None`: no route matches.
     fn find(&mut self, topic: &Topic) -> Option<LaneTopic> {
         if let Some(known) = self.topics.get(topic) {
             return *known;

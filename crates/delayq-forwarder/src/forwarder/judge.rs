@@ -1,4 +1,4 @@
-//! What the process says of its work: whether ready messages move, and which destinations are braked.
+//! Readiness: whether ready messages move, and which destinations are braked.
 
 use super::board::Board;
 use crate::circuit::Pass;
@@ -8,17 +8,16 @@ use delayq_service::{Condition, Readiness};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How often progress is judged: the longest between two turns of the loop.
+/// Interval between judgements: the longest gap between two turns of the loop.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Judges the work, and reports what changes.
+/// Judges progress, and reports changes.
 pub(super) struct Judge {
     /// Whether ready messages move.
     moving: Condition,
     stall: Option<Stall>,
-    /// When to judge that.
     next: Instant,
-    /// Whether no destination is braked.
+    /// False while any destination is braked.
     destinations: Condition,
     braked: BTreeSet<usize>,
 }
@@ -31,12 +30,11 @@ impl Judge {
         Self { moving, stall: None, next: now, destinations, braked: BTreeSet::new() }
     }
 
-    /// When to judge progress.
     pub(super) const fn next(&self) -> Instant {
         self.next
     }
 
-    /// Whether ready messages move, once it is time.
+    /// Judges whether ready messages move, if a judgement is due.
     pub(super) fn progress(&mut self, context: &Context, board: &Board, now: Instant) {
         if now < self.next {
             return;
@@ -57,7 +55,7 @@ impl Judge {
         self.stall = stall;
     }
 
-    /// Reports which destinations rest because they reject message after message, where this lane's changed.
+    /// Reports the braked destinations if this lane's state changed.
     pub(super) fn brake(&mut self, board: &Board, lane_number: usize) {
         let braked = board.lanes[lane_number].lane.is_braked();
         let changed = if braked { self.braked.insert(lane_number) } else { self.braked.remove(&lane_number) };

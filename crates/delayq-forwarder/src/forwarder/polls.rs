@@ -1,7 +1,7 @@
-//! Polls: asking the shards which topics have messages, so that none waits because its notification was lost.
+//! Polls ask the shards which topics have messages, in case a notification was lost.
 //!
-//! A poll asks each shard for one page of its topics: it costs by shards, not by topics. A shard whose notifications may
-//! have been missed is swept: asked for page after page without a rest.
+//! A poll asks each shard for one page of its topics: the cost depends on shards, not on topics. A shard whose
+//! notifications may have been missed is swept: all pages are requested without a rest.
 
 use crate::context::Context;
 use delayq::Error;
@@ -10,20 +10,19 @@ use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Shards in one round trip: Redis answers as many pages in a few milliseconds.
+/// Maximum shards in one round trip: Redis serves so many pages in a few milliseconds.
 const MAX_SHARDS: usize = 8;
 
-/// Which pages are asked for, and when.
+/// The pages due, and the time of the next poll.
 pub(super) struct Polls {
     every: Duration,
-    /// When every shard is polled next.
     next: Instant,
     under_way: bool,
-    /// No poll begins before this.
+    /// Earliest time of the next poll.
     rests_until: Option<Instant>,
-    /// Shards whose answer says where to continue; a shard that is swept from the start meanwhile is not among them.
+    /// Shards whose pending answer tells where to continue; excludes shards swept from the start meanwhile.
     asked: BTreeSet<ShardId>,
-    /// Where a shard's next page begins, where it is not the first.
+    /// The start of a shard's next page, unless the first.
     pages: BTreeMap<ShardId, u64>,
     swept: BTreeSet<ShardId>,
 }
@@ -31,11 +30,10 @@ pub(super) struct Polls {
 /// What a shard answered.
 type Page = (ShardId, Result<TopicsPage, Error>);
 
-/// What a poll found.
+/// The result of a poll.
 pub(super) struct Polled {
-    /// The answer of each shard.
     pub(super) pages: Vec<Page>,
-    /// Whether each node takes writes: reading a page does not tell.
+    /// Whether each node accepts writes, which reading a page cannot show.
     pub(super) wrote: Vec<Result<(), Error>>,
 }
 
@@ -54,7 +52,7 @@ impl Polls {
         }
     }
 
-    /// Asks these shards for all of their topics at once.
+    /// Requests all topics of these shards without a rest.
     pub(super) fn sweep(&mut self, shards: &[ShardId]) {
         for shard in shards {
             self.asked.remove(shard);
@@ -63,7 +61,7 @@ impl Polls {
         }
     }
 
-    /// When to poll; `None`: a poll is under way.
+    /// Time of the next poll; `None` while a poll runs.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let next = match (self.under_way, self.swept.is_empty()) {
             (true, _) => return None,
@@ -73,12 +71,12 @@ impl Polls {
         Some(self.rests_until.map_or(next, |until| next.max(until)))
     }
 
-    /// Polls nothing before this: a shard that is swept would be asked again at once.
+    /// Delays the next poll: a swept shard would be asked again at once.
     pub(super) fn rest(&mut self, until: Instant) {
         self.rests_until = Some(until);
     }
 
-    /// The pages to ask these shards for now.
+    /// The pages to request from these shards now.
     pub(super) fn due(&mut self, shards: &[ShardId], now: Instant) -> Vec<(ShardId, Option<u64>)> {
         if self.next(now).is_none_or(|at| now < at) {
             return Vec::new();
@@ -95,12 +93,10 @@ impl Polls {
         pages
     }
 
-    /// A poll has ended.
     pub(super) fn ended(&mut self) {
         self.under_way = false;
     }
 
-    /// A shard has answered: where its next page begins; `None`: this was the last, or the shard cannot say.
     pub(super) fn answered(&mut self, shard: ShardId, next: Option<u64>) {
         if !self.asked.remove(&shard) {
             return;
@@ -114,7 +110,6 @@ impl Polls {
     }
 }
 
-/// Asks for these pages, and whether writes are taken: each node apart from the others.
 pub(super) async fn poll(context: Context, pages: Vec<(ShardId, Option<u64>)>) -> Polled {
     let nodes = context.places.by_node(pages, |(shard, _)| *shard);
     let polled = join_all(nodes.iter().map(|pages| poll_node(&context.holder, pages))).await;
@@ -122,7 +117,7 @@ pub(super) async fn poll(context: Context, pages: Vec<(ShardId, Option<u64>)>) -
     Polled { pages: pages.into_iter().flatten().collect(), wrote }
 }
 
-/// Asks one node for these pages, of which there is at least one. If it does not answer, it is not asked for the others.
+/// Requests these pages (at least one) from one node. If the node does not answer, the remaining pages are skipped.
 async fn poll_node(holder: &Holder, pages: &[(ShardId, Option<u64>)]) -> (Result<(), Error>, Vec<Page>) {
     let wrote = Probe::new(holder.client()).takes_writes(pages[0].0).await;
     let mut silence = wrote.as_ref().err().filter(|error| is_silence(error)).cloned();
@@ -162,7 +157,7 @@ mod tests {
         assert_eq!((polls.next(now), polls.due(&[a, b], now)), (Some(now + every), Vec::new()));
         let later = now + every;
         assert_eq!(polls.due(&[a, b], later), [(a, Some(501)), (b, None)]);
-        // What was missed while they were asked is not in their answers.
+        // The pending answers miss notifications lost meanwhile.
         polls.sweep(&[a]);
         polls.answered(a, None);
         polls.answered(b, None);
@@ -174,7 +169,7 @@ mod tests {
         polls.answered(a, None);
         polls.ended();
         assert_eq!((polls.next(later), polls.due(&[a, b], later)), (Some(later + every), Vec::new()));
-        // Shards that belong to another forwarder now are not asked.
+        // Shards that moved to another forwarder are not asked.
         polls.sweep(&[a, b]);
         assert_eq!(polls.due(&[b], later), [(b, None)]);
     }

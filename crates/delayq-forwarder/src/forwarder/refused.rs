@@ -5,7 +5,6 @@ use delayq::{Error, Topic};
 use prometheus_client::metrics::gauge::Gauge;
 use std::collections::BTreeSet;
 
-/// The topics that are set aside now.
 pub(super) struct Refused {
     known: BTreeSet<(ShardId, Topic)>,
     count: Gauge,
@@ -18,17 +17,15 @@ impl Refused {
         Self { known: BTreeSet::new(), count }
     }
 
-    /// Whether any topic is set aside.
     pub(super) fn any(&self) -> bool {
         !self.known.is_empty()
     }
 
-    /// The topics that one shard sets aside.
     pub(super) fn of(&self, shard: ShardId) -> impl Iterator<Item = &Topic> {
         self.known.iter().filter(move |(of, _)| *of == shard).map(|(_, topic)| topic)
     }
 
-    /// Notes which of the asked topics the shard set aside, and logs each change once.
+    /// Records which of the requested topics the shard set aside, and logs each change.
     pub(super) fn note<'a>(
         &mut self,
         shard: ShardId,
@@ -57,7 +54,7 @@ impl Refused {
     }
 }
 
-/// Whether every requested topic is set aside: the call then fails with the key of one, `…}:r:1` or `…}:t:1`.
+/// Whether every requested topic is set aside: the call then fails with the key of one topic, `…}:r:1` or `…}:t:1`.
 pub(super) fn is_of_topics(error: &Error) -> bool {
     let Error::Redis { code, detail } = error else { return false };
     code == "DQTYPE" && (detail.contains("}:r:") || detail.contains("}:t:"))

@@ -1,6 +1,6 @@
-//! The loop: notifications, what comes due and tasks that ended, until shutdown.
+//! The loop: notifications, due work and ended tasks, until shutdown.
 //!
-//! Nothing is awaited inside a turn. Asks, batches and polls are tasks, so no lane waits for another one's answer.
+//! Nothing is awaited inside a turn: asks, batches and polls are tasks, so no lane waits for another lane's answer.
 
 use super::Forwarder;
 use super::asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes};
@@ -22,16 +22,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
 
-/// How often messages without a route are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
-/// How long to rest after Redis did not answer.
+/// Rest after Redis failed to answer.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(250);
-/// How long the loop may show no sign of life.
+/// Maximum time without a turn before the loop counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// How long a drain waits for sinks before it gives their messages back.
+/// Maximum time that a drain waits for sinks before releasing messages.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The loop's state: all of it belongs to one task.
+/// The loop's state, owned by one task.
 pub(super) struct Run {
     context: Context,
     condition: Condition,
@@ -42,22 +41,18 @@ pub(super) struct Run {
     under_way: JoinSet<Ended>,
     polls: Polls,
     unrouted: Waiting,
-    /// When to count them; `None` while that is under way.
+    /// Time of the next count; `None` while a count runs.
     next_count: Option<Instant>,
-    /// Redis did not answer: nothing is sent before this.
+    /// After Redis failed to answer: nothing is sent before this time.
     rest_until: Option<Instant>,
-    /// Some nodes of several do not serve their shards, or a shard is missing, and that was logged.
     in_part: bool,
-    /// Errors of single shards that were logged.
     logged_errors: BTreeSet<String>,
-    /// Topics that a shard set aside because one of their keys has the wrong type.
     refused: Refused,
     growth: Growth,
-    /// What batches free before they end.
+    /// Receives capacity that batches free before the batch ends.
     freed: UnboundedReceiver<Freed>,
 }
 
-/// The result of a task.
 enum Ended {
     Ask(Answer),
     Batch(Report),
@@ -95,7 +90,7 @@ impl Run {
         }
     }
 
-    /// Forwards until shutdown is asked for.
+    /// Forwards until shutdown is requested.
     ///
     /// # Errors
     /// Redis holds another deployment, or is unfit.
@@ -132,7 +127,6 @@ impl Run {
         }
     }
 
-    /// Reserves from these shards from now on.
     fn serve(&mut self, shards: Vec<ShardId>) {
         self.context.stats.shards.set(shards.len() as i64);
         self.polls.sweep(&shards);
@@ -140,7 +134,7 @@ impl Run {
         self.board.serve(shards);
     }
 
-    /// One turn: starts polls that are due, and asks for what there is room for.
+    /// One turn: starts due polls, and asks for as many messages as there is room for.
     fn turn(&mut self) {
         let now = Instant::now();
         if self.rest_until.is_some_and(|until| now < until) {
@@ -172,10 +166,10 @@ impl Run {
         }
     }
 
-    /// When the next turn is due without a notification.
+    /// Time of the next turn without a notification.
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
-        // With too many bytes in flight, a batch that ends is the reason to ask again.
+        // While too many bytes are in flight, the end of a batch triggers the next ask.
         let full = self.bounds().free_bytes(&self.board) == 0;
         let lanes = self.board.lanes.iter().filter(|_| !full).filter_map(|lane| lane.next(now));
         let first = lanes.chain(self.next_count).chain(self.polls.next(now)).min();
@@ -212,7 +206,7 @@ impl Run {
         }
     }
 
-    /// Room of a lane is free again.
+    /// Returns freed capacity to a lane.
     fn free(&mut self, freed: Freed) {
         let state = &mut self.board.lanes[freed.lane_number];
         state.in_flight -= freed.count;
@@ -223,7 +217,7 @@ impl Run {
         }
     }
 
-    /// Starts batches of what was reserved, also where some of the shards failed.
+    /// Starts batches of the reserved messages, even if some of the shards failed.
     fn answered(&mut self, answer: Answer) -> Result<(), Fault> {
         let now = Instant::now();
         for found in &answer.shards {
@@ -290,7 +284,7 @@ impl Run {
                 Err(error) => {
                     self.failed(&error)?;
                     if is_of_one_shard(&error) {
-                        // It cannot say what it has: any known topic may have messages there.
+                        // The shard cannot name its topics: any known topic may have messages there.
                         self.polls.answered(shard, None);
                         self.board.heat(shard, now);
                     } else {
@@ -303,7 +297,7 @@ impl Run {
                     for here in page.topics {
                         self.seen(shard, here, now);
                     }
-                    // Only an ask can tell whether these are in order again.
+                    // Only an ask can show whether these lanes have recovered.
                     let failing = self.context.progress().failing(shard);
                     for lane in failing {
                         self.board.lanes[lane].heat_all(shard, now);
@@ -322,7 +316,7 @@ impl Run {
         Ok(())
     }
 
-    /// Every node answered a poll, and takes writes, and no shard is missing.
+    /// Clears the fault after every node answered a poll and accepts writes, and no shard is missing.
     fn well(&mut self) {
         self.condition.ready();
         if std::mem::replace(&mut self.in_part, false) {
@@ -330,7 +324,7 @@ impl Run {
         }
     }
 
-    /// A shard has this topic.
+    /// Records that a shard has this topic.
     fn seen(&mut self, shard: ShardId, TopicHere { topic, waiting }: TopicHere, now: Instant) {
         if topic.is_odd() {
             if self.logged_errors.insert(topic.to_string()) {
@@ -357,8 +351,8 @@ impl Run {
         Ok(())
     }
 
-    /// A call failed. Without an answer from the one Redis everything rests, and with several nodes the shards of that one;
-    /// a missing shard rests alone, and so does one that has an error of its own.
+    /// Handles a failed call. Without an answer, everything on that Redis (with several nodes: the shards of that node)
+    /// rests; a missing shard, or a shard with an error of its own, rests alone.
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
         self.context.stats.reserve_errors.inc();
         if matches!(error, Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
@@ -377,7 +371,7 @@ impl Run {
             _ => None,
         };
         if missing.is_some() || !self.context.places.is_one() {
-            // The lanes rest from its shards alone. One that is missing is polled until it is there.
+            // Only the lanes of this Redis rest. A missing shard is polled until the shard is back.
             self.polls.rest(until);
             if let Some(shard) = missing.filter(|&shard| self.board.serves(shard)) {
                 self.polls.sweep(&[shard]);
@@ -396,8 +390,8 @@ impl Run {
         Ok(())
     }
 
-    /// Waits for what is under way. After the grace, undelivered messages are given back; those that an ask still brings are
-    /// given back at once.
+    /// Waits for work in flight. After the grace, undelivered messages are released; messages that a late ask returns
+    /// are released at once.
     pub(super) async fn drain(&mut self) {
         self.condition.unready("draining");
         if tokio::time::timeout(GRACE, self.finish()).await.is_ok() {
@@ -408,7 +402,7 @@ impl Run {
         self.finish().await;
     }
 
-    /// Returns when nothing is under way. Cancel safe: a task of its own gives an answer back.
+    /// Returns when nothing is in flight. Cancel safe: a separate task releases the messages of an answer.
     async fn finish(&mut self) {
         while let Some(ended) = self.under_way.join_next().await {
             match ended {
@@ -437,7 +431,7 @@ impl Run {
     }
 }
 
-/// Whether a repeat fails too, and the other shards are well. A missing one was there, and may be restored.
+/// Whether a repeat would fail too while other shards are well. A missing shard may be restored.
 fn is_of_one_shard(error: &Error) -> bool {
     error.advice() == Advice::GiveUp && !matches!(error, Error::Uninitialised(_))
 }

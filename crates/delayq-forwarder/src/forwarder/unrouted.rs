@@ -1,15 +1,14 @@
-//! Messages that wait because their topic has no route.
+//! Messages that wait because no route matches their topic.
 
 use delayq::{Admin, Client, Error, Topic};
 use std::collections::BTreeSet;
 
-/// Topics without a route that have messages.
 pub(super) type Waiting = BTreeSet<Topic>;
 
-/// The ready messages of each.
+/// The ready messages of each topic.
 pub(super) type Counted = Result<Vec<(Topic, u64)>, Error>;
 
-/// Counts them.
+/// Counts ready messages of each topic.
 pub(super) async fn count(client: Client, topics: Waiting) -> Counted {
     let admin = Admin::new(client);
     let mut counted = Vec::with_capacity(topics.len());

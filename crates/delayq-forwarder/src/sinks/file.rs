@@ -1,4 +1,4 @@
-//! The sink `file`: NDJSON files, flushed and fsynced before anything counts as delivered.
+//! The sink `file`: NDJSON files. A delivery counts after flush and fsync.
 
 mod beneath;
 mod check;

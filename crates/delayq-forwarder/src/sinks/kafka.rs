@@ -1,4 +1,4 @@
-//! The sink `kafka`: Kafka, with an idempotent producer and acks from all replicas in sync.
+//! The sink `kafka`: an idempotent producer with acks from all in-sync replicas.
 
 #[cfg(feature = "kafka")]
 mod check;

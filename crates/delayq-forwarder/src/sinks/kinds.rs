@@ -1,7 +1,7 @@
-//! The kinds of sinks: one table that says all there is to say of each.
+//! The kinds of sinks, defined by one table.
 //!
-//! The configuration of every kind is always there, so that every build checks it alike; the client of a heavy one only
-//! with its cargo feature.
+//! The configuration of every kind is always compiled, so that every build validates it alike; the client of a heavy
+//! kind needs its cargo feature.
 
 use super::file::FileSink;
 #[cfg(feature = "kafka")]
@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes of the table of kinds the words of the configuration, the tables of a sink, and what makes a sink of each.
+/// Expands the table into configuration words, sink sections, and constructors.
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident, $word:literal, $table:ident: $config:ty, to: $to:literal,
         event_prefix: $event_prefix:literal,
@@ -42,44 +42,44 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: [Self; [$($word),*].len()] = [$(Self::$kind),*];
 
-            /// Its word in the configuration.
+            /// The word in the configuration.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$kind => $word,)* }
             }
 
-            /// The destination of a route that names none.
+            /// The destination of a route without a destination.
             #[must_use]
             pub const fn default_to(self) -> &'static str {
                 match self { $(Self::$kind => $to,)* }
             }
 
-            /// What the headers of CloudEvents begin with, as the binding of the kind's protocol says.
+            /// The prefix of CloudEvents headers in the binding of the kind's protocol.
             #[must_use]
             pub const fn event_prefix(self) -> &'static str {
                 match self { $(Self::$kind => $event_prefix,)* }
             }
         }
 
-        /// `[sinks.NAME]`: one server that messages are delivered to: one table with the name of its kind.
+        /// `[sinks.NAME]`: one server that receives messages, with a table named after its kind.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct SinkConfig {
-            /// Maximum number of messages in flight to one destination: those that a killed forwarder repeats. So many only
-            /// while it confirms them within a quarter of `timeout`. 1 to 65,536; default 8192.
+            /// Maximum messages in flight to one destination; a killed forwarder repeats at most this many. Only used
+            /// in full while the destination confirms all within a quarter of `timeout`. 1 to 65,536; default 8192.
             pub in_flight: u32,
-            /// Maximum bytes of payloads in flight to one destination. 1 MiB to 4 GiB; default 64 MiB. Each shard that is
-            /// asked may exceed it by one message.
+            /// Maximum payload bytes in flight to one destination. 1 MiB to 4 GiB; default 64 MiB. Each requested shard
+            /// may exceed the limit by one message.
             pub in_flight_bytes: ByteSize,
             /// Maximum number of messages in one call of the sink. 1 to 500; default 256.
             pub batch: u16,
-            /// How long a message may wait for its confirm before it counts as not delivered, and before that for its turn
-            /// at a destination that handles few at a time. 100 ms to 10 m; default 10 s.
+            /// How long a message may wait for its confirm, and before that for its turn at a destination that handles
+            /// few at a time, until the delivery counts as failed. 100 ms to 10 m; default 10 s.
             pub timeout: HumanDuration,
-            /// What a delivery looks like: `plain`, `cloudevents-binary` or `cloudevents-structured`; default plain.
+            /// The form of a delivery: `plain`, `cloudevents-binary` or `cloudevents-structured`; default plain.
             pub encoding: Encoding,
-            /// Whether the forwarder refuses to start while the server cannot be reached; default true. With false its
-            /// messages wait, and it is checked until it is there.
+            /// Whether an unreachable server keeps the forwarder from starting; default true. If false, messages wait,
+            /// and the server is checked until reachable.
             pub required: bool,
             $(
                 $(#[doc = $doc])*
@@ -103,7 +103,7 @@ macro_rules! kinds {
         }
 
         impl SinkConfig {
-            /// The kinds it has tables of: one, if it is valid.
+            /// The kinds with a table: exactly one if valid.
             fn kinds(&self) -> Vec<Kind> {
                 [$(self.$table.as_ref().map(|_| Kind::$kind)),*].into_iter().flatten().collect()
             }
@@ -165,7 +165,6 @@ kinds! {
         sink: #[feature = "kafka"] |config, maker| KafkaSink::new(config, maker.timeout)?;
 }
 
-/// Makes the sinks of one forwarder.
 pub(crate) struct Maker<'r> {
     redis: &'r RedisConfig,
     timeout: Duration,
@@ -184,7 +183,7 @@ impl fmt::Display for Kind {
 // === impl SinkConfig ===
 
 impl SinkConfig {
-    /// Its kind; `None`: it has none, or several, and is not valid.
+    /// The kind; `None` if invalid: no kind, or several.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         match self.kinds()[..] {
@@ -221,7 +220,7 @@ impl Section for SinkConfig {
 // === impl Maker ===
 
 impl<'r> Maker<'r> {
-    /// For sinks that deliver into `redis` unless they name another.
+    /// Creates a maker for sinks that deliver into `redis` unless the sink names another Redis.
     pub(crate) fn new(redis: &'r RedisConfig) -> Self {
         Self {
             redis,
@@ -231,10 +230,10 @@ impl<'r> Maker<'r> {
         }
     }
 
-    /// Makes a sink. Nothing is connected yet.
+    /// Creates a sink without connecting.
     ///
     /// # Errors
-    /// Why it cannot be made as it is configured, in a sentence.
+    /// Why the configured sink cannot be created, in a sentence.
     pub(crate) fn make(&mut self, config: &SinkConfig) -> Result<Arc<dyn Sink>, String> {
         self.timeout = *config.timeout;
         self.make_one(config.kind().ok_or("it has no kind, or several")?, config)

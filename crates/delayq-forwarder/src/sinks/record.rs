@@ -1,4 +1,4 @@
-//! A delivery as one JSON document: what the sinks `file`, `stdout` and `redis-list` write.
+//! A delivery as one JSON document, as the sinks `file`, `stdout` and `redis-list` write it.
 
 use crate::Parcel;
 use base64::Engine;
@@ -24,15 +24,15 @@ struct Record<'a> {
     payload_base64: Option<String>,
 }
 
-/// How every document begins.
+/// The beginning of every document.
 pub(super) const HEAD: &[u8] = b"{\"id\":\"";
 
-/// Whether these bytes can be the beginning of a line that was written in part.
+/// Whether these bytes can begin a partially written line.
 pub(super) fn may_begin_with(bytes: &[u8]) -> bool {
     bytes.starts_with(HEAD) || HEAD.starts_with(bytes)
 }
 
-/// Appends the document of a parcel and the end of its line.
+/// Appends the document of a parcel and a newline.
 pub(super) fn append_line(parcel: &Parcel, out: &mut Vec<u8>) {
     append(parcel, out);
     out.push(b'\n');

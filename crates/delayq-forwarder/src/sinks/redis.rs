@@ -1,4 +1,4 @@
-//! The sinks `redis-stream` and `redis-list`: they share the link and the check of the server.
+//! The sinks `redis-stream` and `redis-list`, with a common link and server check.
 
 mod check;
 mod link;
@@ -10,7 +10,7 @@ pub use stream::RedisStreamConfig;
 
 use delayq_service::config::{Faults, RedisConfig};
 
-/// Checks the Redis that a sink delivers into, unless it is that of the deployment.
+/// Checks the Redis of a sink, unless the deployment's own.
 fn validate_redis(redis: Option<&RedisConfig>, at: &mut Faults) {
     let Some(redis) = redis else { return };
     at.section("redis", redis);

@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// `[sinks.NAME.stdout]`: it has no settings.
+/// `[sinks.NAME.stdout]`, without settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StdoutConfig {}
 
 impl Section for StdoutConfig {}
 
-/// NDJSON on standard output.
 pub(crate) struct StdoutSink;
 
 #[async_trait]

@@ -7,7 +7,7 @@ use delayq_forwarder::{FileConfig, SinkConfig};
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::redis_cluster::RedisCluster;
 
-/// The nodes of the shards of a new deployment, of which there are at least two.
+/// A new deployment, and the node of each shard: at least two nodes.
 async fn spread(cluster: &RedisCluster) -> (Stage, Vec<usize>) {
     loop {
         let stage = Stage::at(&cluster.url()).await;
@@ -31,7 +31,6 @@ async fn a_silent_node_stops_the_messages_of_its_own_shards_alone() {
     let sink = SinkConfig { file: Some(file), ..SinkConfig::default() };
     let running = stage.forward(stage.settings([("f", sink)], vec![route("t", "f", "all")])).await.unwrap();
     let shards = stage.client.shards();
-    // Ids of shards of the silent node, and of the others.
     let is_of_silent = |id: &String| nodes[usize::from(shards.shard_of_name(id).get())] == nodes[0];
     let (theirs, others): (Vec<String>, Vec<String>) =
         (0..).map(|n| n.to_string()).take(8 * MORE).partition(is_of_silent);
@@ -50,7 +49,7 @@ async fn a_silent_node_stops_the_messages_of_its_own_shards_alone() {
         running.readiness.unready().iter().any(|unready| unready.reason.contains(&silent))
     })
     .await;
-    // If each waited for the silent node, they would take longer.
+    // Waiting for the silent node would take longer.
     within("the messages of the others", LONG, async {
         for id in &others[1..=MORE] {
             put(id).await;

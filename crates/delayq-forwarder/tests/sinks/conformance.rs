@@ -52,47 +52,42 @@ use delayq_tests::proxy::{Direction, Flow, Proxy};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A sink's real server, with a consumer that knows nothing of delayq.
+/// A sink's real server, with a consumer that is independent of delayq.
 ///
 /// # Contract
-/// `seen` reads the destination from its start. Two subjects at a time do not meet in a destination.
+/// `seen` reads the destination from its start. Two simultaneous subjects never share a destination.
 pub(crate) trait Subject: Sized {
     async fn start() -> Self;
     fn sink(&self) -> SinkConfig;
-    /// A destination that exists.
+    /// An existing destination.
     fn destination(&self) -> String;
     async fn seen(&self) -> Vec<Seen>;
 }
 
-/// One whose server can go away and come back.
+/// A subject whose server can stop and return.
 pub(crate) trait Mortal: Subject {
-    /// Nothing is taken any more.
+    /// Makes the server refuse everything.
     async fn stop(&mut self);
-    /// It goes on with its data.
+    /// Restores the server with its data.
     async fn resume(&mut self);
 }
 
-/// One that is reached through a proxy.
-///
-/// # Contract
-/// `sink` delivers through the proxy, `seen` reads around it.
 pub(crate) trait Networked: Mortal {
-    /// How long a call of the sink takes at least until it sees that nobody answers.
+    /// Minimum time until a call of the sink detects a silent server.
     const PATIENCE: Duration = Duration::from_millis(500);
     fn proxy(&self) -> &Proxy;
 }
 
-/// One whose destination can be taken away.
+/// A subject whose destination can be deleted.
 pub(crate) trait Deletable: Subject {
     async fn delete(&self);
     async fn create(&self);
 }
 
-/// One that asks who delivers.
+/// A subject with a login.
 pub(crate) trait Guarded: Subject {
-    /// The right password.
     const PASSWORD: &str;
-    /// What its refusal says.
+    /// The text of a refused login.
     const REFUSAL: &str;
     async fn start_guarded() -> Self;
     /// The same sink with this password.
@@ -126,7 +121,7 @@ async fn an_open_circuit(running: &Running) {
 
 pub(crate) async fn everything_arrives_once<S: Subject>() {
     let (stage, subject) = stage::<S>().await;
-    // With the usual timeout: a confirm that comes later than expected is a second copy.
+    // With the usual timeout: a late confirm would cause a duplicate.
     let settings = stage.settings([("s", subject.sink())], vec![route(TOPIC, "s", &subject.destination())]);
     let running = stage.forward(settings).await.unwrap();
     stage.put(TOPIC, 0, 2000, 100).await;
@@ -183,7 +178,7 @@ pub(crate) async fn a_server_that_goes_down_midway_costs_no_message<S: Mortal>()
     subject.resume().await;
     stage.drained(TOPIC).await;
     running.stop().await;
-    // Refused connections took nothing: so nothing may come twice.
+    // Refused connections accepted nothing: so nothing may arrive twice.
     stage.check(TOPIC, subject.seen().await, &Permit::default()).await;
 }
 
@@ -212,7 +207,7 @@ pub(crate) async fn a_black_hole_is_left_behind_by_deadline<S: Networked>() {
     let running = stage.forward(settings).await.unwrap();
     stage.put(TOPIC, 0, 100, 100).await;
     stage.drained(TOPIC).await;
-    // What is open stays silent for ever: only a new connection gets through.
+    // Open connections stay silent for ever: only a new connection works.
     subject.proxy().strand_open();
     stage.put(TOPIC, 100, 300, 100).await;
     stage.drained(TOPIC).await;
@@ -320,8 +315,8 @@ pub(crate) async fn a_refused_login_is_named_and_mended_without_a_loss<S: Guarde
     stage.check(TOPIC, subject.seen().await, &Permit::default()).await;
 }
 
-/// Three sinks of one server with a certificate: the first trusts its authority, the second another one, and the third
-/// calls the server by a name that is not in it.
+/// Three sinks of one TLS server: the first trusts its authority, the second another, and the third connects by a name
+/// missing from the certificate.
 pub(crate) async fn tls_takes_the_private_authority_and_no_other_name(
     stage: &Stage,
     to: &str,
@@ -345,7 +340,6 @@ pub(crate) async fn tls_takes_the_private_authority_and_no_other_name(
     running.stop().await;
 }
 
-/// Two sinks of one server that asks for a client's certificate: the first has one, the second has none.
 pub(crate) async fn tls_shows_the_certificate_that_is_asked_for(
     stage: &Stage,
     to: &str,
@@ -364,23 +358,21 @@ pub(crate) async fn tls_shows_the_certificate_that_is_asked_for(
     running.stop().await;
 }
 
-/// A sink of a server whose certificate was right until it expired.
+/// A sink of a server whose certificate has expired.
 pub(crate) async fn tls_refuses_an_expired_certificate(stage: &Stage, to: &str, sink: SinkConfig) {
     let Err(fault) = stage.forward(stage.settings([("s", sink)], vec![route(TOPIC, "s", to)])).await else {
         panic!("it trusts a certificate that has expired")
     };
     let text = fault.to_string().to_lowercase();
-    // librdkafka says no more of it than that it is not valid.
+    // librdkafka reports only that the certificate is invalid.
     let named = text.contains("expired") || text.contains("certificate verify failed");
     assert!(text.starts_with("dq-f002: sinks.s") && named, "{text}");
 }
 
-/// A path as text.
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The claims of the suite about one sink.
 macro_rules! conforms {
     ($subject:ty: $($claim:ident),+ $(,)?) => {$(
         #[tokio::test(flavor = "multi_thread")]

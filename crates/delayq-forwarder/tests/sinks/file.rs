@@ -1,4 +1,4 @@
-//! The sink `file` in a folder that can go away. What is written to a single file is tested beside it, in `src/sinks/file`.
+//! The sink `file` in a folder that can disappear. `src/sinks/file` tests writing to a single file.
 
 use crate::conformance::{Mortal, Subject, conforms};
 use crate::stage::{Seen, record};

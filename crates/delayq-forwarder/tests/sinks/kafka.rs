@@ -1,4 +1,4 @@
-//! The sink `kafka` against a broker that the tests of this process share, each behind a proxy of its own; and against a
+//! The sink `kafka` against a broker shared by the tests of this process, each behind its own proxy; and against a
 //! cluster of three.
 
 use crate::conformance::{
@@ -25,14 +25,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// Proxies that are made with the broker: at least one for each test that starts a subject.
+/// Proxies created with the broker: at least one per test that starts a subject.
 const PROXIES: usize = 13;
 const USER: &str = "forwarder";
 
-/// The broker that is shared, and the ways into it.
+/// The shared broker, and the proxies in front.
 struct Stand {
     server: KafkaServer,
-    /// A way in that can be broken, for one subject each.
+    /// Breakable proxies, one per subject.
     proxies: Mutex<Vec<Proxy>>,
     authority: Authority,
     guarded: Listener,
@@ -116,7 +116,7 @@ fn sink(config: KafkaConfig) -> SinkConfig {
     SinkConfig { kafka: Some(config), timeout: HumanDuration::from_secs(3), ..SinkConfig::default() }
 }
 
-/// Everything that a topic holds, or one partition of it, read by kcat.
+/// Everything in a topic or a partition, read by kcat.
 fn read_from(address: &str, topic: &str, more: &[&str]) -> Vec<Seen> {
     let mut kcat = Command::new("kcat");
     kcat.args(["-b", address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%h|%S|%s\\n"]);
@@ -169,7 +169,7 @@ impl Subject for Records {
 }
 
 impl Mortal for Records {
-    // The broker is shared: for this subject it is down when its proxy refuses.
+    // The broker is shared: a refusing proxy stands for a broker that is down.
     async fn stop(&mut self) {
         self.proxy.refuse().await;
     }
@@ -180,7 +180,7 @@ impl Mortal for Records {
 }
 
 impl Networked for Records {
-    // The client looks for messages that waited too long once a second.
+    // The client checks for expired messages once a second.
     const PATIENCE: Duration = Duration::from_secs(2);
 
     fn proxy(&self) -> &Proxy {
@@ -194,7 +194,7 @@ impl Deletable for Records {
         for result in admin.delete_topics(&[&self.topic], &patient()).await.unwrap() {
             result.unwrap();
         }
-        // The broker answers before it has forgotten the topic.
+        // The broker answers before forgetting the topic.
         wait_until("the topic to be gone", LONG, || async {
             let metadata = admin.inner().fetch_metadata(None, LONG).unwrap();
             metadata.topics().iter().all(|topic| topic.name() != self.topic)
@@ -364,7 +364,7 @@ async fn too_few_replicas_in_sync_are_waited_for_and_cost_no_message() {
         running.metric("delayq_forwarder_circuit{sink=\"s\"") >= 1.0
     })
     .await;
-    // Not a hiccup of the kill: two are in sync, and the topic wants three.
+    // Rules out a transient error of the kill: two replicas are in sync, and the topic requires three.
     wait_until("the replicas to be too few", LONG, || async { refused_for_replicas(&address, &topic).await })
         .await;
     assert_eq!((stage.numbers("t").await.pending(), stage.dead("t").await.len()), (100, 0));
@@ -377,10 +377,10 @@ async fn too_few_replicas_in_sync_are_waited_for_and_cost_no_message() {
         .await;
 }
 
-/// The id of what a bare client tries to produce.
+/// The id of a record that a bare client tries to produce.
 const PROBE: &str = "probe";
 
-/// Whether the cluster refuses a bare client's record for want of replicas.
+/// Whether the cluster refuses a bare client's record for lack of replicas.
 async fn refused_for_replicas(address: &str, topic: &str) -> bool {
     let mut kcat = tokio::process::Command::new("sh");
     let script = format!(

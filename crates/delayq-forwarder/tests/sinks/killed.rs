@@ -12,7 +12,6 @@ use std::process::Command;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-forwarder");
 const IN_FLIGHT: usize = 100;
 
-/// The configuration of a forwarder of this stage that writes into a file of this folder.
 fn configuration(stage: &Stage, folder: &Path) -> String {
     format!(
         "[deployment]\nnamespace = \"{}\"\nshards = {}\n[redis]\nurl = \"{}\"\n[admin]\nlisten = \"\"\n\

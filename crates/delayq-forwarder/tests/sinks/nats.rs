@@ -24,7 +24,7 @@ struct Stream {
 
 const USER: &str = "forwarder";
 
-/// As a user who may log in where that is asked for; elsewhere nobody looks.
+/// A user accepted by guarded servers; other servers ignore the login.
 async fn context(server: &NatsServer) -> jetstream::Context {
     let options =
         async_nats::ConnectOptions::with_user_and_password(USER.to_owned(), Stream::PASSWORD.to_owned());
@@ -41,7 +41,7 @@ fn sink(address: &str) -> SinkConfig {
     SinkConfig { nats: Some(config), ..SinkConfig::default() }
 }
 
-/// Everything that a stream holds, from its start.
+/// Everything in a stream, from its start.
 async fn read(server: &NatsServer, name: &str) -> Vec<Seen> {
     let mut stream = context(server).await.get_stream(name).await.unwrap();
     let state = stream.info().await.unwrap().state.clone();
@@ -161,7 +161,7 @@ async fn a_confirm_that_was_lost_leaves_one_copy_in_the_stream() {
         stage.drained("t").await;
     }
     running.stop().await;
-    // The stream recognises the repeats by Nats-Msg-Id.
+    // The stream deduplicates by Nats-Msg-Id.
     stage.check("t", subject.seen().await, &Permit::default()).await;
 }
 

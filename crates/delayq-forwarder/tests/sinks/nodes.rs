@@ -1,4 +1,4 @@
-//! A forwarder over several independent Redises, or one, that have lost shards.
+//! A forwarder over Redises that have lost shards.
 
 use crate::stage::{Stage, route};
 use delayq::Admin;
@@ -13,9 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const MESSAGES: u16 = 20;
-/// What the forwarder has delivered.
 const DELIVERED: &str = "delayq_forwarder_outcomes_total{sink=\"f\",outcome=\"delivered\"}";
-/// Far more than a delivery takes, and less than a forwarder rests after an error of its Redis.
+/// Far longer than a delivery takes, and shorter than the rest of a forwarder after a Redis error.
 const SOON: Duration = Duration::from_millis(100);
 
 fn sink(folder: &Path) -> SinkConfig {
@@ -53,7 +52,7 @@ async fn emptied_nodes_are_named_the_others_are_served_and_all_are_once_they_hav
     wait_until("the forwarder to be ready", LONG, || async { running.readiness.unready().is_empty() }).await;
 }
 
-/// How soon messages are delivered, one after the other, while another shard of their Redis is missing.
+/// Measures sequential deliveries while another shard of the same Redis is missing.
 async fn beside_a_missing_shard() -> Timing {
     let (server, folder) = (RedisServer::private().await, tempfile::tempdir().unwrap());
     let stage = Stage::at(&server.url()).await;

@@ -109,7 +109,6 @@ async fn no_more_bytes_are_under_way_than_the_sink_allows() {
     let sink = SinkConfig { in_flight_bytes: most, ..stream(&slow.address()) };
     stage.put("t", 0, 60, size).await;
     let running = stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "t")])).await.unwrap();
-    // Each shard may exceed it by one message.
     let bound = (most.bytes() / size as u64 + 1) as f64 + f64::from(stage.client.shards().get());
     wait_until("all delivered", LONG, || async {
         let under_way = running.metric("delayq_forwarder_in_flight{sink=\"s\"}");
@@ -135,7 +134,7 @@ async fn no_more_bytes_are_under_way_than_the_forwarder_allows_over_all_destinat
     let mut settings = stage.settings([("s", stream(&slow.address()))], routes);
     settings.forwarder.in_flight_bytes = most;
     let running = stage.forward(settings).await.unwrap();
-    // Each shard that is asked for a destination may exceed it by one message.
+    // Each requested shard may exceed the limit by one message.
     let shards = f64::from(stage.client.shards().get()) * topics.len() as f64;
     let bound = (most.bytes() / size as u64 + 1) as f64 + shards;
     wait_until("all delivered", LONG, || async {
@@ -155,7 +154,7 @@ async fn no_more_bytes_are_under_way_than_the_forwarder_allows_over_all_destinat
 async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing() {
     let server = RedisServer::private().await;
     let (stage, folder) = (Stage::at(&server.url()).await, tempfile::tempdir().unwrap());
-    // The forwarder's client knows nothing of the dictionary.
+    // The forwarder's client does not have the dictionary.
     let other = stage.client_at(&server.url());
     let (producer, admin) =
         (Producer::start(other.clone(), ProducerOptions::default()), Admin::new(other.clone()));

@@ -1,4 +1,4 @@
-//! What a poll costs with many topics, and that it misses none.
+//! The cost of a poll with many topics, and its completeness.
 
 use crate::stage::{Stage, record, route, topic};
 use delayq::Admin;
@@ -16,7 +16,6 @@ fn file(dir: &Path) -> SinkConfig {
     SinkConfig { file: Some(FileConfig { dir: dir.to_owned(), rotate_at: None }), ..SinkConfig::default() }
 }
 
-/// Makes topics in every shard: without a message.
 async fn make_topics(stage: &Stage, count: usize) {
     let admin = Admin::new(stage.client.clone());
     for n in 0..count {
@@ -25,19 +24,18 @@ async fn make_topics(stage: &Stage, count: usize) {
     }
 }
 
-/// Puts one message into each of so many topics, under ids from `first` on.
+/// Puts one message into each topic, under ids from `first` on.
 async fn put_in_each(stage: &Stage, first: usize, topics: usize) {
     for n in 0..topics {
         stage.put(&format!("t-{n}"), first + n, 1, 10).await;
     }
 }
 
-/// Whether it is a call of `overview` that asks for topics: script, 2, two keys, layout, number of the first topic.
 fn asks_for_topics(seen: &Seen) -> bool {
     seen.name == "evalsha" && seen.args.len() == 6 && !matches!(seen.text(5), Some("0" | "TIME"))
 }
 
-/// Whether it is a call of `reserve`: script, 2, two keys, layout, n, bytes, lease, topics.
+/// Whether this is a call of `reserve`: script, 2, two keys, layout, n, bytes, lease, topics.
 fn reserves(seen: &Seen) -> bool {
     seen.name == "evalsha" && seen.text(8).is_some_and(|name| name.starts_with("t-"))
 }
@@ -62,7 +60,7 @@ async fn an_idle_forwarder_of_many_topics_asks_by_shards_and_not_by_topics() {
     wait_until("six polls", LONG, || async { count(asks_for_topics).await >= 6 * SHARDS }).await;
     let (polled, reserved) = (count(asks_for_topics).await, count(reserves).await);
     running.stop().await;
-    // A lane for each topic: each poll would be 1,200 calls.
+    // With a lane per topic each poll would be 1,200 calls.
     assert!(reserved <= TOPICS, "{reserved} calls of reserve over {polled} of overview");
 }
 

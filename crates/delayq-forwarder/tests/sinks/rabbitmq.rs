@@ -1,4 +1,4 @@
-//! The sink `rabbitmq` against a broker that the tests of this process share.
+//! The sink `rabbitmq` against a broker shared by the tests of this process.
 
 use crate::conformance::{
     Deletable, Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use tokio::sync::OnceCell;
 
 static SERVER: OnceCell<(RabbitmqServer, Authority)> = OnceCell::const_new();
-/// The only name of the shared server's certificate: called by its address it is somebody else.
+/// The only name in the shared server's certificate: its address does not match.
 const NAME: &str = "localhost";
 
 struct Queue {
@@ -56,7 +56,7 @@ fn sink(address: &str) -> SinkConfig {
     SinkConfig { rabbitmq: Some(config), ..SinkConfig::default() }
 }
 
-/// Takes everything out of a queue.
+/// Empties a queue.
 async fn read(url: &str, name: &str) -> Vec<Seen> {
     read_by(&channel(url).await, name).await
 }
@@ -102,7 +102,7 @@ impl Subject for Queue {
 }
 
 impl Mortal for Queue {
-    // The server is shared: for this sink it is down when its proxy refuses.
+    // The server is shared: a refusing proxy stands for a server that is down.
     async fn stop(&mut self) {
         self.proxy.refuse().await;
     }
@@ -204,7 +204,7 @@ async fn a_broker_that_restarts_midway_loses_nothing_that_it_confirmed() {
             server.stop().await;
         }
         server.resume().await;
-        // A broker that has just started takes its time for a login and each confirm where others want the cores too.
+        // A freshly started broker is slow to log in and confirm on a busy machine.
         wait_until("an empty topic", 4 * LONG, || async { stage.numbers("t").await.pending() == 0 }).await;
     }
     running.stop().await;
@@ -226,7 +226,7 @@ async fn what_the_broker_can_never_take_is_buried_and_its_neighbours_pass() {
     running.stop().await;
     let dead = stage.dead("t").await;
     assert_eq!(dead.keys().collect::<Vec<_>>(), ["20"]);
-    // What was published before the broker closed the channel may have arrived without a confirm.
+    // Messages published before the broker closed the channel may have arrived without a confirm.
     let permit = Permit { dead_reasons: vec!["larger than".to_owned()], duplicates: 40, ..Permit::default() };
     stage.check("t", read(&server.url(), &queue).await, &permit).await;
 }
@@ -243,7 +243,7 @@ async fn unroutable_messages_are_not_taken_for_delivered_by_their_acks() {
         stage.forward(stage.settings([("s", sink(&server().await.address()))], routes)).await.unwrap();
     stage.put("t", 0, 40, 10).await;
     wait_until("all that has a queue", LONG, || async { stage.numbers("t").await.delivered == 20 }).await;
-    // Their queues come late: nothing was lost meanwhile.
+    // The queues appear late: no message was lost meanwhile.
     for n in (1..40).step_by(2) {
         declare(&url, &queue(n), &[]).await;
     }
@@ -346,7 +346,7 @@ async fn a_quorum_queue_and_a_stream_of_defaults_are_delivered_to_without_a_warn
 async fn the_declaration_that_looks_at_a_queue_cannot_make_one() {
     let (url, queue) = (server().await.url(), namespace());
     let mut table = FieldTable::default();
-    // What the look sends.
+    // The argument that the check sends.
     table.insert("x-queue-leader-locator".into(), AMQPValue::LongString("nowhere".into()));
     let declared =
         channel(&url).await.queue_declare(queue.as_str().into(), QueueDeclareOptions::durable(), table).await;
@@ -370,13 +370,11 @@ async fn a_full_queue_keeps_the_rest_waiting_in_redis() {
     settings.sinks.get_mut("s").unwrap().batch = 5;
     let running = stage.forward(settings).await.unwrap();
     stage.put("t", 0, 40, 10).await;
-    // One reader for all the time: a login for each look would be most of the broker's work.
     let (reader, seen) = (channel(&url).await, Mutex::new(Vec::new()));
     wait_until("all of them through a queue of ten", LONG, || async {
         let some = read_by(&reader, &queue).await;
         let mut seen = seen.lock().unwrap();
         seen.extend(some);
-        // More than all would be found by the check, with their ids.
         seen.len() >= 40
     })
     .await;

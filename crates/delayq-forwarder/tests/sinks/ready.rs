@@ -1,4 +1,4 @@
-//! Ready means that ready messages move, not only that Redis answers.
+//! Readiness: ready messages must move, not only Redis answer.
 
 use crate::stage::{Running, Stage, route};
 use delayq_forwarder::{FileConfig, SinkConfig, WebhookConfig};
@@ -7,10 +7,9 @@ use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use delayq_tests::redis_server::RedisServer;
 use std::path::Path;
 
-/// So many scripts are some polls of every shard.
+/// Corresponds to several polls of every shard.
 const SCRIPTS: u64 = 30;
 
-/// A forwarder into a file, on a Redis of its own.
 struct Scene {
     server: RedisServer,
     stage: Stage,
@@ -36,7 +35,7 @@ impl Scene {
         let () = self.server.command(&["ACL", "SETUSER", "default", rule]).await;
     }
 
-    /// Redis refuses writes while it has fewer.
+    /// Redis refuses writes with fewer replicas.
     async fn needs_replicas(&self, count: &str) {
         let () = self.server.command(&["CONFIG", "SET", "min-replicas-to-write", count]).await;
     }
@@ -48,7 +47,7 @@ impl Scene {
         .await;
     }
 
-    /// Why a condition does not hold; waits until it does not.
+    /// Waits until a condition fails, and returns the reason.
     async fn unready(&self, condition: &str) -> String {
         wait_for(&format!("{condition} not to hold"), LONG, || async {
             let unready = self.running.readiness.unready();
@@ -57,7 +56,7 @@ impl Scene {
         .await
     }
 
-    /// Fails if a condition holds before some polls more have been answered.
+    /// Fails if a condition holds before several more polls were answered.
     async fn stays_unready(&self, condition: &str) {
         let polled = self.server.scripts_run().await + SCRIPTS;
         wait_until("some polls more", LONG, || async {
@@ -77,12 +76,12 @@ fn file(dir: &Path) -> SinkConfig {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forwarder_that_may_not_lease_what_is_ready_is_not_ready_until_it_may() {
     let scene = Scene::new().await;
-    // Whatever else it asks is answered as before.
+    // All other commands still work.
     scene.acl("-zadd").await;
     scene.stage.put("t", 0, 5, 10).await;
     scene.unready("progress").await;
     assert!(scene.running.metric("delayq_forwarder_stalled") > 0.5);
-    // Polls that are answered do not make it ready in between.
+    // Answered polls do not restore readiness.
     scene.stays_unready("progress").await;
     scene.acl("+zadd").await;
     scene.stage.drained("t").await;
@@ -109,7 +108,7 @@ async fn a_forwarder_is_not_ready_while_redis_refuses_writes_though_nothing_is_r
     scene.needs_replicas("1").await;
     let why = scene.unready("forwarder").await;
     assert!(why.contains("NOREPLICAS"), "{why}");
-    // Pages of topics can still be read.
+    // Topic pages remain readable.
     scene.stays_unready("forwarder").await;
     scene.needs_replicas("0").await;
     scene.is_ready().await;
@@ -132,7 +131,7 @@ async fn a_forwarder_is_not_ready_while_redis_is_frozen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_destination_or_a_paused_topic_leaves_a_forwarder_ready() {
     let stage = Stage::new().await;
-    // Nobody listens there.
+    // Nothing listens there.
     let webhook = WebhookConfig { url: "http://127.0.0.1:1/".to_owned(), ..WebhookConfig::default() };
     let sink = SinkConfig { webhook: Some(webhook), required: false, ..SinkConfig::default() };
     let mut settings = stage.settings([("w", sink)], vec![route("t", "w", "in"), route("paused", "w", "in")]);

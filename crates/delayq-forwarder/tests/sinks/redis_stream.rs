@@ -32,7 +32,6 @@ impl Stream {
     }
 }
 
-/// A sink of a Redis.
 fn sink(redis: RedisConfig) -> SinkConfig {
     let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
     SinkConfig { redis_stream: Some(config), ..SinkConfig::default() }
@@ -87,7 +86,7 @@ impl Guarded for Stream {
     }
 }
 
-/// The password of servers that ask for one.
+/// The password of guarded servers.
 pub(crate) const PASSWORD: &str = "open-sesame";
 
 /// The Redis behind a proxy.
@@ -95,7 +94,7 @@ pub(crate) fn at(proxy: &Proxy) -> RedisConfig {
     RedisConfig { url: format!("redis://{}", proxy.address()).parse().unwrap(), ..RedisConfig::default() }
 }
 
-/// A Redis with this certificate, whether it `asks` for the client's, and how it is reached.
+/// A Redis with this certificate, which may require the client's, and its URL.
 pub(crate) async fn encrypted(
     certificate: &Certificate,
     authority: &Authority,
@@ -200,7 +199,7 @@ async fn a_demoted_master_does_not_keep_its_connection() {
     let before = subject.proxy.taken();
     let _: String = subject.server.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
     stage.put("t", 10, 10, 10).await;
-    // Another server may stand behind the same name by then.
+    // By then the same name may lead to another server.
     wait_until("a new connection", LONG, || async { subject.proxy.taken() > before }).await;
     let _: String = subject.server.command(&["REPLICAOF", "NO", "ONE"]).await;
     stage.drained("t").await;

@@ -1,4 +1,4 @@
-//! Several forwarders on one deployment, and one on a deployment that grows.
+//! Several forwarders on one deployment, and one forwarder on a growing deployment.
 
 use crate::stage::{Running, Seen, Stage, record, route};
 use delayq::{Admin, ShardCount};
@@ -8,7 +8,7 @@ use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use std::path::Path;
 
-/// Settings of a forwarder that writes to a file of its own.
+/// Settings of a forwarder that writes to its own file.
 pub(crate) fn settings(stage: &Stage, folder: &Path, name: &str) -> Settings {
     let file = FileConfig { dir: folder.to_owned(), rotate_at: None };
     let sink = SinkConfig { file: Some(file), in_flight: 100, batch: 10, ..SinkConfig::default() };
@@ -48,7 +48,6 @@ async fn a_forwarder_follows_a_growth() {
     takes_from(&running, 4.0).await;
     Admin::new(stage.client.clone()).grow(ShardCount::new(8).unwrap(), |_| {}).await.unwrap();
     takes_from(&running, 8.0).await;
-    // Due at once, they are ready without a pump, which has the old shards only.
     stage.put("t", 0, 400, 100).await;
     stage.drained("t").await;
     running.stop().await;

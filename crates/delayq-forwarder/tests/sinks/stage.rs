@@ -1,4 +1,4 @@
-//! A deployment of its own for one test: shards in the shared Redis, a pump, and a forwarder that can be stopped.
+//! A deployment for a single test: shards in the shared Redis, a pump, and a forwarder that can be stopped.
 
 use delayq::admin::{ListState, Numbers, TimeRange};
 use delayq::protocol::{Claimed, Owner};
@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Shards, a pump over them, and what was put.
 pub(crate) struct Stage {
     pub(crate) client: Client,
     admin: Admin,
@@ -29,7 +28,6 @@ pub(crate) struct Stage {
     pump: tokio::task::JoinHandle<()>,
 }
 
-/// A forwarder under way.
 pub(crate) struct Running {
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Readiness,
@@ -37,7 +35,7 @@ pub(crate) struct Running {
     task: tokio::task::JoinHandle<Result<(), Fault>>,
 }
 
-/// The topic that everything here is put to unless a test says otherwise.
+/// The default topic of these tests.
 pub(crate) fn topic(name: &str) -> Topic {
     Topic::new(name).unwrap()
 }
@@ -65,7 +63,6 @@ impl Stage {
         stage
     }
 
-    /// A deployment of these settings, of which its sinks know nothing.
     pub(crate) async fn of(settings: Settings) -> Self {
         let namespace = settings.namespace.to_string();
         let (client, admin, producer) = created(settings).await;
@@ -74,12 +71,12 @@ impl Stage {
         Self { client, admin, namespace, producer, redis, history: Arc::default(), pump }
     }
 
-    /// A client of the same deployment with a connection of its own, by this URL.
+    /// A client of the same deployment with its own connection, by this URL.
     pub(crate) fn client_at(&self, url: &str) -> Client {
         Client::new(of_namespace(&self.namespace, url))
     }
 
-    /// Puts messages that are due at once, with bodies of this size, under ids from `first` on.
+    /// Puts messages due at once, with bodies of this size, under ids from `first` on.
     pub(crate) async fn put(&self, name: &str, first: usize, count: usize, size: usize) {
         let bodies = (first..first + count).map(|n| (n.to_string(), body(n, size))).collect();
         self.put_bodies(name, bodies).await;
@@ -91,12 +88,11 @@ impl Stage {
         });
         let answers = self.producer.put_many(messages.collect()).await;
         for (answer, (id, body)) in answers.into_iter().zip(&bodies) {
-            // Due when Redis took it.
+            // Due when Redis accepted the put.
             self.history.put(id, due(&answer.unwrap().outcome).get(), body, Answer::Ok);
         }
     }
 
-    /// Puts messages that are due after this delay, and one that is refused, under ids from `first` on.
     pub(crate) async fn put_delayed(&self, name: &str, first: usize, count: usize, delay: Duration) {
         let message =
             |n: usize| Message::new(topic(name), body(n, 100)).id(n.to_string()).unwrap().after(delay);
@@ -110,7 +106,6 @@ impl Stage {
         self.history.put(&format!("{name}-large"), 0, b"", Answer::Refused);
     }
 
-    /// Cancels the messages of these numbers. Gives back how many were cancelled in time.
     pub(crate) async fn cancel(&self, name: &str, which: std::ops::Range<usize>) -> usize {
         let targets: Vec<Target> = which.clone().map(target).collect();
         let answers = self.producer.cancel_many(&topic(name), &targets).await;
@@ -123,7 +118,6 @@ impl Stage {
         count
     }
 
-    /// Makes the messages of these numbers due this long from now.
     pub(crate) async fn reschedule(&self, name: &str, which: std::ops::Range<usize>, delay: Duration) {
         let to = Reschedule::To(Due::After(delay));
         let changes: Vec<(Target, Reschedule)> = which.clone().map(|n| (target(n), to)).collect();
@@ -139,7 +133,6 @@ impl Stage {
         self.admin.count(&topic(name)).await.unwrap()
     }
 
-    /// Waits until nothing of the topic is pending.
     pub(crate) async fn drained(&self, name: &str) {
         wait_until("an empty topic", LONG, || async { self.numbers(name).await.pending() == 0 }).await;
     }
@@ -153,7 +146,7 @@ impl Stage {
             .collect()
     }
 
-    /// Checks the invariants over what an independent consumer saw.
+    /// Checks the invariants against the deliveries that an independent consumer saw.
     pub(crate) async fn check(&self, name: &str, seen: Vec<Seen>, permit: &Permit) {
         for (id, reason) in self.dead(name).await {
             self.history.record(Event::Dead { id, reason });
@@ -187,17 +180,14 @@ impl Stage {
         delayq_forwarder::Settings { forwarder, sinks, routes, ..Default::default() }
     }
 
-    /// What a forwarder would warn of, or refuse to start with.
     pub(crate) async fn look(&self, settings: delayq_forwarder::Settings) -> Result<Vec<String>, Fault> {
         delayq_forwarder::examine(&settings, &self.redis).await
     }
 
-    /// Builds and starts a forwarder.
     pub(crate) async fn forward(&self, settings: delayq_forwarder::Settings) -> Result<Running, Fault> {
         self.start(self.client.clone(), settings, Traces::default()).await
     }
 
-    /// The same, with spans that go here.
     #[cfg(feature = "otlp")]
     pub(crate) async fn forward_traced(
         &self,
@@ -207,7 +197,6 @@ impl Stage {
         self.start(self.client.clone(), settings, traces).await
     }
 
-    /// The same, with a client of its own.
     pub(crate) async fn forward_through(
         &self,
         client: Client,
@@ -248,7 +237,7 @@ fn of_namespace(namespace: &str, url: &str) -> Settings {
     settings(url, 4).namespace(Namespace::new(namespace).unwrap())
 }
 
-/// The timer's work, without its precision.
+/// A timer without its precision.
 async fn pump(client: Client) {
     let shards: Vec<_> = client.shards().shards().collect();
     let claimed = Owner::new(client.clone()).claim(&shards, "test", Duration::from_secs(600)).await;
@@ -260,7 +249,7 @@ async fn pump(client: Client) {
     let mut every = tokio::time::interval(Duration::from_millis(10));
     loop {
         every.tick().await;
-        // While Redis is gone there is nothing to pump.
+        // While Redis is away there is nothing to pump.
         drop(Owner::new(client.clone()).pump(&owned, 500, None).await);
     }
 }
@@ -268,30 +257,27 @@ async fn pump(client: Client) {
 // === impl Running ===
 
 impl Running {
-    /// Stops it and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.request();
         within("the forwarder's end", LONG, self.task).await.unwrap().unwrap();
     }
 
-    /// Asks it to stop, and does not wait.
     pub(crate) fn ask_to_stop(&self) {
         self.shutdown.request();
     }
 
-    /// Waits until messages are on their way by this sink.
+    /// Waits until messages are in flight to this sink.
     pub(crate) async fn has_in_flight(&self, sink: &str) {
         let metric = format!("delayq_forwarder_in_flight{{sink=\"{sink}\"}}");
         wait_until("messages on their way", LONG, || async { self.metric(&metric) > 0.0 }).await;
     }
 
-    /// Ends it as a kill would: nothing is settled, nothing is closed.
+    /// Ends like a kill: settles and closes nothing.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 
-    /// One metric's value, by the beginning of its line.
     pub(crate) fn metric(&self, start: &str) -> f64 {
         let text = self.metrics.encode();
         let line = text.lines().find(|line| line.starts_with(start));
@@ -299,18 +285,15 @@ impl Running {
     }
 }
 
-/// What an independent consumer read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) destination: String,
     pub(crate) id: String,
     pub(crate) body: Vec<u8>,
     pub(crate) delivery: u32,
-    /// When it became ready, by Redis's clock.
     pub(crate) ready_ms: u64,
 }
 
-/// When a message that was just put is due.
 fn due(outcome: &PutOutcome) -> UnixMillis {
     match outcome {
         PutOutcome::Stored(due) | PutOutcome::Ready(due) => *due,
@@ -322,14 +305,13 @@ fn target(n: usize) -> Target {
     MessageId::own(n.to_string()).unwrap().into()
 }
 
-/// A body that differs from every other.
+/// A unique body.
 pub(crate) fn body(n: usize, size: usize) -> Vec<u8> {
     let mut body = format!("{{\"n\":{n}}}").into_bytes();
     body.resize(size.max(body.len()), b' ');
     body
 }
 
-/// A delivery from its JSON record, as the sinks of lines write it.
 pub(crate) fn record(destination: &str, line: &str) -> Seen {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

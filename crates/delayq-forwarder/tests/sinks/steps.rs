@@ -1,5 +1,5 @@
-//! A forwarder that dies at each step of its life, before the request of that step or right after it: another one delivers
-//! what it had.
+//! A forwarder dies at each step of its life, before or right after the request of that step: another forwarder
+//! delivers the messages.
 
 use crate::sharing::{seen, settings, takes_from};
 use crate::stage::{Running, Stage, route};
@@ -16,15 +16,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 const BOTH: [End; 2] = [End::Before, End::After];
-/// What is put at once, and how often, while something else goes on.
+/// Messages per round of load.
 const LOAD: usize = 20;
 const LOAD_EVERY: Duration = Duration::from_millis(50);
 
-/// A deployment with servers of its own, and the way of the forwarder that will die.
+/// A deployment with its own servers, and the proxy of the forwarder that will die.
 struct Scene {
     stage: Stage,
     folder: tempfile::TempDir,
-    /// Runs as long as the scene.
     _redis: SharedRedis,
     wire: Tripwire,
     client: Client,
@@ -73,19 +72,18 @@ impl Scene {
         }
     }
 
-    /// Everything goes through the one that is left, and the invariants hold.
+    /// The surviving forwarder delivers everything, and the invariants hold.
     async fn goes_on(self, well: Running) {
         takes_from(&well, 4.0).await;
         self.put(200).await;
         self.stage.drained("t").await;
         well.stop().await;
-        // What had been delivered and was not acked yet.
         let permit = Permit { duplicates: 100, ..Permit::default() };
         self.stage.check("t", seen(self.folder.path()), &permit).await;
     }
 }
 
-/// A forwarder that joins another one and dies at this step of joining.
+/// A forwarder joins another and dies at this step of joining.
 async fn dies_joining(step: Step) {
     for end in BOTH {
         let scene = Scene::new().await;
@@ -131,7 +129,7 @@ async fn a_forwarder_that_dies_at_its_first_ack_repeats_no_more_than_it_had_on_i
     dies_joining(|sent| calls(sent, Verb::Ack)).await;
 }
 
-/// Its destination does not answer any more, so that it has something to give back.
+/// The destination is silent, so that messages remain to be released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forwarder_that_dies_as_it_gives_messages_back_loses_none() {
     for end in BOTH {

@@ -30,7 +30,6 @@ use tonic::{Request, Response, Status};
 const TRACE: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
 const PUT: u64 = 0x00f0_67aa_0ba9_02b7;
 
-/// A collector that keeps what it is sent.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Call>>>);
 
@@ -55,7 +54,6 @@ impl TraceService for Collector {
 }
 
 impl Collector {
-    /// Starts it, and gives back where it listens.
     fn start(&self) -> String {
         let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let endpoint = format!("http://{}", incoming.local_addr().unwrap());
@@ -64,7 +62,7 @@ impl Collector {
         endpoint
     }
 
-    /// Every span, in order of its start.
+    /// Every span, ordered by start.
     fn spans(&self) -> Vec<Span> {
         let calls = self.0.lock().unwrap();
         let resources = calls.iter().flat_map(|call| &call.sent.resource_spans);
@@ -149,7 +147,7 @@ async fn a_recorded_trace_leads_from_the_put_through_pump_and_reserve_to_the_del
     assert_eq!(texts(&resource.attributes), BTreeMap::from(expected));
 }
 
-/// Checks the spans of one delivery; gives back the id of the last one.
+/// Checks the spans of one delivery; returns the id of the last.
 fn of_one_delivery(spans: &[Span]) -> u64 {
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     assert_eq!(names, ["delayq.pump", "delayq.reserve", "delayq.deliver"], "{spans:?}");
@@ -162,7 +160,7 @@ fn of_one_delivery(spans: &[Span]) -> u64 {
         assert_eq!((about["messaging.destination.name"], about["messaging.message.id"]), ("t", "recorded"));
     }
     let [pump, reserve, deliver] = spans else { unreachable!() };
-    // Due when Redis took it, by the millisecond, and so before it was ready.
+    // The due time has whole milliseconds, so the message was due before ready.
     assert_eq!(pump.start_time_unix_nano % 1_000_000, 0);
     assert_eq!(pump.end_time_unix_nano, reserve.start_time_unix_nano);
     assert!(reserve.end_time_unix_nano <= deliver.start_time_unix_nano);
@@ -176,7 +174,7 @@ async fn the_span_of_a_failed_delivery_says_why() {
     let (traces, exporter, _metrics) = open(&to(&collector.start()));
     let exporting = tokio::spawn(exporter.run());
     let folder = tempfile::tempdir().unwrap();
-    // What is a folder cannot be appended to.
+    // A folder cannot be appended to.
     std::fs::create_dir(folder.path().join("out")).unwrap();
     let settings = stage.settings([("s", file(folder.path()))], vec![route("t", "s", "{header.to}")]);
     let running = stage.forward_traced(settings, traces).await.unwrap();
@@ -205,7 +203,7 @@ async fn a_message_that_is_put_back_as_its_destination_rests_makes_no_spans() {
     let mut settings = stage.settings([("s", file(folder.path()))], vec![route("t", "s", "{header.to}")]);
     settings.forwarder.circuit_failures = 1;
     let running = stage.forward_traced(settings, traces).await.unwrap();
-    // The sink takes some, so that one destination rests, and not the sink.
+    // The sink accepts some messages, so that one destination rests, and not the sink.
     let to = |n| if n % 2 == 0 { "out" } else { "good" };
     let messages = (0..40).map(|n| message(&n.to_string(), TRACE, 1).header("to", to(n))).collect();
     for answer in stage.producer.put_many(messages).await {
@@ -248,7 +246,6 @@ async fn a_message_that_its_route_cannot_encode_has_the_span_of_a_failed_deliver
     assert_eq!(about.get("delayq.destination"), None);
 }
 
-/// A metric over all its labels but that of what was delivered.
 fn undelivered(text: &str, name: &str) -> f64 {
     let lines = text.lines().filter(|line| line.starts_with(name) && !line.contains("\"delivered\""));
     lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
@@ -256,7 +253,7 @@ fn undelivered(text: &str, name: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_gone_or_does_not_answer_changes_nothing() {
-    // Connections to it are accepted by the system, and nobody answers.
+    // The system accepts connections, and nothing answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for endpoint in [gone, silent.local_addr().unwrap()] {
@@ -266,7 +263,7 @@ async fn a_collector_that_is_gone_or_does_not_answer_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let settings = stage.settings([("s", file(folder.path()))], vec![route("t", "s", "out")]);
         let running = stage.forward_traced(settings, traces).await.unwrap();
-        // Three spans each: more than may wait.
+        // Three spans each: more than the queue holds.
         let messages = (0..4000).map(|n| message(&n.to_string(), TRACE, 1)).collect();
         for answer in stage.producer.put_many(messages).await {
             assert!(answer.unwrap().outcome.is_accepted());

@@ -1,5 +1,5 @@
-//! Files beneath the sink's folder, reached without following a symlink: a user who may write to one of its
-//! folders could otherwise lead the forwarder to any file that it may write.
+//! Files below the sink's folder, opened without following symlinks: a user with write access to a subfolder could
+//! otherwise redirect the forwarder to any file it may write.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
@@ -9,11 +9,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
-/// Like any program's: what the umask leaves.
+/// The umask decides, as for other programs.
 const FOLDER: u32 = 0o777;
 const FILE: u32 = 0o666;
 
-/// The folder of a file, and the file's name in it.
 pub(super) struct Beneath<'p> {
     folder: OwnedFd,
     name: &'p OsStr,
@@ -22,10 +21,10 @@ pub(super) struct Beneath<'p> {
 // === impl Beneath ===
 
 impl<'p> Beneath<'p> {
-    /// Finds `within` in `dir`; missing folders on the way are created.
+    /// Finds `within` in `dir`, creating missing folders on the way.
     pub(super) fn find(dir: &Path, within: &'p Path) -> io::Result<Self> {
         let is_folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // The folder itself was chosen by the operator, who may use symlinks.
+        // The operator chose this folder and may use symlinks.
         let mut folder = openat(CWD, dir, is_folder, Mode::empty())?;
         let mut parts = within.components().filter_map(|part| match part {
             Component::Normal(name) => Some(name),
@@ -43,9 +42,8 @@ impl<'p> Beneath<'p> {
         Ok(Self { folder, name })
     }
 
-    /// Opens the file, and creates it if it is missing.
     pub(super) fn open(&self) -> io::Result<File> {
-        // Without waiting for the other end of a pipe.
+        // Does not wait for the other end of a pipe.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&self.folder, self.name, flags, Mode::from_raw_mode(FILE));
         let file = File::from(opened.map_err(|error| cannot(&self.folder, self.name, error))?);
@@ -67,7 +65,7 @@ impl<'p> Beneath<'p> {
         Ok(renameat(&self.folder, self.name, &self.folder, aside)?)
     }
 
-    /// Makes the file's name outlive a power cut.
+    /// Makes the file's name survive a power cut.
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.folder)?)
     }

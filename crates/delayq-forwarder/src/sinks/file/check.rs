@@ -16,10 +16,10 @@ pub(super) fn folder(dir: &Path) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// The path of a destination, where it stays within the folder.
+/// The path of a destination, if inside the folder.
 pub(super) fn path(dir: &Path, destination: &str) -> Result<PathBuf, String> {
     let within = Path::new(destination);
-    // File systems accept no longer names.
+    // File systems reject longer names.
     let is_name = |part: Component<'_>| matches!(part, Component::Normal(name) if name.len() <= 255);
     let plain = within.components().all(is_name);
     if destination.is_empty() || destination.ends_with('/') || destination.contains('\0') || !plain {

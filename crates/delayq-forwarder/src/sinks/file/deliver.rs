@@ -1,8 +1,8 @@
-//! Appending: one write and one fsync a batch and file.
+//! Appending: one write and one fsync per batch and file.
 //!
-//! What was never fsynced was never confirmed. So a write that failed halfway is cut off again, and so is a line
-//! without an end that a killed process left; whatever it held is delivered again. A file that ends otherwise was
-//! written by another program, and stays as it is.
+//! Only data followed by an fsync was confirmed. So a half-written batch is cut off again, and so is an incomplete last
+//! line left by a killed process; those messages are delivered again. A file with any other ending was written by
+//! another program, and is left unchanged.
 
 use super::beneath::Beneath;
 use super::{FileConfig, check};
@@ -16,10 +16,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of open files; beyond it one is closed.
+/// Maximum number of open files; beyond the limit one file is closed.
 const MAX_OPEN: usize = 64;
 
-/// NDJSON files in a folder.
 pub(crate) struct FileSink {
     config: Arc<FileConfig>,
     open: Arc<Mutex<BTreeMap<PathBuf, Arc<Mutex<Appender>>>>>,
@@ -81,11 +80,11 @@ impl Sink for FileSink {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // An appender that a panic left behind measures its file again before it is used.
+    // An appender left behind by a panic measures its file again before use.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Appends lines to a file and fsyncs it. After an error the file is closed, and the next batch opens it again.
+/// Appends lines to a file and fsyncs the file. After an error the file is closed; the next batch reopens it.
 fn append(
     config: &FileConfig,
     open: &Mutex<BTreeMap<PathBuf, Arc<Mutex<Appender>>>>,
@@ -149,13 +148,13 @@ impl Appender {
         }
         match written {
             Ok(()) => self.length += lines.len() as u64,
-            // Best effort: what stays behind is cut off when the file is opened again, or was whole lines.
+            // Best effort: the remainder is cut off on reopening, or consists of whole lines.
             Err(_) => drop(self.file.set_len(self.length)),
         }
         written
     }
 
-    /// Whether its path still leads to it: nobody can read what is written to a deleted file.
+    /// Whether the path still leads to this file: a deleted file has no readers.
     fn is_in_place(&self) -> bool {
         let same = |here: &Metadata, there: &Metadata| (here.dev(), here.ino()) == (there.dev(), there.ino());
         matches!((self.file.metadata(), std::fs::metadata(&self.path)), (Ok(here), Ok(there)) if same(&here, &there))
@@ -166,7 +165,6 @@ fn beneath<'p>(config: &FileConfig, path: &'p Path) -> io::Result<Beneath<'p>> {
     Beneath::find(&config.dir, path.strip_prefix(&config.dir).map_err(io::Error::other)?)
 }
 
-/// What stands behind the last whole line, as far as it tells whose it is.
 fn head(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     file.seek(SeekFrom::Start(length))?;

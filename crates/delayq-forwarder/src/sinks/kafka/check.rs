@@ -1,4 +1,4 @@
-//! What a topic does with records that it has acked.
+//! Checks of a topic: settings that lose acked records.
 
 use super::reports::Reports;
 use crate::CheckError;
@@ -12,14 +12,13 @@ use rdkafka::producer::{Producer, ThreadedProducer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The facts about a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Facts {
     replicas: usize,
     settings: BTreeMap<String, String>,
 }
 
-/// Asks the cluster for all its topics: asking for one may create it.
+/// Lists all topics: a request for a single topic may create it.
 pub(super) async fn ask(
     producer: &ThreadedProducer<Reports>,
     words: &KafkaWords,
@@ -30,7 +29,6 @@ pub(super) async fn ask(
     asked.map_err(|panic| panic.to_string())?.map_err(|error| words.explain(error.to_string()))
 }
 
-/// Checks a topic of the cluster.
 pub(super) async fn check(
     metadata: &Metadata,
     config: &ClientConfig,
@@ -50,7 +48,7 @@ pub(super) async fn check(
     Ok(judge(topic, &Facts { replicas, settings }, max_bytes))
 }
 
-/// The settings of a topic, or the brokers' refusal to show them to this user.
+/// The settings of a topic, or the brokers' refusal to show settings to this user.
 async fn settings(
     config: &ClientConfig,
     topic: &str,
@@ -75,7 +73,6 @@ const fn is_denied(code: RDKafkaErrorCode) -> bool {
     matches!(code, RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed)
 }
 
-/// The warnings about a topic whose settings cannot be read.
 fn unseen(topic: &str, replicas: usize, denied: &RDKafkaErrorCode) -> Vec<String> {
     let mut warnings = judge(topic, &Facts { replicas, ..Facts::default() }, 0);
     warnings.push(format!(

@@ -15,14 +15,14 @@ pub struct KafkaConfig {
     pub linger: HumanDuration,
     /// Maximum bytes of one message: 1 KiB to 1 GiB as the brokers allow; default 1,048,576.
     pub max_bytes: u32,
-    /// Whether keys go to the partitions that the Java client would choose; default true.
+    /// Whether to choose partitions like the Java client; default true.
     pub java_partitions: bool,
     /// Whether to speak TLS; default false.
     pub tls: bool,
-    /// PEM file of the authority that signed the brokers' certificates; unset: those of the system. Needs `tls`.
+    /// PEM file of the authority that signed the brokers' certificates; unset: the system's authorities. Needs `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `tls`.
+    /// PEM file of the client's certificate, if the server requires one; needs `key` and `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
@@ -58,7 +58,7 @@ impl Default for KafkaConfig {
 }
 
 impl KafkaConfig {
-    /// The files of its certificates.
+    /// The PEM files of the section.
     pub(super) fn pem_files(&self) -> PemFiles<'_> {
         let off = (!self.tls).then_some(("tls", "`tls` is false"));
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }

@@ -1,4 +1,4 @@
-//! Producing: a message is delivered when all replicas in sync have acked it to an idempotent producer.
+//! Producing: a message is delivered when all in-sync replicas have acked the record of an idempotent producer.
 
 use super::reports::{Pending, Reports};
 use super::{KafkaConfig, check, encode};
@@ -11,16 +11,14 @@ use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A cluster.
 pub(crate) struct KafkaSink {
     config: KafkaConfig,
-    /// How long a record may wait for its ack: less than the timeout of a call, so that none is sent after its message was
-    /// given back.
+    /// Maximum wait of a record for its ack: shorter than the timeout of a call, so that no record is sent after its
+    /// message was released.
     patience: Duration,
     open: Mutex<Option<Open>>,
 }
 
-/// A producer and its reports.
 #[derive(Clone)]
 struct Open {
     producer: ThreadedProducer<Reports>,
@@ -32,12 +30,12 @@ struct Open {
 impl KafkaSink {
     pub(crate) fn new(config: KafkaConfig, deadline: Duration) -> Result<Self, String> {
         let sink = Self { config, patience: deadline.mul_f64(0.8), open: Mutex::new(None) };
-        // This connects nothing, but shows whether the settings are understood.
+        // Connects nothing, but validates the settings.
         drop(sink.open()?);
         Ok(sink)
     }
 
-    /// The client's settings; the password is read again.
+    /// The client's settings; reads the password again.
     fn settings(&self) -> Result<ClientConfig, String> {
         let config = &self.config;
         let mut settings = config.access().settings("delayq-forwarder")?;
@@ -68,8 +66,8 @@ impl KafkaSink {
         Ok(open)
     }
 
-    /// The next call replaces a producer that failed permanently (its sequence numbers do not match any more) or whose
-    /// password was refused.
+    /// Discards a producer that failed permanently (mismatched sequence numbers) or whose password was refused. The
+    /// next call creates another.
     fn forget_if_useless(&self, open: &Open) {
         if let Some((code, why)) = open.producer.client().fatal_error() {
             tracing::warn!(?code, why, "the Kafka producer failed permanently: creating a new one");
@@ -80,7 +78,6 @@ impl KafkaSink {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Open>> {
-        // It changes by one assignment.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,7 +120,7 @@ impl Sink for KafkaSink {
     }
 }
 
-/// Hands a record to the client. What it refuses at once is reported at once.
+/// Hands a record to the client. An immediate refusal is reported at once.
 fn send(open: &Open, parcel: &Parcel, pending: Box<Pending>) {
     if let Err(why) = kafka_topic(&parcel.destination) {
         return pending.put(Outcome::rejected(why));

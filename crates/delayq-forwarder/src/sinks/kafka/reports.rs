@@ -1,4 +1,4 @@
-//! Delivery reports: the client's thread puts the outcome of each at its index as it arrives.
+//! Delivery reports: the client's thread stores each outcome at its index on arrival.
 
 use crate::{Blame, Outcome, Outcomes};
 use delayq_service::brokers::KafkaWords;
@@ -15,11 +15,11 @@ pub(super) struct Reports {
     pub(super) words: KafkaWords,
 }
 
-/// Where the outcome of a record belongs. If it is dropped without one, the producer ended before.
+/// The slot for the outcome of a record. Dropping the slot without an outcome means that the producer ended first.
 pub(super) struct Pending {
     outcomes: Arc<Outcomes>,
     index: usize,
-    /// Whether its route says which partition.
+    /// Whether the route chose the partition.
     chosen: bool,
     reported: AtomicBool,
 }
@@ -58,7 +58,7 @@ impl Pending {
         self.outcomes.put(self.index, outcome);
     }
 
-    /// What an error means for its record.
+    /// The meaning of an error for its record.
     pub(super) fn failed(&self, error: &KafkaError, words: &KafkaWords) {
         self.put(meaning(error, self.chosen, words));
     }
@@ -88,7 +88,7 @@ fn meaning(error: &KafkaError, chosen: bool, words: &KafkaWords) -> Outcome {
             | RDKafkaErrorCode::UnknownTopicOrPartition
             | RDKafkaErrorCode::TopicAuthorizationFailed,
         ) => Outcome::failed(reason),
-        // Partitions can be added, but the existing ones accept messages meanwhile.
+        // Partitions can be added, and existing partitions accept messages meanwhile.
         Some(RDKafkaErrorCode::UnknownPartition) if chosen => {
             Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
         }

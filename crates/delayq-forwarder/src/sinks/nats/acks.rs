@@ -1,6 +1,6 @@
-//! The acks of a connection: one subscription and one task, which puts each ack at its index in its call.
+//! The acks of a connection: one subscription and one task that stores each ack at its index in the call.
 //!
-//! A publication's reply subject is `PREFIX.CALL.INDEX` and never used again: a late ack finds no call.
+//! A publication's reply subject is `PREFIX.CALL.INDEX` and never reused: a late ack finds no call.
 
 use crate::Answers;
 use async_nats::{Client, Message, StatusCode, Subject, SubscribeError, Subscriber, jetstream};
@@ -14,19 +14,19 @@ use tokio::task::AbortHandle;
 /// The answer of a stream to a publication.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ack {
-    /// It stored it.
+    /// The stream stored the message.
     Stored,
-    /// It already has a message with the same id.
+    /// The stream already has a message with the same id.
     Duplicate,
-    /// There is no stream for this subject.
+    /// No stream has this subject.
     NoStream,
-    /// It refused it.
+    /// The stream refused the message.
     Refused(String),
     /// Not an ack.
     Nonsense(String),
 }
 
-/// The acks of one connection, read until this is dropped.
+/// The acks of one connection, read until this value is dropped.
 pub(super) struct Acks {
     prefix: String,
     next_call: AtomicU64,
@@ -34,7 +34,7 @@ pub(super) struct Acks {
     reading: AbortHandle,
 }
 
-/// Publications whose acks are awaited together. Once this is dropped, its acks are ignored.
+/// Publications whose acks are awaited together. Dropping the call ignores later acks.
 pub(super) struct Call<'a> {
     acks: &'a Acks,
     number: u64,
@@ -43,7 +43,7 @@ pub(super) struct Call<'a> {
 
 type Calls = Arc<Mutex<HashMap<u64, Arc<Answers<Ack>>>>>;
 
-/// The fields of an ack that matter.
+/// The relevant fields of an ack.
 #[derive(Deserialize)]
 struct Body {
     seq: Option<u64>,
@@ -55,7 +55,7 @@ struct Body {
 // === impl Acks ===
 
 impl Acks {
-    /// Subscribes, and starts the task that reads.
+    /// Subscribes, and starts the reading task.
     pub(super) async fn start(client: &Client) -> Result<Self, SubscribeError> {
         let prefix = client.new_inbox();
         let subscriber = client.subscribe(format!("{prefix}.*.*")).await?;
@@ -64,7 +64,7 @@ impl Acks {
         Ok(Self { prefix, next_call: AtomicU64::new(0), calls, reading })
     }
 
-    /// A call of so many publications.
+    /// A call of `count` publications.
     pub(super) fn call(&self, count: usize) -> Call<'_> {
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         let answers = Answers::new(count);
@@ -111,9 +111,9 @@ impl Ack {
     }
 }
 
-/// Reads acks; the index of one begins at this byte of its subject.
+/// Reads acks; the index begins at byte `index_at` of a subject.
 async fn read(mut subscriber: Subscriber, index_at: usize, calls: Calls) {
-    // Acks arrive in the order of the publications: most belong to the same call as the one before.
+    // Acks arrive in the order of the publications: most belong to the same call as the previous ack.
     let mut last: Option<(u64, Arc<Answers<Ack>>)> = None;
     while let Some(message) = subscriber.next().await {
         let Some((number, index)) = call_and_index(&message.subject, index_at) else { continue };
@@ -126,14 +126,14 @@ async fn read(mut subscriber: Subscriber, index_at: usize, calls: Calls) {
     }
 }
 
-/// The call and the index that a subject ends with.
+/// The call and the index at the end of a subject.
 fn call_and_index(subject: &str, at: usize) -> Option<(u64, usize)> {
     let (call, index) = subject.get(at..)?.split_once('.')?;
     Some((call.parse().ok()?, index.parse().ok()?))
 }
 
 fn lock(calls: &Mutex<HashMap<u64, Arc<Answers<Ack>>>>) -> MutexGuard<'_, HashMap<u64, Arc<Answers<Ack>>>> {
-    // It changes by one insert or remove.
+    // Each change is one insert or remove.
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,11 +1,10 @@
-//! What a stream does with messages that it has acked.
+//! Checks of a stream: settings that lose acked messages.
 
 use super::NatsConfig;
 use crate::CheckError;
 use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 
-/// Checks the stream of a subject.
 pub(super) async fn check(
     context: &jetstream::Context,
     config: &NatsConfig,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NatsConfig {
-    /// `nats://host:port` or `tls://host:port`, of some servers of the cluster; default `nats://127.0.0.1:4222`.
+    /// `nats://host:port` or `tls://host:port` of some servers of the cluster; default `nats://127.0.0.1:4222`.
     pub servers: Vec<String>,
     /// `jetstream`, with acks, or `core`, which delivers at most once to current subscribers; default jetstream.
     pub mode: NatsMode,
@@ -25,20 +25,19 @@ pub struct NatsConfig {
     /// A file of credentials (JWT and key), in place of the others; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<PathBuf>,
-    /// PEM file of the authority that signed the server's certificate; unset: those of the system.
+    /// PEM file of the authority that signed the server's certificate; unset: the system's authorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key`.
+    /// PEM file of the client's certificate, if the server requires one; needs `key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// Accepts a stream that drops its oldest messages when it is full; default false.
+    /// Accepts a full stream that drops its oldest messages; default false.
     pub dropping_loses_messages: bool,
 }
 
-/// The guarantee of a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NatsMode {

@@ -1,4 +1,4 @@
-//! Publishing: a message is delivered when the stream acked it; in mode core, when the connection was flushed.
+//! Publishing: a message is delivered when the stream acked, or in mode core when the connection was flushed.
 
 use super::acks::{Ack, Acks};
 use super::refusals::Refusals;
@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Sleep, interval, sleep, timeout};
 
-/// How often acks are handed out while others are missing.
+/// How often received acks are handed out while others are missing.
 const COLLECT_EVERY: Duration = Duration::from_millis(50);
 
-/// Maximum number of acks that wait to be read: as many as all destinations of a sink can have in flight.
+/// Maximum unread acks: as many as all destinations of a sink can have in flight.
 const MAX_ACKS: usize = 1 << 20;
 const CORE: &str = "mode = core delivers at most once: what has no subscriber, and what is in flight when a connection breaks, is lost";
 
@@ -30,7 +30,6 @@ pub(crate) struct NatsSink {
     open: Mutex<Option<Open>>,
 }
 
-/// A connection, and JetStream over it.
 #[derive(Clone)]
 struct Open {
     client: Client,
@@ -39,14 +38,14 @@ struct Open {
     refusals: Refusals,
 }
 
-/// Parcels that are published together, with or without the id by which a stream drops repeats.
+/// Parcels published together, with or without the id that deduplicates repeats.
 struct Load<'a> {
     parcels: &'a [Parcel],
     indices: Vec<usize>,
     with_id: bool,
 }
 
-/// The outcomes of a call, and how many are missing or failed.
+/// The outcomes of a call, with counts of missing and failed parcels.
 struct Tracked<'a> {
     outcomes: &'a Outcomes,
     missing: AtomicUsize,
@@ -88,7 +87,7 @@ impl NatsSink {
         Ok(open)
     }
 
-    /// The secrets are read again for each connection.
+    /// Reads the secrets again for each connection.
     async fn options(&self, refusals: Refusals) -> Result<ConnectOptions, String> {
         let options = self.config.access().options("delayq-forwarder").await?;
         Ok(options
@@ -110,13 +109,13 @@ impl NatsSink {
         *self.open.lock().await = None;
     }
 
-    /// Publishes all, then puts the outcome of each ack as it arrives, until one deadline for all of them.
+    /// Publishes all parcels, then stores the outcome of each ack on arrival, up to a common deadline.
     async fn deliver_acked(&self, open: &Open, parcels: &[Parcel], call: &Tracked<'_>) {
         let mut over = pin!(sleep(self.patience.mul_f64(0.9)));
         let mut dropped = Vec::new();
         let all = (0..parcels.len()).collect();
         publish(open, Load { parcels, indices: all, with_id: true }, call, over.as_mut(), |index, ack| {
-            // Never sent before and yet known: the stream dropped it for an earlier message with this id and content.
+            // A duplicate on the first delivery: the stream matched an earlier message with this id and content.
             if ack == Ack::Duplicate && parcels[index].about.delivery <= 1 {
                 dropped.push(index);
             } else {
@@ -191,7 +190,7 @@ impl Sink for NatsSink {
             let refused = self.open.lock().await.as_ref().and_then(|open| open.refusals.last());
             let refused = refused.map_or_else(String::new, |words| format!(": {words}"));
             outcomes.put_rest(&Outcome::silent(format!("no ack within {:?}{refused}", self.patience)));
-            // The client may have reconnected by itself; if it is stuck, it is replaced.
+            // The client may have reconnected by itself; a stuck connection is replaced.
             self.forget().await;
         }
     }
@@ -204,7 +203,7 @@ impl Sink for NatsSink {
     }
 }
 
-/// Publishes, and hands out acks until all have arrived or the time is up.
+/// Publishes, and hands out acks until the last ack or the deadline.
 async fn publish(
     open: &Open,
     load: Load<'_>,
@@ -244,7 +243,7 @@ async fn publish(
     }
 }
 
-/// Sends one publication; `known` is the subject of the last one.
+/// Sends one publication; `known` is the previous subject.
 async fn send(
     client: &Client,
     known: &mut Option<Subject>,
@@ -265,7 +264,7 @@ async fn send(
     sent.map_err(|error| refused(&error))
 }
 
-/// The output of `work`, unless the time is up before.
+/// The output of `work`, unless the deadline comes first.
 async fn before<T>(over: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -278,13 +277,13 @@ fn outcome(ack: Ack) -> Outcome {
     match ack {
         Ack::Stored | Ack::Duplicate => Outcome::Delivered,
         Ack::NoStream => Outcome::failed("no stream found for given subject"),
-        // The stream's limit on one message; its other refusals concern the stream as a whole.
+        // The stream's limit on message size; other refusals concern the stream as a whole.
         Ack::Refused(why) if why.contains("message size exceeds maximum") => Outcome::rejected(why),
         Ack::Refused(why) | Ack::Nonsense(why) => Outcome::down(why),
     }
 }
 
-/// What the client's own refusal means for one message.
+/// The meaning of the client's own refusal for a message.
 fn refused(error: &PublishError) -> Outcome {
     match error.kind() {
         PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {

@@ -8,10 +8,10 @@ use std::str::FromStr;
 /// The headers of a parcel.
 ///
 /// # Errors
-/// Why NATS cannot carry one of them.
+/// Why NATS cannot carry a header.
 pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
-    // Its names and values are plain ASCII and need no check.
+    // Names and values are plain ASCII and need no check.
     for (name, value) in parcel.about.headers() {
         headers.insert(HeaderName::from_static(name), value.into_owned());
     }

@@ -1,9 +1,8 @@
-//! What a server refuses a user: it reports that apart from the answers, and the request gets none.
+//! Refusals of a user: the server reports these separately, and the request gets no answer.
 
 use async_nats::{Event, ServerError};
 use tokio::sync::watch;
 
-/// The last refusal on a connection.
 #[derive(Clone)]
 pub(super) struct Refusals(watch::Sender<Option<String>>);
 
@@ -14,7 +13,7 @@ impl Refusals {
         Self(watch::Sender::new(None))
     }
 
-    /// Notes the events of the connection.
+    /// Notes events of the connection.
     pub(super) fn hear(&self, event: &Event) {
         if let Event::ServerError(ServerError::Other(words)) = event
             && words.to_lowercase().contains("permissions violation")
@@ -23,7 +22,6 @@ impl Refusals {
         }
     }
 
-    /// The last refusal.
     pub(super) fn last(&self) -> Option<String> {
         self.0.borrow().clone()
     }

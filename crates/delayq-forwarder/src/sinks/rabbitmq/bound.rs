@@ -1,8 +1,8 @@
-//! The broker's limit on one message: above it the broker closes the channel instead of answering for the message.
+//! The broker's limit on message size: above the limit the broker closes the channel instead of answering.
 
 use crate::{Outcome, Parcel};
 
-/// Rejects messages above the limit if an answer of the broker named it; the others keep their outcome and are retried.
+/// Rejects messages above the limit if the broker named one; other messages keep their outcome and are retried.
 pub(super) fn reject_larger(parcels: &[Parcel], failed: &mut [(usize, Outcome)]) {
     let named = failed.iter().find_map(|(_, outcome)| match outcome {
         Outcome::Unavailable { reason, .. } => max_bytes(reason),

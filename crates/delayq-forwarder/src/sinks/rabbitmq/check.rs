@@ -1,7 +1,7 @@
-//! What a queue does with messages that it has confirmed.
+//! Checks of a queue: settings that lose confirmed messages.
 //!
-//! The arguments that can lose messages are read where the forwarder has the right to configure the queue, which it need not
-//! have: without it a warning says what could not be checked.
+//! Reading the queue's arguments requires the right to configure the queue. Without that right a warning names the
+//! missing check.
 
 use super::RabbitmqConfig;
 use crate::CheckError;
@@ -10,7 +10,7 @@ use lapin::Connection;
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 
-/// Checks the exchange, and the queue if the destination is one.
+/// Checks the exchange, and the queue if the destination is a queue.
 pub(super) async fn check(
     config: &RabbitmqConfig,
     destination: Option<&str>,

@@ -13,10 +13,10 @@ pub struct RabbitmqConfig {
     pub server: HostPort,
     /// Whether to speak TLS; default false.
     pub tls: bool,
-    /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `tls`.
+    /// PEM file of the authority that signed the server's certificate; unset: the system's authorities. Needs `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `tls`.
+    /// PEM file of the client's certificate, if the server requires one; needs `key` and `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
@@ -29,12 +29,12 @@ pub struct RabbitmqConfig {
     /// Password; unset: `guest`. Read again for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Exchange; default the broker's default one, written `""`.
+    /// Exchange; default `""`, the broker's default exchange.
     pub exchange: String,
     /// Priority of each message, 0 to 255, where the queue has priorities; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// Accepts a queue that drops its oldest messages when it is full; default false.
+    /// Accepts a full queue that drops its oldest messages; default false.
     pub dropping_loses_messages: bool,
 }
 

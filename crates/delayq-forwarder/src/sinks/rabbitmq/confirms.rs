@@ -1,9 +1,9 @@
-//! The confirms of one call, each put at its index as it arrives.
+//! The confirms of one call, each stored at its index on arrival.
 //!
-//! The client attaches a returned message to the next confirm of the channel, not to its own. So each call has a channel to
-//! itself, and finds by topic, group and id which of its parcels were returned. An ack alone proves nothing: the return of its
-//! message may be attached to an earlier confirm that is read later. So acks are held back until every confirm that was
-//! issued by then has been read.
+//! The client attaches a returned message to the next confirm of the channel, which may belong to another message. So
+//! each call has a channel to itself, and matches returned parcels by topic, group and id. An ack alone proves nothing:
+//! the return of its message may be attached to an earlier confirm that is read later. So acks are held back until
+//! every confirm issued by then has been read.
 
 use super::bound;
 use crate::{Outcome, Outcomes, Parcel};
@@ -16,29 +16,28 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::{Instant, interval, sleep_until};
 
-/// The minimum time that an ack is held back; at most it is twice as long.
+/// Minimum time to hold back an ack; the maximum is twice as long.
 const HOLD: Duration = Duration::from_millis(50);
 
-/// Topic, group and id of a message; the group is empty unless it is part of the name.
+/// Topic, group and id of a message; the group is empty unless part of the name.
 type Name = (String, String, String);
 
-/// A parcel that was published: its confirm, or why it was not sent.
+/// A published parcel: its confirm, or why the parcel was not sent.
 pub(super) type Published = Result<PublisherConfirm, Outcome>;
 
-/// The confirms of one call.
 pub(super) struct Confirms<'a> {
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
     /// The outcome of a parcel without a confirm.
     silent: Outcome,
-    /// Tags without a confirm.
+    /// Parcels without a confirm.
     missing: Vec<bool>,
-    /// Acks that are held back, and those that have been since the last check.
+    /// Acks held back, and acks held back since before the last check.
     held: Vec<usize>,
     sure: Vec<usize>,
     returned: HashMap<Name, Outcome>,
     failed: Vec<(usize, Outcome)>,
-    /// Whether the channel can be used again.
+    /// Whether the channel is reusable.
     whole: bool,
 }
 
@@ -59,7 +58,7 @@ impl<'a> Confirms<'a> {
         }
     }
 
-    /// Collects them until all have arrived or the time is up. Returns whether the channel can be used again.
+    /// Collects confirms until the last or the deadline. Returns whether the channel is reusable.
     pub(super) async fn collect(mut self, published: Vec<Published>, deadline: Instant) -> bool {
         let mut waiting = FuturesUnordered::new();
         for (index, published) in published.into_iter().enumerate() {
@@ -84,7 +83,7 @@ impl<'a> Confirms<'a> {
         self.end()
     }
 
-    /// Notes a confirm and the message attached to it, which may be any parcel of this call.
+    /// Notes a confirm and its attached message, which may be any parcel of this call.
     fn note(&mut self, index: usize, confirmation: Confirmation) {
         let back = match confirmation {
             Confirmation::Ack(back) => {
@@ -115,7 +114,7 @@ impl<'a> Confirms<'a> {
         self.failed.push((index, outcome));
     }
 
-    /// Puts the acks whose messages can no longer be returned.
+    /// Stores the acks of messages that can no longer be returned.
     fn put_sure(&mut self) {
         for index in std::mem::replace(&mut self.sure, std::mem::take(&mut self.held)) {
             let about = &self.parcels[index].about;
@@ -127,7 +126,7 @@ impl<'a> Confirms<'a> {
         }
     }
 
-    /// Puts the remaining outcomes.
+    /// Stores the remaining outcomes.
     fn end(mut self) -> bool {
         for index in 0..self.missing.len() {
             if self.missing[index] {

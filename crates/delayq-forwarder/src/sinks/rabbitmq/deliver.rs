@@ -1,6 +1,6 @@
-//! Publishing: a message is delivered when it was acked and not returned.
+//! Publishing: a message is delivered when acked and not returned.
 //!
-//! Each call has a channel to itself: `confirms.rs` says why.
+//! Each call has a channel to itself: `confirms.rs` explains why.
 
 use super::confirms::{Confirms, Published};
 use super::{RabbitmqConfig, check, encode};
@@ -15,7 +15,6 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-/// A broker.
 pub(crate) struct RabbitmqSink {
     config: RabbitmqConfig,
     /// Shorter than the timeout of a call, so that this sink replaces a silent connection itself.
@@ -26,7 +25,7 @@ pub(crate) struct RabbitmqSink {
 #[derive(Default)]
 struct Open {
     connection: Option<Arc<Connection>>,
-    /// Channels that no call uses.
+    /// Idle channels.
     free: Vec<Channel>,
 }
 
@@ -37,7 +36,7 @@ impl RabbitmqSink {
         Self { config, patience: deadline.mul_f64(0.8), open: Mutex::default() }
     }
 
-    /// A channel that no other call uses.
+    /// An idle or new channel.
     async fn channel(&self) -> Result<Channel, String> {
         let mut open = self.open.lock().await;
         open.free.retain(|channel| channel.status().connected());
@@ -68,7 +67,7 @@ impl RabbitmqSink {
         published.map_err(|error| Outcome::down(error.to_string()))
     }
 
-    /// Sends all, then collects the confirms. Keeps the channel for reuse if every confirm arrived.
+    /// Sends all parcels, then collects the confirms. Keeps the channel if every confirm arrived.
     async fn deliver_by(
         &self,
         parcels: &[Parcel],
@@ -87,7 +86,7 @@ impl RabbitmqSink {
                 return None;
             }
         };
-        // All at once: each waits until the client's own thread has written it, and together they take few writes.
+        // Concurrent publishing shares writes: each publish waits until the client's own thread has written the frame.
         let publishing = parcels.iter().map(async |parcel| {
             timeout_at(deadline, self.publish(&channel, parcel)).await.unwrap_or_else(|_| Err(silent.clone()))
         });

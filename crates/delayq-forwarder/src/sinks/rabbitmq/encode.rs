@@ -7,14 +7,14 @@ use lapin::types::{AMQPValue, FieldTable};
 
 const PERSISTENT: u8 = 2;
 
-/// The properties of a parcel: persistent, with every header, and with AMQP's own properties for those that have one.
+/// The properties of a parcel: persistent, with every header, and the matching AMQP properties.
 pub(super) fn properties(parcel: &Parcel, priority: Option<u8>) -> BasicProperties {
     let mut headers = FieldTable::default();
     for (name, value) in parcel.all_headers().filter(|(name, _)| !routes_rabbitmq(name)) {
         headers.insert(name.into(), AMQPValue::LongString(value.as_ref().into()));
     }
     let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
-    // A short string has at most 255 bytes; an identity may have more.
+    // A short string has at most 255 bytes; an identity may be longer.
     if parcel.about.identity.len() <= 255 {
         properties = properties.with_message_id(parcel.about.identity.as_str().into());
     }

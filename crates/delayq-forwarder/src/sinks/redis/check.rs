@@ -1,4 +1,4 @@
-//! Whether a Redis keeps what is delivered to it.
+//! Checks that a Redis keeps delivered data.
 
 use super::link::{RedisLink, check_key, code};
 use crate::CheckError;
@@ -42,7 +42,7 @@ pub(super) async fn check(
     Ok(warnings)
 }
 
-/// An answer as text; `None`: this user may not ask.
+/// An answer as text; `None`: this user lacks the permission.
 async fn text(link: &RedisLink, command: &Cmd) -> Result<Option<String>, CheckError> {
     match link.run(command).await {
         Err(error) if code(&error) == Some("NOPERM") => Ok(None),

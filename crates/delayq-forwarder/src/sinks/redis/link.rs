@@ -1,4 +1,4 @@
-//! Delivering to a Redis over a link like that of the deployment.
+//! Delivery to a Redis over a link like the deployment's own.
 
 use crate::{Blame, Outcome, Outcomes, Parcel};
 use delayq::Error;
@@ -8,7 +8,7 @@ use delayq_service::deployment;
 use redis::{Cmd, Pipeline, Value};
 use std::time::Duration;
 
-/// A link to a Redis that messages are delivered to.
+/// A link to a destination Redis.
 pub(super) struct RedisLink {
     link: Link,
 }
@@ -16,7 +16,7 @@ pub(super) struct RedisLink {
 // === impl RedisLink ===
 
 impl RedisLink {
-    /// It speaks RESP2, which every Redis and every proxy knows.
+    /// Uses RESP2, which every Redis and proxy understands.
     ///
     /// # Errors
     /// The password or the certificate cannot be read.
@@ -34,7 +34,7 @@ impl RedisLink {
         self.link.run(command).await
     }
 
-    /// Runs one command for each parcel whose key may be delivered to.
+    /// Runs one command for each parcel with a permitted key.
     pub(super) async fn deliver(
         &self,
         parcels: &[Parcel],
@@ -77,11 +77,11 @@ impl RedisLink {
         }
     }
 
-    /// What an error means for one parcel. The codes are those that Redis gives before it writes.
+    /// The outcome of an error for one parcel. Redis gives these codes before writing anything.
     fn failed(&self, error: &Error) -> Outcome {
         let reason = self.reason(error);
         match code(error) {
-            // The key has another type, or this user may not write to it: other keys may be fine.
+            // The key has another type, or this user may not write this key: other keys may be fine.
             Some("WRONGTYPE" | "NOPERM") => {
                 Outcome::Unavailable { reason, retry_after: None, blame: Blame::Message }
             }
@@ -91,10 +91,11 @@ impl RedisLink {
     }
 }
 
-/// Checks that messages may be delivered to a key: those of a deployment, which begin with `{NAMESPACE:SHARD}:`, are refused.
+/// Checks that messages may be delivered to a key. Keys of a deployment, which begin with `{NAMESPACE:SHARD}:`, are
+/// refused.
 ///
 /// # Errors
-/// Why it is not.
+/// Why the key is refused.
 pub(super) fn check_key(text: &str) -> Result<(), String> {
     let tag = text.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
     let shard = tag.and_then(|(tag, _)| tag.rsplit_once(':')).map(|(_, shard)| shard);
@@ -107,7 +108,7 @@ pub(super) fn check_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// The code of an answer of Redis.
+/// The error code in an answer of Redis.
 pub(super) fn code(error: &Error) -> Option<&str> {
     match error {
         Error::Redis { code, .. } => Some(code),

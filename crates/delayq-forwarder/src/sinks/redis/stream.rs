@@ -1,4 +1,4 @@
-//! The sink `redis-stream`: XADD into streams of this or another Redis.
+//! The sink `redis-stream`: XADD into streams of this Redis or another.
 
 mod config;
 mod deliver;

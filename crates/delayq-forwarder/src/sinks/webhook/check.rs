@@ -1,10 +1,10 @@
-//! What can be checked of an endpoint without posting to it.
+//! Checks of an endpoint without posting.
 
 use super::url::url;
 use crate::CheckError;
 use reqwest::Url;
 
-/// Whether a destination has a URL, and warnings about it.
+/// Checks that a destination has a URL. Returns warnings.
 pub(super) fn check(base: &Url, destination: Option<&str>, signed: bool) -> Result<Vec<String>, CheckError> {
     url(base, destination.unwrap_or_default()).map_err(CheckError::Refused)?;
     let mut warnings = Vec::new();

@@ -4,32 +4,33 @@ use delayq_service::config::{Faults, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// `[sinks.NAME.webhook]`: an HTTP endpoint. The destination is a path that is added to `url`.
+/// `[sinks.NAME.webhook]`: an HTTP endpoint. The destination is a path appended to `url`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookConfig {
     /// `https://host/path` or `http://…`. No other host is contacted unless redirects are followed.
     pub url: String,
-    /// The key of the signature: each request has `delayq-signature: t=<unix seconds>,v1=<hex>`, the HMAC-SHA-256 of
-    /// `<unix seconds>.<body>`; unset: no signature.
+    /// The signing key: each request has `delayq-signature: t=<unix seconds>,v1=<hex>`, the HMAC-SHA-256 of `<unix
+    /// seconds>.<body>`; unset: no signature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<Secret>,
     /// A token for `Authorization: Bearer`; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer: Option<Secret>,
-    /// Maximum number of concurrent requests to the host of `url`, over all sinks that post to it: 1 to 1024; default 64.
-    /// If they differ, the smallest applies.
+    /// Maximum concurrent requests to the host of `url`, over all sinks with that host: 1 to 1024; default 64. If sinks
+    /// differ, the smallest applies.
     pub connections: u16,
-    /// Whether redirects that keep the request (307 and 308) are followed; default false: they count as not delivered.
-    /// Never from https to http, and not to private addresses. Another host receives neither `bearer` nor what `url` holds.
+    /// Whether to follow redirects that keep the request (307 and 308); default false: redirects count as failed
+    /// deliveries. Redirects from https to http, and to private addresses, are never followed. Another host receives
+    /// neither `bearer` nor the credentials in `url`.
     pub follow_redirects: bool,
-    /// Whether redirects to private addresses are followed too: loopback, link-local, RFC 1918 and the like; default
+    /// Whether to follow redirects to private addresses too: loopback, link-local, RFC 1918 and the like; default
     /// false. Needs `follow_redirects`.
     pub allow_private_redirects: bool,
-    /// PEM file of the authority that signed the server's certificate; unset: those of the system.
+    /// PEM file of the authority that signed the server's certificate; unset: the system's authorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `https://`.
+    /// PEM file of the client's certificate, if the server requires one; needs `key` and `https://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
@@ -54,7 +55,7 @@ impl Default for WebhookConfig {
 }
 
 impl WebhookConfig {
-    /// The files of its certificates.
+    /// The PEM files of the section.
     pub(super) fn pem_files(&self) -> PemFiles<'_> {
         let off = self.url.starts_with("http://").then_some(("url", "`url` does not begin with https"));
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }

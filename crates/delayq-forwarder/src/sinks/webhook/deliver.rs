@@ -1,4 +1,4 @@
-//! Posting: a message is delivered when a 2xx answer was read to its end.
+//! Posting: a message is delivered once a complete 2xx answer was read.
 
 use super::encode::{self, Login};
 use super::hosts::{Hosts, host_of};
@@ -17,29 +17,28 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// How much of an answer's body is quoted as a reason.
+/// Maximum bytes of an answer's body quoted as a reason.
 const QUOTED_BYTES: usize = 200;
 const MAX_REDIRECTS: usize = 5;
 
-/// An endpoint.
 pub(crate) struct WebhookSink {
     config: WebhookConfig,
     url: Url,
     client: Client,
-    /// How long the parcels of a call may wait for their turn.
+    /// How long the parcels of a call may wait for a turn.
     deadline: Duration,
-    /// One permit for each concurrent request, over all calls of all sinks of this host.
+    /// One permit per concurrent request, over all calls of all sinks of this host.
     free: Arc<Semaphore>,
 }
 
-/// A call of the sink under way.
+/// A call of the sink in flight.
 struct Call<'a> {
     login: Login,
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
-    /// Parcels are started until then.
+    /// Deadline for starting parcels.
     until: Instant,
-    /// The first parcel that was not started.
+    /// The first parcel not started.
     next: AtomicUsize,
     /// The first failure of the endpoint as a whole.
     failure: OnceLock<Outcome>,
@@ -76,9 +75,8 @@ impl WebhookSink {
         Ok(Self { config, url, client, deadline, free })
     }
 
-    /// Posts the parcels of a call that were not started, each when its turn at the host comes. A parcel whose turn does not
-    /// come in time is not posted, nor is one after the endpoint has failed as a whole: so a dead endpoint costs one timeout
-    /// and not one for each parcel.
+    /// Posts unstarted parcels of a call, each when its turn at the host comes. A parcel is not posted if its turn does
+    /// not come in time or the endpoint has failed as a whole: a dead endpoint costs a single timeout per call.
     async fn post_in_turn(&self, call: &Call<'_>) {
         while Instant::now() < call.until && call.failure.get().is_none() {
             let Ok(free) = timeout_at(call.until, self.free.acquire()).await else { return };
@@ -93,7 +91,6 @@ impl WebhookSink {
         }
     }
 
-    /// The outcome of the parcels that were not posted.
     fn not_posted(&self, failure: Option<&Outcome>) -> Outcome {
         match failure {
             Some(Outcome::Unavailable { reason, retry_after, blame: Blame::Destination }) => {
@@ -127,8 +124,7 @@ impl WebhookSink {
 impl Sink for WebhookSink {
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let warnings = check::check(&self.url, destination, self.config.secret.is_some())?;
-        // A request that changes nothing: any status shows that the endpoint answers, but a refused login is refused for
-        // every message.
+        // A harmless request: any status shows that the endpoint answers, but a refused login applies to every message.
         let login = Login::read(&self.config).map_err(CheckError::Unreachable)?;
         let mut request = Request::new(Method::HEAD, self.url.clone());
         login.sign(request.headers_mut(), unix_secs(), &[]);
@@ -154,7 +150,7 @@ impl Sink for WebhookSink {
     }
 }
 
-/// Which redirects are followed.
+/// The redirect policy.
 fn redirects(config: &WebhookConfig) -> Policy {
     if !config.follow_redirects {
         return Policy::none();
@@ -186,7 +182,8 @@ fn refusal(attempt: &Attempt<'_>, private: bool) -> Option<String> {
             "a redirect to the private address {host}, and allow_private_redirects is false"
         ));
     }
-    // The resolver judges names, except that of the sink's own host, which therefore keeps to its own port or that of TLS.
+    // The resolver judges names except the sink's own host, which therefore must keep to its own port or to the TLS
+    // port.
     let own_name = host_of(to) == host_of(from) && !within;
     if own_name && !private && to.port_or_known_default() != Some(443) {
         return Some(format!("a redirect to another port of {}", host_of(to)));
@@ -198,14 +195,14 @@ fn unanswered(error: &reqwest::Error) -> Outcome {
     let reason = whole(error);
     match () {
         () if error.is_builder() => Outcome::rejected(reason),
-        // The endpoint answered, with a redirect that is not followed.
+        // The endpoint answered with a redirect that is not followed.
         () if error.is_redirect() || is_private(error) => Outcome::failed(reason),
         () if error.is_connect() => Outcome::down(reason),
         () => Outcome::silent(reason),
     }
 }
 
-/// Whether it failed because a redirect led to a private address.
+/// Whether a redirect led to a private address.
 fn is_private(error: &reqwest::Error) -> bool {
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -227,12 +224,11 @@ fn whole(error: &reqwest::Error) -> String {
     text
 }
 
-/// What an answer means.
 async fn outcome(mut response: Response) -> Outcome {
     let status = response.status();
     let retry_after = retry_after::wait(response.headers(), unix_secs());
     let mut quoted = Vec::new();
-    // Read to its end, so that the connection can be reused; a body that is too long is cut off with its connection.
+    // Reads to the end, so that the connection can be reused; an oversized body is cut off with its connection.
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) if quoted.len() < 64 * 1024 => quoted.extend_from_slice(&chunk),
@@ -253,18 +249,18 @@ async fn outcome(mut response: Response) -> Outcome {
     }
 }
 
-/// What a status is to be blamed on; `None`: it will never change.
+/// The blame for a status; `None`: the status will never change.
 fn blame(status: StatusCode) -> Option<Blame> {
     match status.as_u16() {
-        // It is busy, or refuses the login, which concerns every message.
+        // The endpoint is busy, or refuses the login, which concerns every message.
         401 | 407 | 429 | 502 | 503 | 504 => Some(Blame::Destination),
-        // The endpoint or this message; an operator can fix it.
+        // Either the endpoint (an operator can fix it) or this message.
         300..=399 | 403 | 404 | 405 | 408 | 409 | 423 | 425 | 500..=599 => Some(Blame::Unclear),
         _ => None,
     }
 }
 
-/// This host's clock in seconds: receivers compare signatures with their own.
+/// This host's clock in seconds: receivers compare signatures with their clock.
 fn unix_secs() -> u64 {
     host_now().get() / 1000
 }

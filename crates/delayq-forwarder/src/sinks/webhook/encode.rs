@@ -9,8 +9,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use sha2::Sha256;
 
-/// The headers that a producer cannot set: those of the connection itself, those that log in or name the client, and those
-/// by which some servers treat the request as another one.
+/// Headers that a producer cannot set: connection headers, credentials and client identification, and headers by which
+/// some servers reinterpret the request.
 const RESERVED: [&str; 26] = [
     "authorization",
     "connection",
@@ -40,10 +40,10 @@ const RESERVED: [&str; 26] = [
     "x-rewrite-url",
 ];
 
-/// What is percent-encoded in an idempotency key, so that a header can carry it.
+/// The percent-encoded characters of an idempotency key in a header.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// What a call signs and logs in with; its secrets are read once.
+/// Signing key and credentials of a call; the secrets are read once.
 pub(super) struct Login {
     mac: Option<Hmac<Sha256>>,
     bearer: Option<HeaderValue>,
@@ -52,7 +52,7 @@ pub(super) struct Login {
 // === impl Login ===
 
 impl Login {
-    /// The login of a sink.
+    /// Reads the credentials of a sink.
     ///
     /// # Errors
     /// A secret that cannot be read, or that HTTP cannot carry.
@@ -82,10 +82,10 @@ impl Login {
     }
 }
 
-/// The headers of a request, with room for those of a login.
+/// The headers of a request, with spare capacity for a login.
 ///
 /// # Errors
-/// Which header HTTP cannot carry.
+/// The header that HTTP cannot carry.
 pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(12 + parcel.headers.len());
     let wrong = |name: &str, error: String| format!("HTTP cannot carry the header {name}: {error}");

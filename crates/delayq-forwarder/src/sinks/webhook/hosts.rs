@@ -1,4 +1,4 @@
-//! The number of concurrent requests to each host, over all sinks that post to it.
+//! The limit on concurrent requests to each host, over all sinks that post there.
 
 use reqwest::Url;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ struct Host {
 // === impl Hosts ===
 
 impl Hosts {
-    /// The permits for requests to the host of a URL; if the sinks of one host differ, the smallest number applies.
+    /// The permits for requests to the host of a URL; if sinks differ, the smallest number applies.
     pub(super) fn limit(&mut self, url: &Url, most: usize) -> Arc<Semaphore> {
         let name = format!("{}:{}", host_of(url), url.port_or_known_default().unwrap_or_default());
         let host = self.0.entry(name).or_insert_with(|| Host { free: Arc::new(Semaphore::new(most)), most });
@@ -31,7 +31,7 @@ impl Hosts {
     }
 }
 
-/// The host of a URL, an address without the brackets around it.
+/// The host of a URL; an address without its brackets.
 pub(super) fn host_of(url: &Url) -> &str {
     url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }

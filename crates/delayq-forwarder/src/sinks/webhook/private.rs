@@ -1,7 +1,7 @@
-//! Private addresses: a redirect to one of them is not followed unless the configuration allows it.
+//! Private addresses: a redirect to a private address is not followed unless configured.
 //!
-//! Another server writes the redirect. Followed blindly, it would make the forwarder post into networks that only it can
-//! reach.
+//! Another server writes the redirect. Following blindly would make the forwarder post into networks that only the
+//! forwarder can reach.
 
 use super::hosts::host_of;
 use reqwest::Url;
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A resolver that hides the private addresses of every host but one.
 pub(super) struct PublicOnly {
-    /// The configured host, whose addresses its operator has chosen.
+    /// The configured host, whose addresses the operator has chosen.
     pub(super) except: String,
 }
 
@@ -37,12 +37,12 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Whether a URL names a private address outright; a host name is judged by the resolver.
+/// Whether a URL contains a private address; the resolver judges host names.
 pub(super) fn names_private(url: &Url) -> bool {
     host_of(url).parse().is_ok_and(is_private)
 }
 
-/// Whether an address is of this host, of a private network, or of no host at all.
+/// Whether an address belongs to this host, to a private network, or to no host.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_private_v4(v4),
@@ -66,14 +66,14 @@ fn is_private_v4(v4: Ipv4Addr) -> bool {
         || v4.is_link_local()
         || v4.is_multicast()
         || a == 0
-        // Carriers' own (100.64/10), protocols' (192.0.0/24), laboratories' (198.18/15), and unassigned ones (240/4).
+        // Carriers' own (100.64/10), protocols' (192.0.0/24), laboratories' (198.18/15), and unassigned (240/4).
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 198 && (18..20).contains(&b))
         || a >= 240
 }
 
-/// The IPv4 address that an IPv6 one leads to: mapped, translated (64:ff9b::/96) or tunnelled (2002::/16).
+/// The IPv4 address embedded in an IPv6 address: mapped, translated (64:ff9b::/96) or tunnelled (2002::/16).
 fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let parts = v6.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));

@@ -1,10 +1,10 @@
-//! `Retry-After`: how long an endpoint asks to be left alone, in seconds or until a date.
+//! `Retry-After`: the rest that an endpoint asks for, in seconds or as a date.
 
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long to wait by these headers. A date counts from the answer's own `Date`, so that the two clocks may differ, else
-/// from `now_secs` of this host. A past date means no wait; an unreadable value is ignored.
+/// The delay requested by these headers. A date is compared with the answer's own `Date`, so that the two clocks may
+/// differ, else with `now_secs` of this host. A past date means no wait; an unreadable value is ignored.
 pub(super) fn wait(headers: &HeaderMap, now_secs: u64) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
     let asked = text(RETRY_AFTER)?;

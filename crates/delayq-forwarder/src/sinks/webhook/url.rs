@@ -1,18 +1,18 @@
-//! The URL of a destination: the base and a path that cannot leave it.
+//! The URL of a destination: the base and a path that cannot leave the base.
 //!
-//! A path may hold a producer's text, and servers read paths differently: one decodes twice, another ends a segment at `;`.
-//! So anything that one of them could read as a way out is refused and not repaired.
+//! A path may hold a producer's text, and servers read paths differently: some decode twice, some end a segment at `;`.
+//! So anything that a server could read as an escape is refused, not repaired.
 
 use percent_encoding::percent_decode;
 use reqwest::Url;
 
-/// Maximum number of encodings that are decoded; deeper ones are refused.
+/// Maximum nested encodings; deeper nesting is refused.
 const MAX_LAYERS: usize = 4;
 
-/// The URL of a destination.
+/// Builds the URL of a destination.
 ///
 /// # Errors
-/// Why it is not a path below the base.
+/// Why the path is not below the base.
 pub(super) fn url(base: &Url, destination: &str) -> Result<Url, String> {
     if destination.is_empty() {
         return Ok(base.clone());
@@ -38,7 +38,7 @@ fn is_below(base: &Url, url: &Url) -> bool {
     own.is_empty() || own.split('/').all(|own| segments.next() == Some(own))
 }
 
-/// Whether a segment stays one segment however it is decoded, and is not a dot segment.
+/// Whether a segment remains a single segment, and no dot segment, however decoded.
 fn stays(segment: &str) -> bool {
     let mut text = segment.as_bytes().to_vec();
     for _ in 0..MAX_LAYERS {

@@ -1,4 +1,4 @@
-//! Whatever stands in a route, it is taken or refused, and whatever a message gives for it, it is rendered or named as missing.
+//! Every text in a route is accepted or refused; every value of a message is rendered or reported as missing.
 
 use crate::parcel::About;
 use crate::pattern::Pattern;

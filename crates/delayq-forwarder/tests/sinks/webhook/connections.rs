@@ -1,4 +1,4 @@
-//! Where a request may go: redirects, the limit of a host, and TLS.
+//! Redirects, the limit of a host, and TLS.
 
 use super::endpoint::{Endpoint, Script, asking, encrypted, sink};
 use crate::conformance::{

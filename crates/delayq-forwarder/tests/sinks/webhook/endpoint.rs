@@ -1,4 +1,4 @@
-//! An HTTP server that notes what it was sent and answers by a script.
+//! An HTTP server that records requests and answers by a script.
 
 use crate::conformance::{Guarded, Mortal, Networked, Subject};
 use crate::stage::Seen;
@@ -27,7 +27,7 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
 }
 
-/// In place of an answer: the connection is closed, or stays silent.
+/// In place of an answer: closes the connection, or stays silent.
 pub(super) const RESET: &str = "reset";
 pub(super) const HANG: &str = "hang";
 
@@ -42,20 +42,20 @@ pub(super) struct Endpoint {
 #[derive(Default)]
 pub(super) struct Script {
     pub(super) answers: Mutex<HashMap<String, String>>,
-    /// The answer to every other message; `None`: 204.
+    /// The default answer; `None`: 204.
     pub(super) otherwise: Mutex<Option<String>>,
     /// How long each answer takes.
     pub(super) delay: Duration,
     /// The only token that it accepts.
     pub(super) token: Option<&'static str>,
-    /// If there is a gate, each answer takes a permit of it.
+    /// With a gate, each answer takes a permit.
     pub(super) gate: Option<Semaphore>,
-    /// Requests that wait for their answer, and the maximum of those at a time.
+    /// Current and peak number of requests waiting for an answer.
     pub(super) waiting: AtomicUsize,
     pub(super) max_waiting: AtomicUsize,
 }
 
-/// Reads one request; nothing when the connection ends before it.
+/// Reads one request; `None` if the connection ends first.
 async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Option<(String, Request)> {
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -133,7 +133,7 @@ impl Endpoint {
                 tokio::spawn(async move {
                     match tls {
                         None => serve(stream, noted, script).await,
-                        // A client that does not trust it ends here.
+                        // A client without trust in the certificate ends here.
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
                                 serve(stream, noted, script).await;
@@ -150,7 +150,6 @@ impl Endpoint {
         self.script.answers.lock().unwrap().insert(id.to_owned(), answer.to_owned());
     }
 
-    /// How many messages it accepted.
     pub(super) fn accepted(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
@@ -191,7 +190,7 @@ impl Subject for Endpoint {
 }
 
 impl Mortal for Endpoint {
-    // The endpoint lives in this process: it is down when its proxy refuses.
+    // The endpoint runs in this process: a refusing proxy stands for an endpoint that is down.
     async fn stop(&mut self) {
         self.proxy.refuse().await;
     }
@@ -222,7 +221,6 @@ impl Guarded for Endpoint {
     }
 }
 
-/// An endpoint with this certificate.
 pub(super) async fn encrypted(certificate: &Certificate) -> Endpoint {
     with_tls(certificate, ServerConfig::builder().with_no_client_auth()).await
 }

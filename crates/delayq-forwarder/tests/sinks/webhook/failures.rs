@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_endpoint_gets_no_message_twice() {
-    // All of them take more than ten times the timeout of one.
+    // Together, these take more than ten timeouts.
     const COUNT: usize = 600;
     let script = Script { delay: Duration::from_millis(150), ..Script::default() };
     let (stage, subject) = (Stage::new().await, Endpoint::start_with(script, None).await);
@@ -39,7 +39,7 @@ async fn what_is_confirmed_does_not_wait_for_what_is_not() {
     let numbers = stage.numbers("t").await;
     assert_eq!((numbers.leased, numbers.pending()), (1, 1));
     assert!(running.metric("delayq_forwarder_in_flight{sink=\"s\"}") <= 1.0);
-    // A connection that breaks says as little as one that is silent: it is tried again.
+    // A broken connection proves as little as a silent one: the delivery is retried.
     subject.script.answers.lock().unwrap().clear();
     subject.proxy.reset_open();
     stage.drained("t").await;
@@ -70,7 +70,6 @@ async fn a_message_that_breaks_its_receiver_is_dead_one_day_and_no_other_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_that_rejects_everything_does_not_empty_the_queue_into_the_dead_letters() {
-    // A fixed destination, and one for each message.
     for to in ["in", "{id}"] {
         let (stage, subject) = (Stage::new().await, Endpoint::start().await);
         *subject.script.otherwise.lock().unwrap() =

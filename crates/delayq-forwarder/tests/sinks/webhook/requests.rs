@@ -1,4 +1,4 @@
-//! What a request holds, and what a producer cannot make of it.
+//! The contents of a request, and the limits on a producer's influence.
 
 use super::endpoint::Endpoint;
 use crate::conformance::Subject;

@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisListConfig {
-    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages, unless that is a cluster or several.
+    /// Another Redis, with the keys of `[redis]`; unset: the deployment's own Redis, unless that is a cluster or
+    /// several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisConfig>,
-    /// The end to push to: `right` for consumers that LPOP, `left` for those that RPOP; default right.
+    /// The end to push to: `right` for consumers that LPOP, `left` for consumers that RPOP; default right.
     pub end: End,
-    /// An element: `payload`, the bytes alone, or `record`, the JSON document that the sink `file` writes; default payload.
+    /// The form of an element: `payload`, the bytes alone, or `record`, the JSON document of the sink `file`; default
+    /// payload.
     pub element: Element,
 }
 
@@ -28,11 +30,11 @@ pub enum End {
     Left,
 }
 
-/// What an element of the list is.
+/// The form of a list element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Element {
-    /// The payload alone. Without headers a consumer cannot recognise a repeated delivery by its id.
+    /// The payload alone. Without headers a consumer cannot detect a repeated delivery by id.
     #[default]
     Payload,
     /// A JSON document with headers and payload.

@@ -1,4 +1,4 @@
-//! One push a parcel, one pipeline a batch.
+//! One push per parcel, one pipeline per batch.
 
 use super::{Element, End, RedisListConfig};
 use crate::sinks::record;
@@ -11,7 +11,6 @@ use redis::Cmd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Lists of one Redis.
 pub(crate) struct RedisListSink {
     config: RedisListConfig,
     link: RedisLink,

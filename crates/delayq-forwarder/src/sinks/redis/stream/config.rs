@@ -10,20 +10,21 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisStreamConfig {
-    /// Another Redis, with the keys of `[redis]`; unset: the one that keeps the messages, unless that is a cluster or several.
+    /// Another Redis, with the keys of `[redis]`; unset: the deployment's own Redis, unless that is a cluster or
+    /// several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisConfig>,
     /// The field that holds the payload; default `payload`.
     pub payload_field: String,
-    /// Whether each header is a field too, delayq's own among them; default true.
+    /// Whether each header, including delayq's own, is a field too; default true.
     pub header_fields: bool,
-    /// More fields, as templates; one whose values are missing is left out.
+    /// More fields, as templates; a field with missing values is left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<String, Template>,
-    /// Whether a stream that does not exist is created; default true.
+    /// Whether a missing stream is created; default true.
     pub create: bool,
-    /// The length (about) that a stream is trimmed to with each entry; unset: never. Trimming discards entries
-    /// that nobody has read yet, so it needs `trimming_loses_messages` too.
+    /// The approximate length to trim a stream to with each entry; unset: never. Trimming discards unread entries, so
+    /// `trimming_loses_messages` is required too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_len: Option<u64>,
     /// Confirms that trimming loses messages; default false.

@@ -1,4 +1,4 @@
-//! One pipeline a batch: one answer a parcel.
+//! One pipeline per batch, one answer per parcel.
 
 use super::RedisStreamConfig;
 use super::encode::command;
@@ -11,7 +11,6 @@ use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Streams of one Redis.
 pub(crate) struct RedisStreamSink {
     config: RedisStreamConfig,
     link: RedisLink,

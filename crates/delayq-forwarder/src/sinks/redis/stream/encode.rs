@@ -4,7 +4,6 @@ use super::RedisStreamConfig;
 use crate::Parcel;
 use redis::Cmd;
 
-/// The command that appends a parcel.
 pub(super) fn command(config: &RedisStreamConfig, parcel: &Parcel) -> Cmd {
     let fields = 12 + parcel.headers.len() + config.fields.len();
     let mut command = Cmd::with_capacity(2 * fields, parcel.body.len() + 32 * fields);
