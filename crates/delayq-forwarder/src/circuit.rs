@@ -22,9 +22,7 @@ pub(crate) struct CircuitSettings {
     /// Consecutive failures of unclear blame that open the circuit. A failure of the destination opens the circuit at
     /// once.
     pub(crate) failures: u32,
-    /// The rest after the circuit opens.
     pub(crate) first_rest: Duration,
-    /// Maximum rest.
     pub(crate) longest_rest: Duration,
     /// Consecutive rejections that open the circuit; 0 buries any number.
     pub(crate) max_burials: u32,
@@ -45,7 +43,7 @@ enum State {
 
 const CLOSED: State = State::Closed { failures: 0, rejected: 0 };
 
-/// How many messages may be sent.
+/// Number of messages that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     All,
@@ -54,7 +52,6 @@ pub(crate) enum Pass {
     None(Option<Instant>),
 }
 
-/// The outcomes of a batch, as evidence about its destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Evidence {
     pub(crate) took: bool,
@@ -62,7 +59,6 @@ pub(crate) struct Evidence {
     /// Number of failures without a clear blame.
     pub(crate) unclear: u32,
     pub(crate) rejected: u32,
-    /// The rest that the destination asked for.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -150,7 +146,7 @@ impl Circuit {
         }
     }
 
-    /// Whether the brake opened the circuit.
+    /// Tells whether the brake opened the circuit.
     #[must_use]
     pub(crate) const fn is_braked(&self) -> bool {
         matches!(self.state, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. })
@@ -184,7 +180,6 @@ impl Circuit {
 // === impl Evidence ===
 
 impl Evidence {
-    /// Collects the evidence of these outcomes.
     pub(crate) fn of<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> Self {
         let mut evidence = Self::default();
         for outcome in outcomes {
@@ -213,7 +208,7 @@ impl Evidence {
         })
     }
 
-    /// Whether a failure may succeed later.
+    /// True if a failure may succeed later.
     const fn failed(&self) -> bool {
         self.down || self.unclear > 0
     }

@@ -10,7 +10,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) holder: Holder,
-    /// Routes each shard to its Redis.
     pub(crate) places: Places,
     pub(crate) lease: Duration,
     pub(crate) stats: Stats,
@@ -25,7 +24,6 @@ pub(crate) struct Context {
 pub(crate) struct Freed {
     pub(crate) lane_number: usize,
     pub(crate) count: usize,
-    /// Payload bytes.
     pub(crate) bytes: usize,
     pub(crate) delivered: usize,
 }

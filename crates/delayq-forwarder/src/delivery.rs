@@ -30,7 +30,7 @@ const GUARD: u32 = 3;
 const MIN_REST: Duration = Duration::from_millis(100);
 /// Delay before a message returns whose dictionary could not be fetched.
 const UNRESTORED_REST: Duration = Duration::from_secs(1);
-/// How often confirmed messages are settled while the rest of the batch waits.
+/// Interval at which confirmed messages are settled while the rest of the batch waits.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) struct Batch {
@@ -40,13 +40,12 @@ pub(crate) struct Batch {
     pub(crate) bytes: usize,
     pub(crate) routes: TopicRoutes,
     pub(crate) probe: bool,
-    /// When the batch was reserved, by Redis's clock and by this host's.
+    /// Time of the reserve, by Redis's clock and by this host's.
     pub(crate) reserved: (UnixMicros, Instant),
     /// Messages that the lane had delivered before this batch.
     pub(crate) delivered_before: u64,
 }
 
-/// The result of a batch.
 pub(crate) struct Report {
     /// Capacity freed since the last report.
     pub(crate) freed: Freed,
@@ -67,11 +66,9 @@ struct Load {
     probed: BTreeSet<String>,
 }
 
-/// The state of a load in delivery.
 struct Progress {
     started: Instant,
     outcomes: Vec<Option<Outcome>>,
-    /// Parcels already settled, or being settled.
     settled: Vec<bool>,
     measure: Measure,
 }
@@ -152,7 +149,7 @@ impl Batch {
         traced.delivered(traces, &delivery, outcome);
     }
 
-    /// How long a message must wait for a resting destination. Admits one message as a probe.
+    /// The remaining rest of the message's destination. Admits one message as a probe.
     fn refusal(&self, destination: &str, now: Instant, probed: &mut BTreeSet<String>) -> Option<Duration> {
         if self.lane.fixed.is_some() {
             return None;
@@ -256,7 +253,6 @@ impl Batch {
         context.free(Freed { lane_number: self.lane_number, count, bytes: 0, delivered: count });
     }
 
-    /// Extends the leases of unsettled messages.
     async fn extend(&self, context: &Context, load: &Load, progress: &Progress) {
         let open = load.indices.iter().zip(&progress.settled).filter(|(_, settled)| !**settled);
         let receipts: Vec<Receipt> = open.map(|(&i, _)| self.messages[i].receipt.clone()).collect();
@@ -264,7 +260,6 @@ impl Batch {
         context.stats.settled(settled.iter().flatten());
     }
 
-    /// Turns outcomes into verdicts, destination by destination. A message without an outcome is released.
     fn judge(&self, load: &Load, progress: Progress, verdicts: &mut [Option<Verdict>]) {
         let Progress { outcomes, settled, .. } = progress;
         let mut destinations: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -383,7 +378,6 @@ impl Progress {
         }
     }
 
-    /// The measurement of the delivery; `None`: nothing was sent.
     fn measure(&self) -> Option<Measure> {
         let lost = self.outcomes.len() - self.measure.delivered;
         (!self.outcomes.is_empty()).then_some(Measure { lost, ..self.measure })

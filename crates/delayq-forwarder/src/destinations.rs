@@ -26,10 +26,8 @@ pub(crate) struct Target {
     pub(crate) destination: Option<String>,
 }
 
-/// The result of checking all destinations.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
-    /// Usable destinations.
     pub(crate) fit: BTreeSet<Target>,
     /// Settings that may lose messages, possibly on purpose.
     pub(crate) warnings: Vec<(Target, String)>,

@@ -67,7 +67,6 @@ pub(crate) fn encode(
     })
 }
 
-/// The attributes of every event, and the optional extensions.
 fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
     let about = &parcel.about;
     let mut attributes = vec![

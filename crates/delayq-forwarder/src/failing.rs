@@ -10,7 +10,6 @@ use std::time::Instant;
 /// Maximum number of failing destinations; each name has at most [`MAX_BYTES`](crate::encode::MAX_BYTES).
 const MAX: usize = 1024;
 
-/// Circuits by destination.
 #[derive(Debug, Default)]
 pub(crate) struct Failing(HashMap<String, Circuit>);
 

@@ -30,10 +30,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum time to close one sink.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a forwarder needs from the process around it.
+/// The environment that a forwarder needs.
 #[derive(Clone, Debug)]
 pub struct Deps {
     /// The deployment.
@@ -42,7 +41,7 @@ pub struct Deps {
     pub redis: RedisConfig,
     /// The registry for the forwarder's metrics.
     pub metrics: Metrics,
-    /// Where the forwarder reports whether messages can move.
+    /// Receives the forwarder's readiness.
     pub readiness: Readiness,
     /// The exporter of message spans.
     pub traces: Traces,

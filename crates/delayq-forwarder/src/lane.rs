@@ -21,7 +21,6 @@ pub(crate) struct NamedSink {
     pub(crate) name: String,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) encoding: Encoding,
-    /// The word of the sink's kind.
     pub(crate) kind: &'static str,
     pub(crate) event_prefix: &'static str,
     pub(crate) batch: usize,
@@ -30,7 +29,7 @@ pub(crate) struct NamedSink {
     pub(crate) timeout: Duration,
 }
 
-/// What the deliveries of a lane share.
+/// State shared by a lane's deliveries.
 pub(crate) struct Lane {
     pub(crate) to: Arc<NamedSink>,
     /// The destination, unless the message decides.
@@ -51,9 +50,8 @@ struct Circuits {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
     pub(crate) evidence: Evidence,
-    /// How long the destination rests, if open.
+    /// Rest of an open circuit.
     pub(crate) rest: Option<Duration>,
-    /// Maximum rejected messages to bury.
     pub(crate) burials: u32,
 }
 
@@ -126,7 +124,7 @@ impl Lane {
         self.circuits().whole.is_braked()
     }
 
-    /// How many messages may be sent to one destination.
+    /// Number of messages that may be sent to a destination.
     pub(crate) fn pass_to(&self, destination: &str, now: Instant) -> Pass {
         self.circuits().failing.get(destination).map_or(Pass::All, |circuit| circuit.pass(now))
     }
@@ -142,7 +140,6 @@ impl Lane {
         }
     }
 
-    /// Ends a probe without a message or a usable answer.
     pub(crate) fn unprobed(&self, now: Instant) {
         self.circuits().whole.unprobed(now);
         self.show();

@@ -21,16 +21,13 @@ const MIN_SHARDS: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
     pub(crate) parts: Vec<Part>,
-    /// Maximum payload bytes of each answer.
     pub(crate) max_bytes: u32,
 }
 
-/// A lane's request to one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) shard: ShardId,
     pub(crate) max: u16,
-    /// The topics, by number in the lane.
     pub(crate) topics: Vec<usize>,
 }
 
@@ -38,7 +35,6 @@ pub(crate) type TopicRoutes = Arc<HashMap<Topic, Arc<Route>>>;
 
 pub(crate) struct LaneState {
     pub(crate) lane: Arc<Lane>,
-    /// The topics of the lane, by number.
     pub(crate) topics: Vec<Topic>,
     pub(crate) routes: TopicRoutes,
     hot: BTreeMap<ShardId, HotTopics>,
@@ -48,11 +44,8 @@ pub(crate) struct LaneState {
     pub(crate) in_flight: usize,
     /// Payload bytes in flight; requested messages count with the maximum.
     pub(crate) bytes: usize,
-    /// How fast the room is filled.
     pub(crate) pace: Pace,
-    /// The first shard of the last turn.
     turn: usize,
-    /// The first topic of the next turn.
     topic_turn: usize,
 }
 
@@ -168,7 +161,6 @@ impl LaneState {
         Part { shard, max, topics }
     }
 
-    /// Ends a probe that found no message.
     pub(crate) fn unprobed(&self, now: Instant) {
         self.lane.unprobed(now);
     }

@@ -27,7 +27,6 @@ const LENIENCY: Duration = Duration::from_millis(10);
 /// Weight of a slower delivery in the average: 1 of this many.
 const SMOOTHING: u32 = 8;
 
-/// The room and the refill rate of one lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// Configured maximum of messages in flight, and the current one.
@@ -36,12 +35,10 @@ pub(crate) struct Pace {
     timeout: Duration,
     /// Average duration of a delivery; `None` before the first.
     takes: Option<Duration>,
-    /// Earliest time of the next request.
     from: Instant,
     delivered: u64,
 }
 
-/// The measurement of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measure {
     /// Messages that the lane had delivered when the batch was sent.
@@ -56,7 +53,6 @@ pub(crate) struct Measure {
 // === impl Pace ===
 
 impl Pace {
-    /// Creates the pace for at most `max` messages in flight, each with this timeout.
     pub(crate) fn new(max: usize, timeout: Duration, now: Instant) -> Self {
         Self { max, room: max.min(FIRST_ROOM), timeout, takes: None, from: now, delivered: 0 }
     }
@@ -114,7 +110,6 @@ impl Pace {
         MIN_AT_ONCE.saturating_add(made_good as usize)
     }
 
-    /// Notes that messages were requested.
     pub(crate) fn asked(&mut self, count: usize, now: Instant) {
         let earliest = now.checked_sub(LENIENCY).unwrap_or(now);
         self.from = self.from.max(earliest) + self.time_of(count);
@@ -171,7 +166,6 @@ mod tests {
         }
     }
 
-    /// Simulates a batch sent while nothing else was in flight.
     fn deliver(pace: &mut Pace, delivered: usize, took: Option<Duration>) {
         let before = pace.delivered();
         pace.count(delivered);

@@ -26,14 +26,14 @@ enum Part {
 // === impl Pattern ===
 
 impl Pattern {
-    /// Whether the pattern matches this topic.
+    /// Tells whether the pattern matches this topic.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
         let chars: Vec<Part> = topic.chars().map(Part::Char).collect();
         covers(&self.parts, &chars)
     }
 
-    /// Whether this matches every topic that `other` matches. May be false although true, never the reverse.
+    /// Tells whether this matches every topic that `other` matches. May be false although true, never the reverse.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         covers(&self.parts, &other.parts)

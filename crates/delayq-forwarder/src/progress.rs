@@ -7,11 +7,11 @@ use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a failure is tolerated.
+/// Tolerated duration of a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long one delivery proves that topics set aside block nothing else.
+/// Time for which a single delivery proves that topics set aside block nothing else.
 const MOVES_FOR: Duration = Duration::from_secs(30);
-/// How long a failed settlement counts: the lease then runs out and the message is delivered again.
+/// Time for which a failed settlement counts: the lease then runs out and the message is delivered again.
 const UNSETTLED_FOR: Duration = Duration::from_secs(60);
 
 /// The cause of a stall.
@@ -25,10 +25,8 @@ pub(crate) enum Stall {
     SetAside,
 }
 
-/// Times of the last progress and of ongoing failures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// Time of the last delivery.
     moved: Option<Instant>,
     /// Start of the errors of a lane's shard.
     reserving: BTreeMap<(usize, ShardId), Instant>,
@@ -41,7 +39,6 @@ pub(crate) struct Progress {
 // === impl Progress ===
 
 impl Progress {
-    /// Notes whether a shard answered a lane.
     pub(crate) fn reserved(&mut self, lane: usize, shard: ShardId, answered: bool, now: Instant) {
         if answered {
             self.reserving.remove(&(lane, shard));
@@ -54,7 +51,6 @@ impl Progress {
         self.moved = Some(now);
     }
 
-    /// Notes whether a shard accepted settlements.
     pub(crate) fn settled(&mut self, shard: ShardId, taken: bool, now: Instant) {
         if taken {
             self.settling.remove(&shard);
@@ -63,12 +59,10 @@ impl Progress {
         }
     }
 
-    /// Notes whether any topic is set aside.
     pub(crate) fn set_aside(&mut self, any: bool, now: Instant) {
         self.set_aside = any.then(|| self.set_aside.unwrap_or(now));
     }
 
-    /// Forgets shards that are no longer served.
     pub(crate) fn serve(&mut self, shards: &[ShardId]) {
         self.reserving.retain(|(_, shard), _| shards.contains(shard));
     }

@@ -13,7 +13,6 @@ pub(crate) struct Route {
     pub(crate) to: Template,
 }
 
-/// All routes, in their order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Routes(Vec<Route>);
 
@@ -49,7 +48,6 @@ impl Routes {
         Some(Route { to: route.to.of_topic(topic.as_str()), config: route.config.clone() })
     }
 
-    /// Each sink with the destinations known without a topic.
     pub(crate) fn fixed(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.0.iter().map(|route| (route.config.sink.as_str(), route.to.fixed()))
     }
@@ -59,7 +57,6 @@ impl Routes {
         self.0.iter().map(|route| (route.config.sink.as_str(), route.config.class()))
     }
 
-    /// The topics that routes name outright.
     pub(crate) fn exact_topics(&self) -> impl Iterator<Item = Topic> {
         self.0.iter().filter_map(|route| route.config.topic.exact().and_then(|text| Topic::new(text).ok()))
     }

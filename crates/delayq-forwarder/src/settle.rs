@@ -5,14 +5,17 @@ use delayq::protocol::{Receipt, Release, ShardId};
 use delayq::{Advice, Error, Settled};
 use std::time::{Duration, Instant};
 
-/// The settlement of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ack,
     /// Undeliverable for this reason.
     Bury(String),
     /// Retried after this delay, or after the policy's back-off.
-    Release { delay: Option<Duration>, keep_attempt: bool, reason: String },
+    Release {
+        delay: Option<Duration>,
+        keep_attempt: bool,
+        reason: String,
+    },
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -61,7 +64,6 @@ pub(crate) async fn settle(context: &Context, verdicts: impl Iterator<Item = (Re
     }
 }
 
-/// The items to retry.
 fn to_retry<T>(
     context: &Context,
     answers: Vec<Result<Settled, Error>>,

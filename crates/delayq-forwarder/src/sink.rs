@@ -57,10 +57,7 @@ pub enum Outcome {
     /// Confirmed.
     Delivered,
     /// Never deliverable in this form.
-    Rejected {
-        /// The reason, in the destination's own words.
-        reason: String,
-    },
+    Rejected { reason: String },
     /// May be delivered later. Whether the parcel arrived may be unknown.
     Unavailable {
         /// The reason, in the destination's own words.

@@ -13,11 +13,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
 use std::time::Duration;
 
-/// Histogram bounds of a sink call, in seconds.
 const DELIVERY_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
-/// The name of a sink's section.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfSink {
     sink: String,
@@ -88,7 +86,6 @@ pub struct Stats {
 pub(crate) struct Late<'l> {
     pub(crate) class: &'l str,
     pub(crate) after: Duration,
-    /// The recorded trace, if any.
     pub(crate) trace: Option<String>,
 }
 
@@ -186,7 +183,6 @@ impl Stats {
         }
     }
 
-    /// Counts the outcomes of a batch.
     pub(crate) fn count<'o>(&self, sink: &str, outcomes: impl Iterator<Item = &'o Outcome>) {
         for (outcome, count) in tally(outcomes.map(Outcome::word)) {
             let of = OfOutcome { sink: sink.to_owned(), outcome };
@@ -194,7 +190,6 @@ impl Stats {
         }
     }
 
-    /// Counts settlements.
     pub(crate) fn settled<'a>(&self, settled: impl IntoIterator<Item = &'a Settled>) {
         for (word, count) in tally(settled.into_iter().map(settled_word)) {
             self.settled.get_or_create(&OfWord { word }).inc_by(count);
@@ -221,7 +216,6 @@ impl Stats {
         drop(self.lateness_of(sink, class));
     }
 
-    /// Records the lateness of confirmed messages of a sink.
     pub(crate) fn late<'l>(&self, sink: &str, late: impl Iterator<Item = Late<'l>>) {
         let mut current: Option<(&str, Traced)> = None;
         for Late { class, after, trace } in late {

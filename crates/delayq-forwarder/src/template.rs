@@ -7,17 +7,12 @@ use std::str::FromStr;
 /// A value of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
-    /// `{id}`
     Id,
-    /// `{topic}`
     Topic,
-    /// `{group}`
     Group,
     /// `{due}`, milliseconds since the epoch
     Due,
-    /// `{attempt}`
     Attempt,
-    /// `{header.name}`
     Header(String),
 }
 

@@ -9,13 +9,10 @@ use delayq_service::{TRACEPARENT, TraceParent, Traces};
 /// A reserved message with a recorded trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traced {
-    /// The producer's span.
     put: TraceParent,
-    /// The span of this delivery.
     deliver: TraceParent,
 }
 
-/// A delivery with its outcome.
 pub(crate) struct Delivery<'d> {
     pub(crate) about: &'d About,
     /// `None` if the route yielded none.
@@ -52,7 +49,6 @@ impl Traced {
         traces.record(self.span("delayq.reserve", *ready, now.max(*ready), attributes));
     }
 
-    /// Records the span of a delivery.
     pub(crate) fn delivered(self, traces: &Traces, delivery: &Delivery<'_>, outcome: &Outcome) {
         let &Delivery { about, destination, sink, start, end } = delivery;
         let mut attributes = attributes(&about.topic, &about.id, about.delivery);

@@ -14,14 +14,13 @@ pub struct ForwarderConfig {
     /// Lease of a message, extended while its destination works. 1 s to 1 h; default 30 s. A killed forwarder's messages are
     /// delivered again after this time.
     pub lease: HumanDuration,
-    /// How often every shard is polled, in case a notification was lost. 100 ms to 1 m; default 2 s.
+    /// Interval between polls of every shard, in case a notification was lost. 100 ms to 1 m; default 2 s.
     pub poll_interval: HumanDuration,
     /// Maximum bytes of payloads in one answer of a shard. 64 KiB to 4 MiB; default 1 MiB.
     pub max_bytes: ByteSize,
     /// Failures in a row, of unclear blame, that open the circuit of a destination. 1 to 1000; default 5.
     pub circuit_failures: u32,
-    /// How long a destination rests before the first probe. 10 ms to 1 m; default 500 ms. Each failed probe doubles the
-    /// rest.
+    /// Rest of a destination before the first probe. 10 ms to 1 m; default 500 ms. Each failed probe doubles the rest.
     pub circuit_first_rest: HumanDuration,
     /// Consecutive rejections without a delivery after which a destination rests instead of burying more messages: the
     /// destination may be misconfigured. 0 to 1,000,000; 0: no limit; default 100.

@@ -22,32 +22,26 @@ pub(super) struct Answer {
     pub(super) lane: usize,
     pub(super) probe: bool,
     pub(super) shards: Vec<ShardAnswer>,
-    /// Maximum number of messages, and of payload bytes, of the whole answer.
     pub(super) room: (usize, usize),
 }
 
 pub(super) struct ShardAnswer {
     pub(super) shard: ShardId,
-    /// The requested topics, by number in the lane.
     pub(super) topics: Vec<usize>,
     pub(super) found: Result<ReserveReport, Error>,
-    /// Whether the shard may have more messages than requested.
+    /// The shard may have more messages than requested.
     pub(super) more: bool,
 }
 
-/// Maximum payload bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// In one answer of a shard.
     pub(super) of_a_shard: u32,
-    /// In flight to all destinations together.
     pub(super) of_all: usize,
 }
 
 // === impl Bounds ===
 
 impl Bounds {
-    /// Remaining payload bytes that may be in flight.
     pub(super) fn free_bytes(self, board: &Board) -> usize {
         let taken: usize = board.lanes.iter().map(|lane| lane.bytes).sum();
         self.of_all.saturating_sub(taken)
@@ -129,7 +123,7 @@ impl LaneState {
     }
 }
 
-/// Whether a shard may have more messages for this lane than requested.
+/// True if a shard may have more messages for this lane than requested.
 fn left_over(report: &ReserveReport, request: &ReserveRequest) -> bool {
     // A shard that stopped at the limit on bytes reports so itself.
     report.messages.len() >= usize::from(request.most)

@@ -23,7 +23,6 @@ pub(super) struct Board {
     topics: BTreeMap<Topic, Option<LaneTopic>>,
     sinks: BTreeMap<String, Arc<NamedSink>>,
     routes: Routes,
-    /// Destinations checked at start.
     checked: BTreeSet<Target>,
     circuit: CircuitSettings,
     stats: Stats,

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 /// Interval between judgements: the longest gap between two turns of the loop.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Judges progress, and reports changes.
 pub(super) struct Judge {
-    /// Whether ready messages move.
+    /// Condition `progress`: ready messages move.
     moving: Condition,
     stall: Option<Stall>,
     next: Instant,

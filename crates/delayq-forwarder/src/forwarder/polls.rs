@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// Maximum shards in one round trip: Redis serves so many pages in a few milliseconds.
 const MAX_SHARDS: usize = 8;
 
-/// The pages due, and the time of the next poll.
 pub(super) struct Polls {
     every: Duration,
     next: Instant,
@@ -27,13 +26,11 @@ pub(super) struct Polls {
     swept: BTreeSet<ShardId>,
 }
 
-/// What a shard answered.
 type Page = (ShardId, Result<TopicsPage, Error>);
 
-/// The result of a poll.
 pub(super) struct Polled {
     pub(super) pages: Vec<Page>,
-    /// Whether each node accepts writes, which reading a page cannot show.
+    /// For each node, a write that tests what reading a page cannot show.
     pub(super) wrote: Vec<Result<(), Error>>,
 }
 
@@ -76,7 +73,6 @@ impl Polls {
         self.rests_until = Some(until);
     }
 
-    /// The pages to request from these shards now.
     pub(super) fn due(&mut self, shards: &[ShardId], now: Instant) -> Vec<(ShardId, Option<u64>)> {
         if self.next(now).is_none_or(|at| now < at) {
             return Vec::new();

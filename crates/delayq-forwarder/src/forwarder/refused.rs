@@ -25,7 +25,6 @@ impl Refused {
         self.known.iter().filter(move |(of, _)| *of == shard).map(|(_, topic)| topic)
     }
 
-    /// Records which of the requested topics the shard set aside, and logs each change.
     pub(super) fn note<'a>(
         &mut self,
         shard: ShardId,
@@ -54,7 +53,7 @@ impl Refused {
     }
 }
 
-/// Whether every requested topic is set aside: the call then fails with the key of one topic, `…}:r:1` or `…}:t:1`.
+/// True if every requested topic is set aside: the call then fails with the key of one topic, `…}:r:1` or `…}:t:1`.
 pub(super) fn is_of_topics(error: &Error) -> bool {
     let Error::Redis { code, detail } = error else { return false };
     code == "DQTYPE" && (detail.contains("}:r:") || detail.contains("}:t:"))

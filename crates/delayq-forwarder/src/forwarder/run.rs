@@ -30,7 +30,6 @@ const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// Maximum time that a drain waits for sinks before releasing messages.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The loop's state, owned by one task.
 pub(super) struct Run {
     context: Context,
     condition: Condition,
@@ -166,7 +165,6 @@ impl Run {
         }
     }
 
-    /// Time of the next turn without a notification.
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
         // While too many bytes are in flight, the end of a batch triggers the next ask.
@@ -431,7 +429,7 @@ impl Run {
     }
 }
 
-/// Whether a repeat would fail too while other shards are well. A missing shard may be restored.
+/// True if a repeat would fail too while other shards are well. A missing shard may be restored.
 fn is_of_one_shard(error: &Error) -> bool {
     error.advice() == Advice::GiveUp && !matches!(error, Error::Uninitialised(_))
 }

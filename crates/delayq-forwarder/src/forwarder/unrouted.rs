@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 
 pub(super) type Waiting = BTreeSet<Topic>;
 
-/// The ready messages of each topic.
 pub(super) type Counted = Result<Vec<(Topic, u64)>, Error>;
 
-/// Counts ready messages of each topic.
 pub(super) async fn count(client: Client, topics: Waiting) -> Counted {
     let admin = Admin::new(client);
     let mut counted = Vec::with_capacity(topics.len());

@@ -24,10 +24,9 @@ struct Record<'a> {
     payload_base64: Option<String>,
 }
 
-/// The beginning of every document.
 pub(super) const HEAD: &[u8] = b"{\"id\":\"";
 
-/// Whether these bytes can begin a partially written line.
+/// True if these bytes can begin a partially written line.
 pub(super) fn may_begin_with(bytes: &[u8]) -> bool {
     bytes.starts_with(HEAD) || HEAD.starts_with(bytes)
 }

@@ -64,7 +64,6 @@ pub(crate) trait Subject: Sized {
     async fn seen(&self) -> Vec<Seen>;
 }
 
-/// A subject whose server can stop and return.
 pub(crate) trait Mortal: Subject {
     /// Makes the server refuse everything.
     async fn stop(&mut self);
@@ -78,7 +77,6 @@ pub(crate) trait Networked: Mortal {
     fn proxy(&self) -> &Proxy;
 }
 
-/// A subject whose destination can be deleted.
 pub(crate) trait Deletable: Subject {
     async fn delete(&self);
     async fn create(&self);

@@ -32,7 +32,6 @@ const USER: &str = "forwarder";
 /// The shared broker, and the proxies in front.
 struct Stand {
     server: KafkaServer,
-    /// Breakable proxies, one per subject.
     proxies: Mutex<Vec<Proxy>>,
     authority: Authority,
     guarded: Listener,
@@ -377,10 +376,9 @@ async fn too_few_replicas_in_sync_are_waited_for_and_cost_no_message() {
         .await;
 }
 
-/// The id of a record that a bare client tries to produce.
 const PROBE: &str = "probe";
 
-/// Whether the cluster refuses a bare client's record for lack of replicas.
+/// True if the cluster refuses a bare client's record for lack of replicas.
 async fn refused_for_replicas(address: &str, topic: &str) -> bool {
     let mut kcat = tokio::process::Command::new("sh");
     let script = format!(

@@ -35,7 +35,7 @@ fn asks_for_topics(seen: &Seen) -> bool {
     seen.name == "evalsha" && seen.args.len() == 6 && !matches!(seen.text(5), Some("0" | "TIME"))
 }
 
-/// Whether this is a call of `reserve`: script, 2, two keys, layout, n, bytes, lease, topics.
+/// Recognises a call of `reserve`: script, 2, two keys, layout, n, bytes, lease, topics.
 fn reserves(seen: &Seen) -> bool {
     seen.name == "evalsha" && seen.text(8).is_some_and(|name| name.starts_with("t-"))
 }

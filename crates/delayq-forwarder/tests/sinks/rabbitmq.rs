@@ -56,7 +56,6 @@ fn sink(address: &str) -> SinkConfig {
     SinkConfig { rabbitmq: Some(config), ..SinkConfig::default() }
 }
 
-/// Empties a queue.
 async fn read(url: &str, name: &str) -> Vec<Seen> {
     read_by(&channel(url).await, name).await
 }

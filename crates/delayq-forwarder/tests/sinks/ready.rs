@@ -35,7 +35,6 @@ impl Scene {
         let () = self.server.command(&["ACL", "SETUSER", "default", rule]).await;
     }
 
-    /// Redis refuses writes with fewer replicas.
     async fn needs_replicas(&self, count: &str) {
         let () = self.server.command(&["CONFIG", "SET", "min-replicas-to-write", count]).await;
     }

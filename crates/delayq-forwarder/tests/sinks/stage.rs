@@ -237,7 +237,6 @@ fn of_namespace(namespace: &str, url: &str) -> Settings {
     settings(url, 4).namespace(Namespace::new(namespace).unwrap())
 }
 
-/// A timer without its precision.
 async fn pump(client: Client) {
     let shards: Vec<_> = client.shards().shards().collect();
     let claimed = Owner::new(client.clone()).claim(&shards, "test", Duration::from_secs(600)).await;

@@ -8,7 +8,6 @@ use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-forwarder");
 
-/// The configuration of a forwarder of this stage that writes to its standard output.
 fn configuration(stage: &Stage) -> String {
     format!(
         "[deployment]\nnamespace = \"{}\"\nshards = {}\n[redis]\nurl = \"{}\"\n[admin]\nlisten = \"\"\n\

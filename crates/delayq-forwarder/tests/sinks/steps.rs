@@ -16,7 +16,6 @@ use std::pin::pin;
 use std::time::Duration;
 
 const BOTH: [End; 2] = [End::Before, End::After];
-/// Messages per round of load.
 const LOAD: usize = 20;
 const LOAD_EVERY: Duration = Duration::from_millis(50);
 
@@ -61,7 +60,6 @@ impl Scene {
         self.stage.put("t", self.put.replace(self.put.get() + count), count, 100).await;
     }
 
-    /// Puts messages for as long as this takes.
     async fn under_load<T>(&self, work: impl Future<Output = T>) -> T {
         let (mut work, mut every) = (pin!(work), tokio::time::interval(LOAD_EVERY));
         loop {
@@ -149,7 +147,6 @@ async fn a_forwarder_that_dies_as_it_gives_messages_back_loses_none() {
     }
 }
 
-/// Settings of a forwarder that writes to a stream behind this address.
 fn into_stream(scene: &Scene, address: &str) -> Settings {
     let redis = RedisConfig { url: format!("redis://{address}").parse().unwrap(), ..RedisConfig::default() };
     let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };

@@ -62,7 +62,6 @@ impl Collector {
         endpoint
     }
 
-    /// Every span, ordered by start.
     fn spans(&self) -> Vec<Span> {
         let calls = self.0.lock().unwrap();
         let resources = calls.iter().flat_map(|call| &call.sent.resource_spans);

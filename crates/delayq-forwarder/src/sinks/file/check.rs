@@ -3,7 +3,6 @@
 use crate::CheckError;
 use std::path::{Component, Path, PathBuf};
 
-/// Checks the folder.
 pub(super) fn folder(dir: &Path) -> Result<(), CheckError> {
     let found = std::fs::metadata(dir)
         .map_err(|error| CheckError::Unreachable(format!("folder {}: {error}", dir.display())))?;

@@ -24,7 +24,6 @@ pub(crate) struct FileSink {
     open: Arc<Mutex<BTreeMap<PathBuf, Arc<Mutex<Appender>>>>>,
 }
 
-/// One open file, locked against other processes.
 struct Appender {
     path: PathBuf,
     file: File,
@@ -154,7 +153,7 @@ impl Appender {
         written
     }
 
-    /// Whether the path still leads to this file: a deleted file has no readers.
+    /// False if the file was deleted or replaced: nothing would read it.
     fn is_in_place(&self) -> bool {
         let same = |here: &Metadata, there: &Metadata| (here.dev(), here.ino()) == (there.dev(), there.ino());
         matches!((self.file.metadata(), std::fs::metadata(&self.path)), (Ok(here), Ok(there)) if same(&here, &there))
@@ -172,7 +171,7 @@ fn head(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Where the last whole line of a file ends.
+/// Length of a file up to its last whole line.
 fn whole_lines(mut file: &File) -> io::Result<u64> {
     const BLOCK: u64 = 64 * 1024;
     let mut end = file.metadata()?.len();

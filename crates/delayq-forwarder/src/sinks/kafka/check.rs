@@ -82,7 +82,6 @@ fn unseen(topic: &str, replicas: usize, denied: &RDKafkaErrorCode) -> Vec<String
     warnings
 }
 
-/// Judges the settings of a topic.
 fn judge(topic: &str, facts: &Facts, max_bytes: u64) -> Vec<String> {
     let number = |name: &str| facts.settings.get(name).and_then(|text| text.parse::<i64>().ok());
     let mut warnings = Vec::new();

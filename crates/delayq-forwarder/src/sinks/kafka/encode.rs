@@ -3,7 +3,6 @@
 use crate::Parcel;
 use rdkafka::message::{Header, OwnedHeaders};
 
-/// Every header of a parcel.
 pub(super) fn headers(parcel: &Parcel) -> OwnedHeaders {
     let all = OwnedHeaders::new_with_capacity(7 + parcel.headers.len());
     parcel.all_headers().fold(all, |headers, (name, value)| {

@@ -9,7 +9,6 @@ use rdkafka::producer::ProducerContext;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The callback of a producer.
 #[derive(Clone, Default)]
 pub(super) struct Reports {
     pub(super) words: KafkaWords,

@@ -11,18 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
-/// The answer of a stream to a publication.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ack {
     /// The stream stored the message.
     Stored,
-    /// The stream already has a message with the same id.
     Duplicate,
     /// No stream has this subject.
     NoStream,
-    /// The stream refused the message.
     Refused(String),
-    /// Not an ack.
     Nonsense(String),
 }
 
@@ -43,7 +39,6 @@ pub(super) struct Call<'a> {
 
 type Calls = Arc<Mutex<HashMap<u64, Arc<Answers<Ack>>>>>;
 
-/// The relevant fields of an ack.
 #[derive(Deserialize)]
 struct Body {
     seq: Option<u64>,
@@ -64,7 +59,6 @@ impl Acks {
         Ok(Self { prefix, next_call: AtomicU64::new(0), calls, reading })
     }
 
-    /// A call of `count` publications.
     pub(super) fn call(&self, count: usize) -> Call<'_> {
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         let answers = Answers::new(count);

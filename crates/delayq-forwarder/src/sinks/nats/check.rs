@@ -18,7 +18,6 @@ pub(super) async fn check(
     judge(&stream.cached_info().config, config.dropping_loses_messages).map_err(CheckError::Refused)
 }
 
-/// The warning about a subject whose stream cannot be checked.
 pub(super) fn unseen(destination: Option<&str>, words: &str) -> String {
     let subject = destination.unwrap_or("*");
     format!(
@@ -27,7 +26,6 @@ pub(super) fn unseen(destination: Option<&str>, words: &str) -> String {
     )
 }
 
-/// Judges the settings of a stream.
 pub(super) fn judge(stream: &Config, drop_accepted: bool) -> Result<Vec<String>, String> {
     let name = &stream.name;
     if stream.no_ack {

@@ -15,14 +15,13 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Sleep, interval, sleep, timeout};
 
-/// How often received acks are handed out while others are missing.
+/// Interval at which received acks are handed out while others are missing.
 const COLLECT_EVERY: Duration = Duration::from_millis(50);
 
 /// Maximum unread acks: as many as all destinations of a sink can have in flight.
 const MAX_ACKS: usize = 1 << 20;
 const CORE: &str = "mode = core delivers at most once: what has no subscriber, and what is in flight when a connection breaks, is lost";
 
-/// A server or cluster.
 pub(crate) struct NatsSink {
     config: NatsConfig,
     /// Shorter than the timeout of a call, so that this sink replaces a silent connection itself.

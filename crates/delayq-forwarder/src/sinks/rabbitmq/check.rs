@@ -10,7 +10,6 @@ use lapin::Connection;
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 
-/// Checks the exchange, and the queue if the destination is a queue.
 pub(super) async fn check(
     config: &RabbitmqConfig,
     destination: Option<&str>,
@@ -61,7 +60,6 @@ async fn check_over(
     }
 }
 
-/// Judges the arguments of a queue.
 fn judge(queue: &str, arguments: &RabbitmqArguments, drop_accepted: bool) -> Result<Vec<String>, String> {
     let mut warnings = Vec::new();
     if arguments.contains_key("durable") {

@@ -28,7 +28,6 @@ pub(super) type Published = Result<PublisherConfirm, Outcome>;
 pub(super) struct Confirms<'a> {
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
-    /// The outcome of a parcel without a confirm.
     silent: Outcome,
     /// Parcels without a confirm.
     missing: Vec<bool>,
@@ -37,7 +36,6 @@ pub(super) struct Confirms<'a> {
     sure: Vec<usize>,
     returned: HashMap<Name, Outcome>,
     failed: Vec<(usize, Outcome)>,
-    /// Whether the channel is reusable.
     whole: bool,
 }
 
@@ -126,7 +124,6 @@ impl<'a> Confirms<'a> {
         }
     }
 
-    /// Stores the remaining outcomes.
     fn end(mut self) -> bool {
         for index in 0..self.missing.len() {
             if self.missing[index] {

@@ -25,7 +25,6 @@ pub(crate) struct RabbitmqSink {
 #[derive(Default)]
 struct Open {
     connection: Option<Arc<Connection>>,
-    /// Idle channels.
     free: Vec<Channel>,
 }
 

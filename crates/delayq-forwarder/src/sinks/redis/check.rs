@@ -4,7 +4,6 @@ use super::link::{RedisLink, check_key, code};
 use crate::CheckError;
 use redis::{Cmd, cmd, from_redis_value};
 
-/// Checks the server, and the type of a key.
 pub(super) async fn check(
     link: &RedisLink,
     key: Option<&str>,
@@ -53,7 +52,6 @@ async fn text(link: &RedisLink, command: &Cmd) -> Result<Option<String>, CheckEr
     }
 }
 
-/// Judges what INFO says.
 fn judge(info: &str) -> Result<Vec<String>, String> {
     let field = |name: &str| {
         info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map_or("", str::trim)

@@ -8,7 +8,6 @@ use delayq_service::deployment;
 use redis::{Cmd, Pipeline, Value};
 use std::time::Duration;
 
-/// A link to a destination Redis.
 pub(super) struct RedisLink {
     link: Link,
 }
@@ -69,7 +68,6 @@ impl RedisLink {
         }
     }
 
-    /// An error with the address of its Redis.
     pub(super) fn reason(&self, error: &Error) -> String {
         match error {
             Error::Redis { code, detail } => format!("Redis {}: {code}: {detail}", self.address()),

@@ -25,18 +25,16 @@ pub(crate) struct WebhookSink {
     config: WebhookConfig,
     url: Url,
     client: Client,
-    /// How long the parcels of a call may wait for a turn.
+    /// Longest wait of a call's parcels for a turn.
     deadline: Duration,
     /// One permit per concurrent request, over all calls of all sinks of this host.
     free: Arc<Semaphore>,
 }
 
-/// A call of the sink in flight.
 struct Call<'a> {
     login: Login,
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
-    /// Deadline for starting parcels.
     until: Instant,
     /// The first parcel not started.
     next: AtomicUsize,
@@ -150,7 +148,6 @@ impl Sink for WebhookSink {
     }
 }
 
-/// The redirect policy.
 fn redirects(config: &WebhookConfig) -> Policy {
     if !config.follow_redirects {
         return Policy::none();
@@ -202,7 +199,7 @@ fn unanswered(error: &reqwest::Error) -> Outcome {
     }
 }
 
-/// Whether a redirect led to a private address.
+/// True if a redirect led to a private address.
 fn is_private(error: &reqwest::Error) -> bool {
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {

@@ -43,7 +43,6 @@ const RESERVED: [&str; 26] = [
 /// The percent-encoded characters of an idempotency key in a header.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// Signing key and credentials of a call; the secrets are read once.
 pub(super) struct Login {
     mac: Option<Hmac<Sha256>>,
     bearer: Option<HeaderValue>,
@@ -117,7 +116,6 @@ fn keyed(secret: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(secret).expect("HMAC takes a key of any length")
 }
 
-/// The value of `delayq-signature`.
 fn signature(mut mac: Hmac<Sha256>, unix_secs: u64, body: &[u8]) -> String {
     mac.update(unix_secs.to_string().as_bytes());
     mac.update(b".");

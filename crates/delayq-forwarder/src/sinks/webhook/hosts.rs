@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// The hosts of all webhooks of one forwarder.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(BTreeMap<String, Host>);
 

@@ -14,7 +14,6 @@ pub(super) struct PublicOnly {
     pub(super) except: String,
 }
 
-/// A name that must not be followed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} has private addresses only, and allow_private_redirects is false")]
 pub(super) struct Private(String);
@@ -37,12 +36,12 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Whether a URL contains a private address; the resolver judges host names.
+/// True if a URL contains a private address; the resolver judges host names.
 pub(super) fn names_private(url: &Url) -> bool {
     host_of(url).parse().is_ok_and(is_private)
 }
 
-/// Whether an address belongs to this host, to a private network, or to no host.
+/// True for an address of this host, of a private network, or of no host.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_private_v4(v4),

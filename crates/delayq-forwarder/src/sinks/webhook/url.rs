@@ -31,14 +31,14 @@ pub(super) fn url(base: &Url, destination: &str) -> Result<Url, String> {
     if within { Ok(url) } else { Err(refusal("it leaves it")) }
 }
 
-/// Whether the path of a URL begins with the segments of the base.
+/// True if the path of a URL begins with the segments of the base.
 fn is_below(base: &Url, url: &Url) -> bool {
     let mut segments = url.path().trim_start_matches('/').split('/');
     let own = base.path().trim_matches('/');
     own.is_empty() || own.split('/').all(|own| segments.next() == Some(own))
 }
 
-/// Whether a segment remains a single segment, and no dot segment, however decoded.
+/// True if a segment remains a single segment, and no dot segment, however decoded.
 fn stays(segment: &str) -> bool {
     let mut text = segment.as_bytes().to_vec();
     for _ in 0..MAX_LAYERS {

@@ -38,15 +38,12 @@ pub(super) struct Endpoint {
     pub(super) script: Arc<Script>,
 }
 
-/// How the endpoint answers.
 #[derive(Default)]
 pub(super) struct Script {
     pub(super) answers: Mutex<HashMap<String, String>>,
     /// The default answer; `None`: 204.
     pub(super) otherwise: Mutex<Option<String>>,
-    /// How long each answer takes.
     pub(super) delay: Duration,
-    /// The only token that it accepts.
     pub(super) token: Option<&'static str>,
     /// With a gate, each answer takes a permit.
     pub(super) gate: Option<Semaphore>,
