@@ -1,7 +1,7 @@
-//! A service that does nothing but live, and dies as its configuration says.
+//! An otherwise idle service that dies as configured.
 //!
-//! `living [FILE]` takes a file with the shared sections and `[living]`. It shows the shape of every service, and the
-//! tests of this crate run it to see real signals and exit codes.
+//! `living [FILE]` takes a file with the shared sections and `[living]`. The example shows the shape of every service,
+//! and the tests of this crate run it to see real signals and exit codes.
 
 use delayq_service::codes::ADMIN_BIND;
 use delayq_service::config::Section;
@@ -19,18 +19,16 @@ delayq_service::sections! {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct LivingConfig {
-    /// How it behaves; default `obedient`.
     manner: Manner,
 }
 
-/// How the service behaves.
+/// Manner of the service's death.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Manner {
-    /// Stops when it is asked to.
     #[default]
     Obedient,
-    /// Never stops.
+    /// Ignores shutdown.
     Stuck,
     /// A task returns unasked.
     Returns,
@@ -40,13 +38,12 @@ enum Manner {
     Panics,
     /// A task fails while it drains.
     FailsLast,
-    /// It cannot be built.
     BuildFails,
-    /// Building it takes for ever.
+    /// The build never returns.
     BuildWaits,
     /// Building it panics.
     BuildPanics,
-    /// Threads make and drop clients of Kafka with TLS, and are never waited for.
+    /// Threads create and drop Kafka clients with TLS, and are never joined.
     #[cfg(feature = "kafka")]
     SpeaksTls,
 }
@@ -103,7 +100,6 @@ impl Service for Living {
     }
 }
 
-/// Returns once each thread has made a client.
 #[cfg(feature = "kafka")]
 fn speak_tls() {
     use rdkafka::ClientConfig;

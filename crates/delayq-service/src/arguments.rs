@@ -1,26 +1,23 @@
-//! The command line of a service: where its configuration is, or a question about itself.
+//! The command line of a service: the configuration's source, or a question about the program.
 
 use crate::config::Source;
 use crate::program::Program;
 use std::ffi::OsString;
 
-/// What the arguments ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To run, with this configuration.
     Run(Source),
-    /// Whether the process that runs with this configuration is ready.
+    /// Ask the process with this configuration for its readiness.
     Healthcheck(Source),
-    /// To print this, and no more.
     Print(String),
-    /// What is invalid, as a sentence.
+    /// The command line is invalid for this reason.
     Unknown(String),
 }
 
 // === impl Asked ===
 
 impl Asked {
-    /// Reads the arguments behind the program's name: `[--healthcheck] [[--config] FILE]`, `--help` or `--version`.
+    /// Reads the arguments after the program's name: `[--healthcheck] [[--config] FILE]`, `--help` or `--version`.
     pub(crate) fn of(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter().peekable();
         let healthcheck = arguments.next_if(|first| first == "--healthcheck").is_some();

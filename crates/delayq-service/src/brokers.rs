@@ -1,7 +1,7 @@
-//! How the brokers of users are reached: what a sink that delivers into one and an intake that reads from one have in common.
+//! Access to users' brokers, shared by the sink that delivers into a broker and the intake that reads from the broker.
 //!
-//! The configurations keep keys of their own; an *access* borrows those by which a server is reached and logged in to, checks
-//! them together, and makes the client's settings of them (with the cargo feature of that client).
+//! Each configuration has keys of its own; an *access* borrows the keys for address and login, checks them together,
+//! and makes the client's settings (with the cargo feature of that client).
 
 mod kafka;
 #[cfg(feature = "kafka")]

@@ -1,9 +1,9 @@
-//! This host's clock. No due time is measured by it.
+//! This host's clock. Due times never depend on this clock.
 
 use delayq::UnixMillis;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The present millisecond of this host; 0 before the epoch.
+/// Milliseconds of this host's clock; 0 before the epoch.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads this host's clock")]
 pub fn host_now() -> UnixMillis {

@@ -1,23 +1,23 @@
-//! The stable codes of operator-facing errors: what each means and three things to try.
+//! The stable codes of operator-facing errors, each with a cause and three things to try.
 //!
-//! A code never changes its meaning and is never reused. Codes of this crate begin with `C`
-//! (configuration) and `P` (process); a crate with errors of its own declares [`Code`]s in the same way under a
-//! letter of its own and publishes them as a table like [`TABLE`], from which the documentation is made.
+//! A code never changes its meaning and is never reused. Codes of this crate begin with `C` (configuration) and `P`
+//! (process). A crate with errors of its own declares [`Code`]s in the same way under another letter and publishes a
+//! table like [`TABLE`], which the documentation is made from.
 
 use crate::exit::Exit;
 
 /// One kind of operator-facing error.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Code {
-    /// The stable name, `DQ-` and a letter and three digits.
+    /// The stable name: `DQ-`, a letter and three digits.
     pub id: &'static str,
-    /// One line that names the error.
+    /// A title of one line.
     pub title: &'static str,
-    /// Why it happens.
+    /// The cause.
     pub cause: &'static str,
-    /// What to try, the likeliest first.
+    /// Remedies, the likeliest first.
     pub tries: [&'static str; 3],
-    /// The exit code of a process that ends with it.
+    /// The exit code of a process that ends with this error.
     pub exit: Exit,
 }
 
@@ -103,7 +103,7 @@ pub const DRAIN_DEADLINE: Code = Code {
     exit: Exit::DrainDeadline,
 };
 
-/// The operating system refused something that every process needs.
+/// The operating system refused a resource that every process needs.
 pub const SYSTEM: Code = Code {
     id: "DQ-P004",
     title: "the operating system refused a basic service",
@@ -131,7 +131,7 @@ pub const REDIS_UNFIT: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// The checked process is not ready, or does not answer.
+/// The checked process is not ready, or is silent.
 pub const NOT_READY: Code = Code {
     id: "DQ-P006",
     title: "the process is not ready",

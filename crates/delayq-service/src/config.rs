@@ -98,10 +98,10 @@ pub use text::{Written, visit_written};
 /// A part of a configuration, or the whole.
 ///
 /// # Contract
-/// Deserialising accepts a value of the right type; [`validate`](Self::validate) checks what types cannot: ranges and
-/// contradictions. It reports every fault and never corrects one. Serialising prints no secret.
+/// Deserialising accepts a value of the right type; [`validate`](Self::validate) checks ranges and contradictions,
+/// which types cannot express. Validation reports every fault and corrects nothing. Serialising prints no secret.
 pub trait Section: Serialize + DeserializeOwned {
-    /// Reports what is wrong, in inner sections too.
+    /// Reports every fault, including inner sections.
     fn validate(&self, _at: &mut Faults) {}
 }
 

@@ -1,4 +1,4 @@
-//! From `[deployment]` and `[redis]` to the client that every role works with.
+//! Creates each role's client from `[deployment]` and `[redis]`.
 
 use crate::codes::CONFIG_FAULTY;
 use crate::config::{
@@ -9,7 +9,7 @@ use delayq::admin::Role;
 use delayq::protocol::{Identity, NodeMap};
 use delayq::{Client, LinkSettings, Password, Settings};
 
-/// The client of the configured deployment; it connects on first use.
+/// The client of the configured deployment; connects on first use.
 ///
 /// # Errors
 /// The password or the certificate can no longer be read.
@@ -17,7 +17,7 @@ pub fn client(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Clie
     settings(deployment, redis).map(Client::new)
 }
 
-/// As [`client`], of a program that has one role: it needs the permissions of that role alone.
+/// As [`client`], for a program with a single role: needs only the permissions of that role.
 ///
 /// # Errors
 /// As [`client`].
@@ -37,7 +37,7 @@ fn settings(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Settin
     Ok(settings.namespace(deployment.namespace.clone()).shards(deployment.shards))
 }
 
-/// Several Redises; `None`: there is one.
+/// The map of several Redises; `None` for a single Redis.
 fn nodes(redis: &RedisConfig) -> Result<Option<NodeMap>, String> {
     let node = |(i, node): (usize, &RedisNodeConfig)| {
         let link = link(&redis.of_node(node)).map_err(|why| format!("redis.nodes[{i}].{why}"))?;
@@ -50,10 +50,11 @@ fn nodes(redis: &RedisConfig) -> Result<Option<NodeMap>, String> {
     }
 }
 
-/// How to connect to a configured Redis.
+/// Connection settings of the configured Redis.
 ///
 /// # Errors
-/// The password or the certificate can no longer be read, or it is several Redises: a message that begins with the key.
+/// The password or the certificate can no longer be read, or several Redises are configured: a message that begins with
+/// the key.
 pub fn link(redis: &RedisConfig) -> Result<LinkSettings, String> {
     if !redis.nodes.is_empty() {
         return Err("nodes: they are several Redises, and one is needed here".to_owned());
@@ -82,7 +83,7 @@ fn password(secret: Option<&Secret>) -> Result<Option<Password>, String> {
     secret.map(Secret::password).transpose()
 }
 
-/// The authorities to trust, and who the client says it is.
+/// The trusted authorities, and the client's identity.
 fn certificates(files: PemFiles<'_>) -> Result<(Option<Vec<u8>>, Option<Identity>), String> {
     let ca = files.ca.map(read_pem).transpose().map_err(|why| format!("ca: {why}"))?;
     let identity = files.identity()?.map(|[cert, key]| Identity::from_pem(cert, key));

@@ -1,19 +1,19 @@
-//! The exit codes, the same in every binary, so that a supervisor can tell "try again" from "come and look".
+//! The exit codes, equal in every binary, so that a supervisor can tell "try again" from "come and look".
 
 use std::process::ExitCode;
 
-/// How a process ended.
+/// Outcome of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exit {
-    /// 0: what was asked for is done; for a service, it drained.
+    /// 0: the request is done; for a service, the drain completed.
     Done,
     /// 64: the command line is invalid, exceeds a limit or contradicts itself.
     Usage,
-    /// 65: the request was understood, and refused because of what is stored.
+    /// 65: the request was understood, and refused because of stored data.
     Refused,
-    /// 66: what the request names does not exist.
+    /// 66: a named topic, message or dead letter does not exist.
     NotFound,
-    /// 69: something this process needs cannot be reached or refuses it. Starting again may help.
+    /// 69: a required server is unreachable or refused a request. Starting again may help.
     Unavailable,
     /// 70: a bug in delayq.
     Bug,
@@ -53,7 +53,7 @@ impl Exit {
         }
     }
 
-    /// What a supervisor or a script may take from it, as the documents say it.
+    /// The meaning for a supervisor or a script, in the words of the documents.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {

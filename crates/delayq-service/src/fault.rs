@@ -1,4 +1,4 @@
-//! The error that ends a process: a stable code, a sentence, and the cause below it.
+//! The error that ends a process: a stable code, a sentence, and the cause.
 
 use crate::codes::Code;
 use crate::exit::Exit;
@@ -7,8 +7,8 @@ use std::fmt;
 
 /// An operator-facing error.
 ///
-/// Crates convert their own errors into it where an operator sees them: at start, and where a task gives up. It prints
-/// as `DQ-P001: cannot listen on 127.0.0.1:9440: address in use`.
+/// Crates convert their own errors into a fault where an operator sees them: at start, and where a task gives up. A
+/// fault prints as `DQ-P001: cannot listen on 127.0.0.1:9440: address in use`.
 #[derive(Debug)]
 pub struct Fault {
     code: &'static Code,
@@ -19,32 +19,32 @@ pub struct Fault {
 // === impl Fault ===
 
 impl Fault {
-    /// A fault with the sentence that says what happened.
+    /// A fault with a sentence about the event.
     #[must_use]
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), source: None }
     }
 
-    /// The same fault with the error that caused it.
+    /// Adds the underlying error.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Its kind.
+    /// The code.
     #[must_use]
     pub fn code(&self) -> &'static Code {
         self.code
     }
 
-    /// The exit code of a process that ends with it.
+    /// The exit code of a process that ends with this fault.
     #[must_use]
     pub fn exit(&self) -> Exit {
         self.code.exit
     }
 
-    /// The message with cause and things to try, as a process prints it last.
+    /// The message with cause and remedies, as a process prints last.
     #[must_use]
     pub fn explained(&self) -> String {
         let [first, second, third] = self.code.tries;

@@ -1,4 +1,4 @@
-//! Whether the deployment's Redis is fit to keep messages: checked before anything is served, and regularly afterwards.
+//! Fitness of the deployment's Redis to keep messages: checked before serving, and regularly afterwards.
 
 use crate::codes::REDIS_UNFIT;
 use crate::fault::Fault;
@@ -8,9 +8,10 @@ use delayq::admin::ServerFacts;
 use delayq::{Admin, Client, Error};
 use std::time::Duration;
 
-/// How often Redis is checked, plus up to as much again at random, so that a fleet does not check in step.
+/// Interval of checks, extended by a random time up to the same length, so that the processes of a fleet do not check
+/// in step.
 const EVERY: Duration = Duration::from_secs(40);
-/// The same while it does not answer.
+/// Interval of checks while Redis is away.
 const EVERY_WHILE_AWAY: Duration = Duration::from_secs(5);
 
 /// Checks a Redis regularly, and reports the result as the condition `redis`.
@@ -19,20 +20,18 @@ pub struct Fitness {
     admin: Admin,
     condition: Condition,
     every: Duration,
-    /// Why it is unfit, as logged last.
     unfit: Option<String>,
     away: bool,
-    /// Whether the warning about its append-only file was logged.
     warned: bool,
 }
 
 // === impl Fitness ===
 
 impl Fitness {
-    /// For a service that cannot do without Redis.
+    /// Checks Redis for a service that cannot start without it.
     ///
     /// # Errors
-    /// [`REDIS_UNFIT`]: it cannot be reached, would lose messages, denies a command, or holds another deployment.
+    /// [`REDIS_UNFIT`]: Redis is unreachable, would lose messages, denies a command, or holds another deployment.
     pub async fn required(client: &Client, readiness: &Readiness) -> Result<Self, Fault> {
         let mut fitness = Self::new(client, readiness);
         match fitness.admin.check_server().await {
@@ -41,17 +40,17 @@ impl Fitness {
         }
     }
 
-    /// For a service that waits for an unavailable Redis, which is judged once it answers.
+    /// Checks Redis for a service that waits for an unavailable Redis, and judges Redis at the first answer.
     ///
     /// # Errors
-    /// [`REDIS_UNFIT`]: it would lose messages, denies a command, or holds another deployment.
+    /// [`REDIS_UNFIT`]: Redis would lose messages, denies a command, or holds another deployment.
     pub async fn if_there(client: &Client, readiness: &Readiness) -> Result<Self, Fault> {
         let mut fitness = Self::new(client, readiness);
         let found = fitness.admin.check_server().await;
         fitness.judge(found).map(|()| fitness)
     }
 
-    /// For a Redis that was found fit just now.
+    /// Starts from a Redis that has just been found fit.
     #[must_use]
     pub fn found(client: &Client, readiness: &Readiness) -> Self {
         let fitness = Self::new(client, readiness);
@@ -71,17 +70,17 @@ impl Fitness {
         }
     }
 
-    /// Checks this often instead, from 1 ms.
+    /// Sets the interval of checks, from 1 ms.
     #[must_use]
     pub fn every(self, every: Duration) -> Self {
         Self { every, ..self }
     }
 
-    /// Checks until shutdown. An unfit Redis is logged and makes this process unready, but work continues: stopping would
-    /// only make everything late as well.
+    /// Checks until shutdown. An unfit Redis is logged and makes this process unready, but work continues: stopping
+    /// would only make everything late as well.
     ///
     /// # Errors
-    /// None; the type is that of a task.
+    /// None; a task's signature requires the result.
     pub async fn watch(mut self, shutdown: Shutdown) -> Result<(), Fault> {
         loop {
             let rest = if self.away { self.every.min(EVERY_WHILE_AWAY) } else { self.every };

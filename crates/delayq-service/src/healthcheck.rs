@@ -1,5 +1,5 @@
-//! `--healthcheck`: asks the process with the same configuration whether it is ready. For supervisors that run a command,
-//! such as a container's HEALTHCHECK, in images without an HTTP client.
+//! `--healthcheck`: asks the process with the same configuration for its readiness. Serves supervisors that run a
+//! command, such as a container's HEALTHCHECK, in images without an HTTP client.
 
 use crate::codes::NOT_READY;
 use crate::config::{HostPort, Listen};
@@ -8,22 +8,22 @@ use std::io::{Error, ErrorKind, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-/// The longest wait for the connection, and for each part of the answer.
+/// Maximum wait for the connection, and for each part of the answer.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// What an answer may take and hold; an endpoint closes a connection after the same time.
+/// Limits of an answer; an endpoint closes a connection after the same time.
 const BOUNDS: Bounds = Bounds { time: Duration::from_secs(10), bytes: 64 << 20 };
 
-/// What an answer may take and hold in all.
+/// Total limits of an answer.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     time: Duration,
     bytes: usize,
 }
 
-/// Asks `/readyz` of the admin endpoint that listens there.
+/// Asks `/readyz` of the admin endpoint at this address.
 ///
 /// # Errors
-/// An endpoint that does not answer, or the conditions that are not met.
+/// A silent endpoint, or the conditions that are not met.
 pub(crate) fn healthcheck(listen: &Listen) -> Result<(), Fault> {
     let Listen::At(address) = listen else {
         return Err(Fault::new(&NOT_READY, "[admin] listen is \"\": there is no endpoint to ask"));
@@ -33,7 +33,7 @@ pub(crate) fn healthcheck(listen: &Listen) -> Result<(), Fault> {
     answer.map_or(Ok(()), |why| Err(Fault::new(&NOT_READY, format!("{address} answers {why}"))))
 }
 
-/// Why the process whose admin endpoint this is is not ready; `None`: it is. Blocks for some seconds at most.
+/// Asks the process at this admin address why it is not ready; `None` if ready. Blocks for several seconds at most.
 ///
 /// # Errors
 /// No process answers there.
@@ -42,10 +42,10 @@ pub fn unready(address: &HostPort) -> std::io::Result<Option<String>> {
     Ok((status != 200).then(|| body.trim_end().to_owned()))
 }
 
-/// What an admin endpoint answers for a path: the status and the body. Blocks for 10 s at most once its name is looked up.
+/// The status and body of an admin endpoint's answer for a path. Blocks for 10 s at most after name resolution.
 ///
 /// # Errors
-/// No process answers there, or not in HTTP, or its answer is too slow or larger than 64 MiB.
+/// No process answers, the answer is not HTTP, too slow, or larger than 64 MiB.
 pub fn ask(address: &HostPort, path: &str) -> std::io::Result<(u16, String)> {
     let found = (address.host(), address.port()).to_socket_addrs()?.next();
     let found = found.ok_or_else(|| Error::other("the host has no address"))?;
@@ -59,7 +59,7 @@ pub fn ask(address: &HostPort, path: &str) -> std::io::Result<(u16, String)> {
     Ok((status, body.to_owned()))
 }
 
-/// Reads to the end.
+/// Reads to the end, within the bounds.
 fn read_within(stream: &mut TcpStream, bounds: Bounds) -> std::io::Result<String> {
     let end = Instant::now() + bounds.time;
     let (mut answer, mut part) = (Vec::new(), [0; 1 << 14]);
@@ -86,7 +86,6 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// Reads from a peer that writes for as long as it is read, this much each time.
     fn read_endless(part: &'static [u8], bounds: Bounds) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

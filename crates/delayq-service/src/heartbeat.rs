@@ -4,11 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// The heartbeats of a process; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heartbeats(Arc<Mutex<Vec<Weak<Beats>>>>);
 
-/// One loop's sign of life, expected until this is dropped.
+/// A loop's sign of life, expected until dropped.
 #[derive(Debug)]
 pub struct Heartbeat(Arc<Beats>);
 

@@ -64,22 +64,20 @@ use std::sync::Arc;
 /// A long-running program.
 ///
 /// # Contract
-/// `build` does all that can fail and starts no task. `run` cannot fail: it starts tasks that run until shutdown and then
-/// finish or give back what they hold.
+/// `build` does all that can fail and starts no task. `run` cannot fail: it starts tasks that run until shutdown and
+/// then finish or give back their work.
 pub trait Service: Sized {
-    /// Its configuration.
     type Config: ServiceConfig + 'static;
 
-    /// What it is called.
+    /// Name and version.
     const PROGRAM: Program;
 
-    /// Creates it from a validated configuration.
+    /// Creates the service from a validated configuration.
     ///
     /// # Errors
-    /// The fault that the process ends with.
+    /// The fault that ends the process.
     fn build(config: Self::Config, process: &Process) -> impl Future<Output = Result<Self, Fault>>;
 
-    /// Starts its tasks.
     fn run(self, tasks: &Tasks);
 }
 
@@ -93,36 +91,33 @@ pub trait ServiceConfig: Section {
     fn shutdown(&self) -> &ShutdownConfig;
 }
 
-/// What a process provides for building its service.
+/// The environment for building a service.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// What it is called.
     pub program: Program,
-    /// Where to register metrics.
+    /// The registry for metrics.
     pub metrics: Metrics,
-    /// Where to add conditions of readiness. The process has one of its own, `process`.
+    /// Readiness of the process, open to more conditions. The process's own condition is `process`.
     pub readiness: Readiness,
-    /// When to stop.
+    /// Requested when the process should stop.
     pub shutdown: Shutdown,
-    /// Where the keys of its configuration are written.
+    /// The location of each configuration key.
     pub locations: Locations,
-    /// Where its admin endpoint listens, with the port that it was given; `None` if it is off.
+    /// The admin endpoint's address with the actual port; `None` if the endpoint is off.
     pub admin: Option<SocketAddr>,
 }
 
 /// The settings of a life.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
-    /// The admin endpoint.
     pub admin: AdminConfig,
-    /// The drain.
     pub shutdown: ShutdownConfig,
 }
 
 // === impl Process ===
 
 impl Process {
-    /// A process in which nothing is registered.
+    /// A process without registrations.
     #[must_use]
     pub fn new(program: Program) -> Self {
         Self {
@@ -136,11 +131,11 @@ impl Process {
     }
 }
 
-/// The whole `main` of a service. Faults of the configuration are printed on standard error, later ones logged.
+/// The whole `main` of a service. Prints faults of the configuration on standard error, and logs later faults.
 #[must_use]
 pub fn main<S: Service>(source: &Source) -> ExitCode {
     install_tls();
-    // A panic outside the tasks has the same exit code as one inside.
+    // A panic outside the tasks has the same exit code as a panic inside.
     let exit = catch_unwind(AssertUnwindSafe(|| run::<S>(source))).unwrap_or(Ok(Exit::Bug));
     let exit = exit.unwrap_or_else(|fault| {
         eprintln!("{}: {fault}", S::PROGRAM.name);
@@ -149,7 +144,8 @@ pub fn main<S: Service>(source: &Source) -> ExitCode {
     exit.into()
 }
 
-/// The whole `main` of a service whose arguments name its configuration, or ask for help, version or health.
+/// The whole `main` of a service with command line arguments: a configuration, or a request for help, version or
+/// health.
 #[must_use]
 pub fn main_of_arguments<S: Service>() -> ExitCode {
     match Asked::of(S::PROGRAM, std::env::args_os().skip(1)) {
@@ -172,21 +168,21 @@ pub fn main_of_arguments<S: Service>() -> ExitCode {
     }
 }
 
-/// Makes rustls use ring, and OpenSSL, which the client of Kafka brings, live as long as the process; the first line of every
-/// `main` and of every test with TLS. Idempotent.
+/// Makes rustls use ring, and keeps OpenSSL (a dependency of the Kafka client) alive until the process ends. The first
+/// line of every `main` and of every test with TLS. Idempotent.
 pub fn install_tls() {
-    // The error means that a provider is installed already.
+    // The error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // By itself it is torn down when `main` returns, under threads of the client that still end.
+    // OpenSSL's default tears it down when `main` returns, while threads of the Kafka client are still ending.
     #[cfg(feature = "kafka")]
     openssl_sys::init();
 }
 
 /// Runs a service inside an existing runtime, from catching signals to the end of the drain.
 ///
-/// For a program that does more than [`main`], such as one that starts the servers it needs: it must have installed TLS and
-/// started logging. Faults are logged and become the exit code. `build` returns what starts the tasks; a signal during
-/// `build` drops it at its await.
+/// Serves programs that do more than [`main`], such as starting their own servers. Such a program must have installed
+/// TLS and started logging. Faults are logged and become the exit code. `build` returns the function that starts the
+/// tasks; a signal during `build` drops the future at its await.
 pub async fn live<B, R>(program: Program, life: &Life, build: B) -> Exit
 where
     B: AsyncFnOnce(&Process) -> Result<R, Fault>,
@@ -196,7 +192,7 @@ where
     lived.await.unwrap_or_else(|fault| logged(&fault))
 }
 
-/// Whether the process with this configuration is ready.
+/// Checks the readiness of the process with this configuration.
 fn health<S: Service>(source: &Source) -> Result<(), Fault> {
     let config = load::<S::Config>(source, &Environment::of_process())?.config;
     healthcheck(&config.admin().listen)
@@ -230,12 +226,12 @@ fn run<S: Service>(source: &Source) -> Result<Exit, Fault> {
     }));
     let exit = exit.unwrap_or_else(|fault| logged(&fault));
     logging.report_repeats();
-    // Tasks that outlived the drain were named; waiting for them here would exceed the deadline after all.
+    // Tasks that outlived the drain were named; waiting here would exceed the deadline after all.
     runtime.shutdown_background();
     Ok(exit)
 }
 
-/// Tells what was left out of the logs, and reads `[log] filter` again at each SIGHUP.
+/// Reports suppressed log lines, and reads `[log] filter` again at each SIGHUP.
 async fn tend_logs<C: ServiceConfig>(logging: Arc<Logging>, mut hangups: Hangups, source: Source) {
     loop {
         tokio::select! {
@@ -280,7 +276,7 @@ where
     Ok(ended.map_or_else(|fault| fault.exit(), |()| exit))
 }
 
-/// What runs in the background and outlives the tasks: signals, admin endpoint, watchdog.
+/// Background tasks that outlive the service's tasks: signals, admin endpoint, watchdog.
 struct Background {
     condition: Condition,
     admin: Option<SocketAddr>,
@@ -327,13 +323,12 @@ async fn drain(supervisor: Supervisor, life: &Life) -> Exit {
     faults.first().map_or(Exit::Done, Fault::exit)
 }
 
-/// Logs a fault that ends the process, and returns its exit code.
 fn logged(fault: &Fault) -> Exit {
     log(fault);
     fault.exit()
 }
 
-/// A fault is logged once, here, where it ends the process.
+/// Logs a fault where it ends the process; no other code logs faults.
 fn log(fault: &Fault) {
     let code = fault.code();
     tracing::error!(code = code.id, cause = code.cause, first_try = code.tries[0], "{fault}");

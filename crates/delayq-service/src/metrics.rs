@@ -32,7 +32,7 @@ use std::time::Duration;
 /// The prefix of every metric's name.
 pub const PREFIX: &str = "delayq";
 
-/// Upper bounds of the buckets of [`Lateness`], in seconds: fine where the promise is, coarse up to an hour.
+/// Upper bounds of the buckets of [`Lateness`], in seconds: fine around the promised lateness, coarse up to an hour.
 pub const LATENESS_BUCKETS: [f64; 22] = [
     0.000_05, 0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.000_75, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2,
     0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0,
@@ -48,7 +48,7 @@ struct Registered {
     names: BTreeSet<String>,
 }
 
-/// How late things happened, as a histogram of seconds.
+/// A histogram of lateness in seconds.
 #[derive(Clone, Debug)]
 pub struct Lateness(Histogram);
 
@@ -64,7 +64,7 @@ impl Metrics {
         })))
     }
 
-    /// Registers a metric as `delayq_<name>` and returns it as the handle. A counter's name gets `_total` by itself.
+    /// Registers a metric as `delayq_<name>` and returns the handle. A counter's name gets `_total` automatically.
     ///
     /// # Panics
     /// If the name is taken: two metrics of one name are a bug.
@@ -73,7 +73,7 @@ impl Metrics {
         metric
     }
 
-    /// The same with a unit, which ends the name: `Unit::Seconds` makes `delayq_<name>_seconds`.
+    /// Registers a metric with a unit, which ends the name: `Unit::Seconds` makes `delayq_<name>_seconds`.
     ///
     /// # Panics
     /// If the name is taken.
@@ -91,10 +91,10 @@ impl Metrics {
         Lateness(self.register_with_unit(name, help, Unit::Seconds, Histogram::new(LATENESS_BUCKETS)))
     }
 
-    /// Registers `delayq_build_info`: which program of which version this is.
+    /// Registers `delayq_build_info` with the program and its version.
     ///
     /// # Panics
-    /// If it is registered already.
+    /// If already registered.
     pub fn build_info(&self, program: Program) {
         let labels = vec![("program", program.name), ("version", program.version)];
         self.lock("build").registry.register("build", "The program, and its version", Info::new(labels));
@@ -130,13 +130,13 @@ impl Default for Metrics {
 // === impl Lateness ===
 
 impl Lateness {
-    /// Counts one.
+    /// Records a lateness.
     pub fn observe(&self, late: Duration) {
         self.0.observe(late.as_secs_f64());
     }
 
-    /// Counts one of so many milliseconds, as Redis's clock tells them; an early one counts as 0, and is a bug that
-    /// has a counter of its own.
+    /// Records a lateness in milliseconds of Redis's clock. An early event counts as 0, and is a bug with a counter of
+    /// its own.
     pub fn observe_ms(&self, late_ms: i64) {
         self.observe(Duration::from_millis(u64::try_from(late_ms).unwrap_or(0)));
     }

@@ -2,7 +2,7 @@
 
 use crate::config::Faults;
 
-/// Whether a text can name a process, or be one part of a key: 1 to 64 of `A-Z a-z 0-9 . _ -`, but not `.` or `..`.
+/// Checks that a text can name a process, or be one part of a key: 1 to 64 of `A-Z a-z 0-9 . _ -`, but not `.` or `..`.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len())
@@ -11,14 +11,14 @@ pub fn is_name(text: &str) -> bool {
         && text != ".."
 }
 
-/// Refuses a name that no process can have; `""` stands for the default, [`name_of_process`].
+/// Refuses an invalid process name; `""` stands for the default, [`name_of_process`].
 pub fn validate_name(at: &mut Faults, key: &str, name: &str) {
     if !name.is_empty() && !is_name(name) {
         at.refuse(key, "expected at most 64 characters of A-Z, a-z, 0-9, ., _ and -, and not . or ..");
     }
 }
 
-/// A name that no other process has: the host's and the process id.
+/// A name unique to this process: host name and process id.
 #[must_use]
 pub fn name_of_process() -> String {
     let system = rustix::system::uname();

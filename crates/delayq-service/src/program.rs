@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Program {
     /// The name of the binary.
     pub name: &'static str,
-    /// Its version.
+    /// The version.
     pub version: &'static str,
 }
 

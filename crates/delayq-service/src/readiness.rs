@@ -1,4 +1,5 @@
-//! Readiness and liveness: named conditions, each ready or unready for a reason, and heartbeats of what must not hang.
+//! Readiness and liveness: named conditions, each ready or unready with a reason, and heartbeats of loops that must not
+//! hang.
 
 use crate::heartbeat::{Heartbeat, Heartbeats};
 use serde::Serialize;
@@ -6,33 +7,33 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The conditions under which this process can do its work, and its heartbeats; clones share them.
+/// The readiness conditions and heartbeats of a process; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     conditions: Arc<Mutex<BTreeMap<&'static str, Option<String>>>>,
     heartbeats: Heartbeats,
 }
 
-/// The handle with which its owner reports whether one condition holds; clones share it.
+/// The handle for reporting one condition; clones share it.
 #[derive(Clone, Debug)]
 pub struct Condition {
     name: &'static str,
     readiness: Readiness,
 }
 
-/// A condition that does not hold.
+/// An unmet condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unready {
-    /// Its name.
+    /// The name of the condition.
     pub condition: &'static str,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
 // === impl Readiness ===
 
 impl Readiness {
-    /// No conditions, hence ready.
+    /// Without conditions, hence ready.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -45,7 +46,7 @@ impl Readiness {
         Condition { name, readiness: self.clone() }
     }
 
-    /// The conditions that do not hold, by name; ready if empty.
+    /// The unmet conditions, by name; ready if empty.
     #[must_use]
     pub fn unready(&self) -> Vec<Unready> {
         let conditions = self.lock();
@@ -54,8 +55,8 @@ impl Readiness {
         unready.map(|(condition, reason)| Unready { condition, reason }).collect()
     }
 
-    /// Adds a heartbeat: its owner beats at least once in `within`, or `/livez` and the service manager's watchdog consider
-    /// the process stuck. It ends when it is dropped.
+    /// Adds a heartbeat: the owner beats at least once in `within`, or `/livez` and the service manager's watchdog
+    /// consider the process stuck. Dropping the heartbeat ends the supervision.
     #[must_use]
     pub fn heartbeat(&self, name: &'static str, within: Duration) -> Heartbeat {
         self.heartbeats.add(name, within)
@@ -68,7 +69,7 @@ impl Readiness {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
-        // The only change under the lock is one assignment: a panic cannot leave it half done.
+        // The only change under the lock is one assignment: a panic cannot leave a half-made change.
         self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,12 +77,12 @@ impl Readiness {
 // === impl Condition ===
 
 impl Condition {
-    /// It holds.
+    /// Marks the condition as met.
     pub fn ready(&self) {
         self.set(None);
     }
 
-    /// It does not hold, for a reason that the probe shows.
+    /// Marks the condition as unmet, for a reason that the probe shows.
     pub fn unready(&self, reason: impl Into<String>) {
         self.set(Some(reason.into()));
     }

@@ -1,6 +1,7 @@
-//! Repeats of one log line: so many are shown in a while, and the others are counted.
+//! Repeated log lines: a bounded number is shown per window, and the rest are counted.
 //!
-//! A fault that strikes a thousand times a second says the same thing each time; what was left out is said once.
+//! A fault that occurs a thousand times a second logs the same line each time; the number of suppressed lines is logged
+//! instead.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,18 +11,17 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// How many lines of one place in the code are shown in [`WINDOW`]. `debug` and `trace` are asked for, and have no limit.
+/// Maximum lines of one code location in [`WINDOW`]. `debug` and `trace` are explicit requests and have no limit.
 const SHOWN: u64 = 20;
-/// After this time the count begins again, and what was left out is told.
+/// Window after which counts restart and suppressed lines are reported.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 
-/// What each place in the code has logged; clones share it.
+/// Counts of logged lines per code location; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repeats(Arc<Mutex<HashMap<Identifier, Seen>>>);
 
 #[derive(Debug)]
 struct Seen {
-    /// Where it is.
     place: &'static Metadata<'static>,
     since: Instant,
     shown: u64,
@@ -31,7 +31,7 @@ struct Seen {
 // === impl Repeats ===
 
 impl Repeats {
-    /// Logs how many lines of each place were left out since the last call.
+    /// Logs the number of suppressed lines per location since the last call.
     pub(crate) fn report(&self) {
         let left_out: Vec<_> = self
             .lock()
@@ -40,7 +40,7 @@ impl Repeats {
             .map(|seen| (seen.place, std::mem::take(&mut seen.left_out)))
             .collect();
         for (place, left_out) in left_out {
-            // Libraries that log by the crate `log` share one place for each level.
+            // Libraries that log through the crate `log` share one location per level.
             let place = match (place.file(), place.line()) {
                 (Some(file), Some(line)) => format!("{file}:{line}"),
                 _ => "libraries".to_owned(),
@@ -49,7 +49,7 @@ impl Repeats {
         }
     }
 
-    /// Whether a line of this place is shown now.
+    /// True if a line of this location may be shown now.
     fn shows(&self, place: &'static Metadata<'static>, now: Instant) -> bool {
         let mut all = self.lock();
         let seen = all.entry(place.callsite()).or_insert(Seen { place, since: now, shown: 0, left_out: 0 });
@@ -66,7 +66,7 @@ impl Repeats {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Identifier, Seen>> {
-        // The numbers are right after each of them was changed.
+        // The numbers are consistent after each single change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +74,7 @@ impl Repeats {
 impl<S: Subscriber> Layer<S> for Repeats {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let place = event.metadata();
-        // What was left out is always told.
+        // The report of suppressed lines is never suppressed.
         let is_report = place.target() == module_path!();
         *place.level() > Level::INFO || is_report || self.shows(place, Instant::now())
     }

@@ -1,4 +1,4 @@
-//! Configurations as lists of their sections: the struct, its faults, and what the life of a process needs of it.
+//! Configurations as lists of sections: the struct, its faults, and the sections that the life of a process needs.
 
 /// Defines a configuration: a struct whose fields are the tables of the file by name, each a
 /// [`Section`](crate::config::Section). An unknown table is a fault. `and` checks the sections against each other. The crate
@@ -45,8 +45,8 @@ macro_rules! configuration {
     };
 }
 
-/// Defines the configuration of a service: a [`configuration!`](crate::configuration) of its own sections and of `admin`,
-/// `log` and `shutdown`, which every service has and which are as visible as the struct.
+/// Defines the configuration of a service: a [`configuration!`](crate::configuration) of its own sections plus `admin`,
+/// `log` and `shutdown`, which every service has and which share the struct's visibility.
 #[macro_export]
 macro_rules! sections {
     (

@@ -1,15 +1,15 @@
-//! Shutdown: a value that is passed in, requested once, and seen by every clone.
+//! Shutdown: a value passed to every task, requested once, and seen by every clone.
 
 use tokio_util::sync::CancellationToken;
 
-/// Whether this process is to stop.
+/// The request to stop this process.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(CancellationToken);
 
 // === impl Shutdown ===
 
 impl Shutdown {
-    /// Not requested yet.
+    /// A shutdown not yet requested.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -20,24 +20,24 @@ impl Shutdown {
         self.0.cancel();
     }
 
-    /// Whether it was requested.
+    /// True once requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
 
-    /// Waits until it is requested. Cancel safe.
+    /// Waits for the request. Cancel safe.
     pub async fn requested(&self) {
         self.0.cancelled().await;
     }
 
-    /// A shutdown of a part: requested with this one, or alone.
+    /// A child shutdown: requested with this one, or alone.
     #[must_use]
     pub fn part(&self) -> Self {
         Self(self.0.child_token())
     }
 
-    /// Runs a future until it ends, or until shutdown: then it is dropped at its await, and this is `None`.
+    /// Runs a future until its end or until shutdown. Shutdown drops the future at its await and returns `None`.
     pub async fn or<F: Future>(&self, future: F) -> Option<F::Output> {
         self.0.run_until_cancelled(future).await
     }

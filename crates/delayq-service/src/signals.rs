@@ -1,7 +1,7 @@
 //! SIGTERM and SIGINT: the first requests shutdown, the second ends the process at once.
 //!
-//! A supervisor may signal a process and its group, or send both signals, at one instant: what follows the first signal within
-//! [`SAME_STOP`] belongs to it.
+//! A supervisor may signal a process and its group, or send both signals, at the same instant: further signals within
+//! [`SAME_STOP`] of the first belong to the same request.
 
 use crate::codes::SYSTEM;
 use crate::exit::Exit;
@@ -12,29 +12,28 @@ use std::process;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Signals this soon after the first are the same request to stop.
+/// Signals this soon after the first belong to the same request to stop.
 const SAME_STOP: Duration = Duration::from_secs(1);
 
-/// The two signals, caught from the moment this exists.
+/// The two signals, caught from creation on.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-/// SIGHUP, caught from the moment this exists: it asks to read the log filter again.
+/// SIGHUP, caught from creation on: a request to read the log filter again.
 #[derive(Debug)]
 pub(crate) struct Hangups(Option<Signal>);
 
 // === impl Hangups ===
 
 impl Hangups {
-    /// Catches it from now on, inside a runtime. Where the system refuses, it never comes.
+    /// Catches SIGHUP from now on, inside a runtime. If the system refuses, no signal ever arrives.
     pub(crate) fn catch() -> Self {
         Self(signal(SignalKind::hangup()).ok())
     }
 
-    /// The next one. Cancel safe.
     pub(crate) async fn next(&mut self) {
         match &mut self.0 {
             Some(hangups) => _ = hangups.recv().await,
@@ -56,7 +55,7 @@ impl Signals {
         Ok(Self { terminate: caught(SignalKind::terminate())?, interrupt: caught(SignalKind::interrupt())? })
     }
 
-    /// Requests shutdown at the first signal; at the second, names what still runs and exits.
+    /// Requests shutdown at the first signal; at the second, names the running tasks and exits.
     pub async fn obey(mut self, shutdown: Shutdown, tasks: Tasks) {
         let (first, begun) = self.first().await;
         tracing::info!(signal = first, "stopping; a second signal stops at once");
@@ -67,12 +66,12 @@ impl Signals {
         process::exit(i32::from(Exit::DrainDeadline.code()));
     }
 
-    /// The first signal, and when it came. Cancel safe.
+    /// The first signal, with its time. Cancel safe.
     pub async fn first(&mut self) -> (&'static str, Instant) {
         (self.next().await, Instant::now())
     }
 
-    /// The next signal that is not part of the first, which came at `begun`. Cancel safe.
+    /// The next signal that is separate from the first, which came at `begun`. Cancel safe.
     pub async fn second(&mut self, begun: Instant) -> &'static str {
         loop {
             let signal = self.next().await;

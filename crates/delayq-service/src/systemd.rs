@@ -1,22 +1,20 @@
-//! Notifications to the service manager, if there is one: ready, stopping, alive.
+//! Notifications to the service manager, if present: ready, stopping, alive.
 
 use crate::readiness::Readiness;
 use sd_notify::NotifyState;
 use std::time::Duration;
 
-/// Everything that can fail is done.
 pub(crate) fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
-/// The drain begins.
 pub(crate) fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
-/// Notifies the manager's watchdog twice in each of its intervals; without one it waits for ever.
+/// Notifies the manager's watchdog twice in each of its intervals; without a watchdog, waits for ever.
 ///
-/// It runs on the runtime of the tasks, so a stuck runtime falls silent, and so does a process with a late heartbeat.
+/// Runs on the runtime of the tasks, so a stuck runtime stops the notifications, as does a late heartbeat.
 pub(crate) async fn keep_alive(readiness: Readiness) {
     let Some(interval) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
     let mut beat = tokio::time::interval((interval / 2).max(Duration::from_millis(1)));
@@ -30,7 +28,7 @@ pub(crate) async fn keep_alive(readiness: Readiness) {
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    // Without a manager this does nothing.
+    // A no-op without a manager.
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "cannot notify the service manager");
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! spawned ── runs until shutdown ──► returns Ok ─► drained
 //!    │                         └───► returns Err, panics ─► drained, with a fault
-//!    └── ends before: returns, fails, panics ─► the process ends, naming it
+//!    └── ends before: returns, fails, panics ─► the process ends, naming the task
 //! ```
 
 use crate::codes::TASK_ENDED;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
-/// Starts tasks and knows which are running; clones share them.
+/// Starts tasks and tracks running tasks; clones share the state.
 #[derive(Clone, Debug)]
 pub struct Tasks {
     shutdown: Shutdown,
@@ -30,12 +30,12 @@ pub struct Supervisor {
     ended: mpsc::UnboundedReceiver<Ended>,
 }
 
-/// How a drain went.
+/// The result of a drain.
 #[derive(Debug)]
 pub struct Drained {
-    /// The tasks that were still running when the deadline passed, by name; empty if none were.
+    /// Names of the tasks still running at the deadline; empty after a complete drain.
     pub left_running: Vec<String>,
-    /// What went wrong in tasks that ended while draining, or before.
+    /// Faults of tasks that ended while draining, or before.
     pub faults: Vec<Fault>,
 }
 
@@ -65,7 +65,7 @@ enum How {
     Panicked,
 }
 
-/// Reports the end of its task when it is dropped, whatever that end is.
+/// Reports the end of its task when dropped, however the task ended.
 struct Watch {
     number: u64,
     how: Option<How>,
@@ -75,7 +75,7 @@ struct Watch {
 // === impl Tasks ===
 
 impl Tasks {
-    /// Without tasks yet. The supervisor sees each end.
+    /// Starts without tasks. The supervisor sees each end.
     #[must_use]
     pub fn new(shutdown: Shutdown) -> (Self, Supervisor) {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -84,13 +84,13 @@ impl Tasks {
         (tasks, Supervisor { shutdown, running, ended: receiver })
     }
 
-    /// The shutdown at which its tasks stop.
+    /// The shutdown that stops the tasks.
     #[must_use]
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown
     }
 
-    /// Starts a task that runs until shutdown. If it ends before, the process ends.
+    /// Starts a task that runs until shutdown. An earlier end of the task ends the process.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -98,15 +98,15 @@ impl Tasks {
     where
         F: Future<Output = Result<(), Fault>> + Send + 'static,
     {
-        // Counted before it runs, so that a drain that starts now waits for it.
+        // Counted before the start, so that a drain that begins now waits for the task.
         let mut watch = Watch { number: self.running.add(name.into()), how: None, tasks: self.clone() };
         tokio::spawn(async move {
-            // A method call, so that the whole `watch` moves into the task and is dropped there.
+            // A method call moves the whole `watch` into the task, which drops it there.
             watch.ended(future.await);
         });
     }
 
-    /// The names of the running tasks, in the order of their start.
+    /// The names of the running tasks, in start order.
     #[must_use]
     pub fn running(&self) -> Vec<String> {
         self.running.names()
@@ -124,7 +124,7 @@ impl Supervisor {
         tokio::select! {
             () = self.shutdown.requested() => Ok(()),
             ended = self.ended.recv() => match ended {
-                // A task that ends at shutdown may report before this one hears of the request.
+                // A task that ends at shutdown may report before this loop sees the request.
                 Some(ended) if self.shutdown.is_requested() => ended.while_draining().map_or(Ok(()), Err),
                 Some(ended) => Err(ended.before_shutdown()),
                 None => Err(Fault::new(&TASK_ENDED, "every task is gone")),
@@ -209,9 +209,9 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let running = &self.tasks.running;
         let name = running.lock().by_number.get(&self.number).cloned().unwrap_or_default();
-        // Without an end, a panic dropped the future, or the runtime did when nobody listens.
+        // Without a recorded end, the future panicked, or the runtime was dropped with nothing listening.
         let how = self.how.take().unwrap_or(How::Panicked);
-        // The end is reported before the name goes: once no names are left, every end was reported.
+        // Reports the end before removing the name: once no names are left, every end was reported.
         let _ = self.tasks.ended.send(Ended { name, how });
         running.lock().by_number.remove(&self.number);
         running.fewer.notify_waiters();

@@ -12,24 +12,23 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, reload};
 
-/// The form of log lines, given terminal and environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     Json,
     Human { colour: bool },
 }
 
-/// The logging of this process: to change what is shown, and to tell what was left out.
+/// The logging of this process: changes the filter and reports suppressed lines.
 pub struct Logging {
     refilter: Refilter,
     repeats: Repeats,
-    /// Whether `RUST_LOG` says what is shown, whatever the configuration does.
+    /// True if `RUST_LOG` overrides the configuration.
     overridden: bool,
 }
 
 type Refilter = Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>;
 
-/// Starts logging for this process; panics are logged too, with their location.
+/// Starts logging for this process; also logs panics with their location.
 ///
 /// # Errors
 /// [`LOG_FILTER`] if `RUST_LOG` is invalid; [`SYSTEM`] if logging was started before.
@@ -47,7 +46,7 @@ pub fn init(log: &LogConfig) -> Result<Logging, Fault> {
 // === impl Logging ===
 
 impl Logging {
-    /// Shows from now on what this configuration says.
+    /// Applies the filter of this configuration.
     pub fn follow(&self, log: &LogConfig) {
         if self.overridden {
             tracing::warn!("RUST_LOG is set: it overrides `[log] filter`, which is not applied");
@@ -63,7 +62,7 @@ impl Logging {
         }
     }
 
-    /// Logs every few seconds how many repeats of each line were left out, and does not end.
+    /// Logs the number of suppressed repeats every few seconds, for ever.
     pub async fn report_now_and_then(&self) {
         loop {
             tokio::time::sleep(WINDOW).await;
@@ -71,7 +70,7 @@ impl Logging {
         }
     }
 
-    /// Logs how many repeats of each line were left out since the last time: to be called before the process ends.
+    /// Logs the number of suppressed repeats since the last report. Call before the process ends.
     pub fn report_repeats(&self) {
         self.repeats.report();
     }
@@ -124,8 +123,8 @@ where
     }
 }
 
-/// Clients of servers trace the bytes that they send, passwords and payloads included, and that of RabbitMQ warns of each
-/// message that comes back with all its bytes: whatever the filter says, that is never logged.
+/// False for lines with traffic: client libraries trace the bytes they send, passwords and payloads included, and the
+/// RabbitMQ client warns of each returned message with all its bytes. No filter ever shows these lines.
 fn holds_no_traffic(of: &Metadata<'_>) -> bool {
     let own = of.target().starts_with("delayq");
     own || (*of.level() < Level::TRACE && of.target() != "lapin::returned_messages")

@@ -1,4 +1,4 @@
-//! The trace that a message belongs to, by its header `traceparent` (W3C Trace Context). Pure.
+//! The trace of a message, from its header `traceparent` (W3C Trace Context). Pure.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ pub struct TraceParent {
     flags: u8,
 }
 
-/// What this version knows of the flags: recorded, and a random trace id.
+/// The known flags: recorded, and a random trace id.
 const KNOWN_FLAGS: u8 = 0b11;
 
 // === impl TraceParent ===
 
 impl TraceParent {
-    /// What the header says, where its trace is recorded: nobody could look up another.
+    /// Reads the header if its trace is recorded: an unrecorded trace cannot be looked up.
     #[must_use]
     pub fn recorded(header: &str) -> Option<Self> {
         let mut parts = header.split('-');
@@ -40,13 +40,13 @@ impl TraceParent {
         (trace != 0 && span != 0 && flags & 1 == 1).then_some(Self { trace, span, flags })
     }
 
-    /// Another span of the same trace, with an id of its own.
+    /// Another span of the same trace, with a fresh id.
     #[must_use]
     pub fn another(self) -> Self {
         Self { span: fastrand::u64(1..), ..self }
     }
 
-    /// The id of the trace, as it is looked up.
+    /// The id of the trace in the form for looking up.
     #[must_use]
     pub fn trace_id(self) -> String {
         format!("{:032x}", self.trace)

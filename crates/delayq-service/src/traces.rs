@@ -1,7 +1,8 @@
-//! Traces: spans of recorded traces, queued where they are made and exported by a task of its own.
+//! Traces: spans of recorded traces, queued by the caller and exported by a separate task.
 //!
-//! A span is made where its times and its trace are known, not around the work: that of the pump, which reads no message, is
-//! made by the forwarder. What a collector does not take in time is lost and counted: nothing waits for it.
+//! A span is created where its times and its trace are known, not around the work: the pump reads no message, so the
+//! forwarder creates the pump's span. Spans that a collector does not accept in time are lost and counted: nothing
+//! waits.
 
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -22,35 +23,34 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Maximum number of spans that wait to be exported: some hundred bytes each.
+/// Maximum number of queued spans, at a few hundred bytes each.
 const QUEUE: usize = 8192;
 
 const EXPORTED: &str = "exported";
 const FAILED: &str = "failed";
 const DROPPED: &str = "dropped";
 
-/// Something that happened to a message.
+/// An event in the life of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// What happened.
     pub name: &'static str,
-    /// The trace, and its own id.
+    /// The trace, and the span's own id.
     pub own: TraceParent,
-    /// The id of the span that it is part of.
+    /// The id of the parent span.
     pub parent: u64,
-    /// Whether it hands the message on to another system.
+    /// True if the span hands the message to another system.
     pub sends: bool,
-    /// When it began.
+    /// Start.
     pub start: UnixMicros,
-    /// When it ended; not before its start.
+    /// End; not before the start.
     pub end: UnixMicros,
-    /// What else is known.
+    /// Further attributes.
     pub attributes: Vec<(&'static str, String)>,
-    /// Why it failed, if it did.
+    /// The reason of a failure.
     pub failure: Option<String>,
 }
 
-/// Where spans go; clones share it. By default nowhere.
+/// The destination of spans; clones share it. By default spans are discarded.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(Option<Queue>);
 
@@ -58,14 +58,14 @@ pub struct Traces(Option<Queue>);
 struct Queue {
     spans: mpsc::Sender<Span>,
     counts: Counts,
-    /// Tells the exporter when the last clone goes.
+    /// Notifies the exporter when the last clone is dropped.
     _end: Arc<DropGuard>,
 }
 
-/// What a process says of itself, by the names of OpenTelemetry.
+/// The process's own attributes, by the names of OpenTelemetry.
 type Own<'o> = [(&'static str, &'o str); 3];
 
-/// How many spans had which outcome.
+/// Number of spans by outcome.
 #[derive(Clone, Debug)]
 struct Counts(Family<OfOutcome, Counter>);
 
@@ -74,17 +74,17 @@ struct OfOutcome {
     outcome: &'static str,
 }
 
-/// What a program without the feature `otlp` cannot have.
+/// The exporter of a program without the feature `otlp`, which cannot exist.
 #[cfg(not(feature = "otlp"))]
 #[derive(Debug)]
 pub enum Exporter {}
 
-/// Opens the way of spans to the configured collector, and registers what becomes of them; `instance` is what this process
-/// calls itself. The exporter has to run; there is none without a collector.
+/// Opens the queue of spans to the configured collector, and registers its metrics; `instance` is the name of this
+/// process. The caller must run the exporter, which is absent without a collector.
 ///
 /// # Errors
-/// [`CONFIG_FAULTY`](crate::codes::CONFIG_FAULTY): the endpoint or a header cannot be used, or the program was built without
-/// the feature `otlp`.
+/// [`CONFIG_FAULTY`](crate::codes::CONFIG_FAULTY): the endpoint or a header cannot be used, or the program was built
+/// without the feature `otlp`.
 pub fn open(
     config: &TracesConfig,
     process: &Process,
@@ -105,13 +105,13 @@ pub fn open(
 // === impl Traces ===
 
 impl Traces {
-    /// Whether spans go anywhere.
+    /// True if spans are exported.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Hands over a span; without room it is dropped. Never waits.
+    /// Queues a span; a full queue drops the span. Never waits.
     pub fn record(&self, span: Span) {
         if let Some(Queue { spans, counts, .. }) = &self.0
             && spans.try_send(span).is_err()

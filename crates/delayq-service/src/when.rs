@@ -1,8 +1,9 @@
-//! Points in time as people and programs write them: the only parser of a time, for the command line, files and records.
+//! Points in time as people and programs write them: the only parser of a time, for the command line, files and
+//! records.
 //!
 //! ```text
 //! now | +DURATION                       from now, on Redis's clock
-//! MILLISECONDS                          since the epoch; before 2001 and after 9999 only where that is confirmed
+//! MILLISECONDS                          since the epoch; before 2001 and after 9999 only if confirmed
 //! [DAY] CLOCK [OFFSET] [ZONE]           a wall clock:
 //!   DAY     today, tomorrow, monday … sunday, or YYYY-MM-DD, which T may join to the clock; without it, the next such time
 //!   CLOCK   H:MM, HH:MM:SS, HH:MM:SS.FRACTION
@@ -10,8 +11,8 @@
 //!   ZONE    Europe/Berlin or [Europe/Berlin]; without offset and zone, that of this machine
 //! ```
 //!
-//! [`When`] reads all of it. [`moment`] reads what means the same at any time and on any machine: milliseconds, and a date
-//! with a clock and an offset or a zone. Both consume all of the text.
+//! [`When`] reads every form. [`moment`] reads only forms that mean the same at any time and on any machine:
+//! milliseconds, and a date with a clock and an offset or a zone. Both consume the whole text.
 
 mod clock;
 mod here;
@@ -25,18 +26,16 @@ use delayq::{Due, UnixMillis};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// What to write instead of a text that is no time.
+/// The advice in an error about an invalid time.
 const WRITE: &str = "write RFC 3339 (2026-12-24T18:00:00+01:00), +30m, now, milliseconds since the epoch, or \
                      [today|tomorrow|monday|2026-12-24] 09:00 [Europe/Berlin]";
-/// What to write instead of a text that is no moment.
 const WRITE_MOMENT: &str =
     "expected milliseconds since the epoch, or RFC 3339 such as 2026-12-24T18:00:00+01:00";
 
-/// A time as it was written; relative ones count from Redis's clock.
+/// A time as written; relative times count from Redis's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
     due: Due,
-    /// It was a bare number, whose unit may be another one.
     bare: bool,
 }
 
@@ -46,7 +45,7 @@ impl When {
     /// Reads a time; days and wall clocks count from `here`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong and what is accepted.
+    /// A sentence with the fault and the accepted forms.
     pub fn parse(text: &str, here: &Here) -> Result<Self, String> {
         let text = text.trim();
         if text == "now" {
@@ -68,10 +67,10 @@ impl When {
         Self { due, bare: false }
     }
 
-    /// When it is. A bare number before 2001 or after 9999 counts as milliseconds only with `past_ok`.
+    /// Returns the due time. A bare number before 2001 or after 9999 counts as milliseconds only with `past_ok`.
     ///
     /// # Errors
-    /// A sentence that says what the number was probably meant to be.
+    /// A sentence with the number's likely meaning.
     pub fn due(self, past_ok: bool) -> Result<Due, String> {
         if let (Due::At(at), true, false) = (self.due, self.bare, past_ok) {
             number::plausible(at)?;
@@ -79,7 +78,7 @@ impl When {
         Ok(self.due)
     }
 
-    /// The point in time, where Redis's clock reads `now`.
+    /// The point in time if Redis's clock reads `now`.
     ///
     /// # Errors
     /// As [`When::due`] without `past_ok`.
@@ -99,10 +98,10 @@ impl std::str::FromStr for When {
     }
 }
 
-/// Reads a point in time that depends neither on when nor on where it is read.
+/// Reads a point in time that is independent of the time and place of reading.
 ///
 /// # Errors
-/// A sentence that says what is wrong and what is accepted.
+/// A sentence with the fault and the accepted forms.
 pub fn moment(text: &str) -> Result<UnixMillis, String> {
     if let Some(at) = number::read(text) {
         return at.and_then(number::plausible);
@@ -111,7 +110,7 @@ pub fn moment(text: &str) -> Result<UnixMillis, String> {
     millis(clock.fixed().map_err(|why| format!("{why}; {WRITE_MOMENT}"))?)
 }
 
-/// A point in time that a program gave as a number of milliseconds.
+/// Checks a point in time that a program gave as milliseconds.
 ///
 /// # Errors
 /// A sentence, if the number is most likely in seconds or microseconds.
@@ -119,13 +118,13 @@ pub fn plausible(at: UnixMillis) -> Result<UnixMillis, String> {
     number::plausible(at)
 }
 
-/// A time as RFC 3339 in UTC, with milliseconds; one that no calendar has is its number of milliseconds.
+/// A time as RFC 3339 in UTC, with milliseconds; a time beyond the calendar prints as its number of milliseconds.
 #[must_use]
 pub fn time(at: UnixMillis) -> String {
     Timestamp::try_from(at).map_or_else(|_| format!("{at} ms"), |at| format!("{at:.3}"))
 }
 
-/// Rounded up, so that nothing is due before the time that was written.
+/// Rounds up, so that nothing is due before the written time.
 fn millis(timestamp: Timestamp) -> Result<UnixMillis, String> {
     match UnixMillis::from(timestamp) {
         at if at.get() > 0 => Ok(at),

@@ -1,4 +1,4 @@
-//! The admin endpoint over real sockets: what it answers, and that no client can hold one of its connections.
+//! The admin endpoint over real sockets: its answers, and clients that try to hold its connections.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 const PROGRAM: Program = Program { name: "delayq-test", version: "1.2.3" };
-/// Everything here ends sooner.
+/// Longer than any step here takes.
 const BOUND: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(150);
 const PATIENT: Limits = Limits { connections: 64, deadline: Duration::from_secs(300) };
@@ -60,7 +60,7 @@ impl Endpoint {
     }
 }
 
-/// What still comes until the other side closes, which it must do in time.
+/// The remaining bytes until the other side closes, which must happen in time.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let read = timeout(BOUND, stream.read_to_end(&mut bytes)).await.expect("the connection is held open");
@@ -110,7 +110,7 @@ async fn the_endpoint_has_nothing_that_changes_something() {
         let answer = rest(&mut endpoint.send(&request).await).await;
         assert!(answer.starts_with("HTTP/1.1 405"), "{method} {path}: {answer}");
     }
-    // Every route of the source is a GET: one that is added has to be, or to ask for a token and be tried here.
+    // Every route is a GET. A new route must be a GET too, or ask for a token and be tried here.
     let source = include_str!("../src/admin/routes.rs");
     let routes: Vec<&str> = source.lines().filter_map(|line| line.trim().strip_prefix(".route(")).collect();
     assert_eq!(routes.len(), paths.len(), "{routes:?}");
@@ -189,7 +189,7 @@ async fn a_connection_answers_one_request() {
 #[tokio::test]
 async fn a_client_that_stops_reading_gives_its_slot_back() {
     let endpoint = endpoint(Limits { deadline: SHORT, ..PATIENT }).await;
-    // Far more than the buffers of both sides hold.
+    // Exceeds the buffers of both sides by far.
     let help = "x".repeat(64 << 20);
     let _: Counter = endpoint.metrics.register("large", &help, Counter::default());
     let _stuck = endpoint.send("GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await;

@@ -10,7 +10,6 @@ use delayq_service::{Exit, Fault};
 use serde::{Deserialize, Serialize};
 
 delayq_service::sections! {
-    /// All the shared sections, and a list as the routes of a role are one.
     #[derive(PartialEq)]
     struct Config {
         deployment: DeploymentConfig,
@@ -56,7 +55,6 @@ fn faults(text: &str) -> ConfigFaults {
     loaded(text, &Environment::empty()).unwrap_err()
 }
 
-/// The line and key of each fault.
 fn lines(faults: &ConfigFaults) -> Vec<(usize, &str)> {
     let line = |location: &Location| if let Location::Line(line) = location { *line } else { 0 };
     faults.faults().iter().map(|fault| (line(&fault.location), fault.key.as_str())).collect()
@@ -143,7 +141,7 @@ fn contradictions_name_the_key_that_was_written() {
 
 #[test]
 fn a_key_that_is_faulty_already_is_not_blamed_for_a_contradiction() {
-    // Without its password the user would be a fault too.
+    // Without a password the user would be a fault too.
     let faults = faults("[redis]\nusername = 'u'\npassword = 7");
     assert_eq!(lines(&faults), [(3, "redis.password")], "{faults}");
 }

@@ -1,4 +1,4 @@
-//! Which Redis a service refuses at its start, and what it says of one that becomes unfit later.
+//! Refusals of an unfit Redis at start, and reports of a Redis that becomes unfit later.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Whatever stands in a configuration file, it is taken or refused with its faults, and never panics.
+//! Every text in a configuration file is accepted or refused with its faults, without a panic.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -52,7 +52,6 @@ fn configurations_answer(cases: u64) {
     }
 }
 
-/// As `delayq config show` prints it.
 fn toml_of(config: &Config) -> String {
     delayq_service::config::effective(config)
 }

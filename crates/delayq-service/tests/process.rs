@@ -1,4 +1,4 @@
-//! The life of a real process: signals, drain, exit codes, and what the service manager is told.
+//! The life of a real process: signals, drain, exit codes, and notifications to the service manager.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Nothing here takes this long; only a hanging process does.
+/// Only a hanging process takes this long.
 const BOUND: Duration = Duration::from_secs(90);
 
 struct Living {
@@ -21,12 +21,10 @@ struct Living {
 }
 
 impl Living {
-    /// Starts the example with a manner; the admin endpoint gets a free port.
     fn start(manner: &str, environment: &[(&str, &str)]) -> Self {
         Self::start_with(&[], manner, environment)
     }
 
-    /// The same, with arguments.
     fn start_with(arguments: &[&Path], manner: &str, environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(example())
             .args(arguments)
@@ -49,7 +47,6 @@ impl Living {
         Self { child, lines, seen: Vec::new() }
     }
 
-    /// Waits for a log line that contains a text.
     fn until(&mut self, text: &str) -> Value {
         loop {
             let Ok(line) = self.lines.recv_timeout(BOUND) else {
@@ -67,7 +64,7 @@ impl Living {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Repeats a signal until the process has ended: what follows the first within a second belongs to it.
+    /// Repeats a signal until the process has ended: signals within a second of the first count as one request.
     fn signal_until_end(mut self, name: &str) -> (i32, String) {
         while self.child.try_wait().unwrap().is_none() {
             self.signal(name);
@@ -78,7 +75,7 @@ impl Living {
         self.end()
     }
 
-    /// Waits for the end: the exit code, and all that was logged.
+    /// Waits for the end; returns the exit code and the log.
     fn end(mut self) -> (i32, String) {
         // The log ends with the process.
         while let Ok(line) = self.lines.recv_timeout(BOUND) {
@@ -167,7 +164,8 @@ fn a_signal_before_the_configuration_is_read_ends_it_with_0_all_the_same() {
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     for manner in ["obedient", "build-waits"] {
         let living = Living::start_with(&[&file], manner, &[]);
-        // A pipe that is opened for writing once the process reads its configuration from it, which ends when it closes.
+        // Opening the pipe for writing succeeds once the process reads its configuration, which ends when the pipe
+        // closes.
         let configuration = std::fs::File::options().write(true).open(&file).unwrap();
         living.signal("TERM");
         drop(configuration);
@@ -192,14 +190,14 @@ fn the_probes_follow_the_life_of_the_process() {
     assert!(get(&address, "/readyz").starts_with("HTTP/1.1 200"));
     living.signal("TERM");
     living.until("gave back what it held");
-    // The probe may be asked in the moment between the request and its own change.
+    // The probe may arrive between the request and the change of the condition.
     while !get(&address, "/readyz").contains(r#""reason":"draining""#) {}
     let (code, log) = living.signal_until_end("TERM");
     assert_eq!(code, 75, "{log}");
     assert!(log.contains("second signal") && log.contains("\"left_running\":\"heart\""), "{log}");
 }
 
-/// What `--healthcheck` says of the process whose admin endpoint has that address: its exit code and its words.
+/// Exit code and output of `--healthcheck` for the process with this admin address.
 fn health(address: &str) -> (Option<i32>, String) {
     let mut command = Command::new(example());
     command.arg("--healthcheck").env_clear().env("DELAYQ__ADMIN__LISTEN", address);

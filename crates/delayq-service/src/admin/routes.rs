@@ -1,4 +1,4 @@
-//! What each path of the admin endpoint answers.
+//! The answers of the admin endpoint's paths.
 
 use crate::metrics::Metrics;
 use crate::program::Program;
@@ -15,9 +15,9 @@ use serde_json::json;
 pub struct AdminState {
     /// The binary and its version.
     pub program: Program,
-    /// What `/metrics` shows.
+    /// The metrics of `/metrics`.
     pub metrics: Metrics,
-    /// What `/readyz` and `/livez` show.
+    /// The conditions of `/readyz` and the heartbeats of `/livez`.
     pub readiness: Readiness,
 }
 
@@ -33,8 +33,8 @@ pub fn router(state: AdminState) -> Router {
         .with_state(state)
 }
 
-/// With exemplars for those alone who ask for OpenMetrics: a reader of the older format, which this text is close enough to,
-/// takes them for faults.
+/// Sends exemplars only to a client that asks for OpenMetrics: a reader of the older format, which otherwise accepts
+/// this text, rejects exemplars.
 async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Response {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     let text = state.metrics.encode();
@@ -45,7 +45,7 @@ async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Respons
     ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
 }
 
-/// The same samples without what stands behind the values of a histogram's buckets.
+/// Removes the exemplars of histogram buckets.
 fn without_exemplars(text: &str) -> String {
     let sample = |line: &str| {
         let is_bucket = line.split('{').next().is_some_and(|name| name.ends_with("_bucket"));
@@ -55,7 +55,7 @@ fn without_exemplars(text: &str) -> String {
     text.lines().map(sample).collect()
 }
 
-/// An answer shows that the runtime works; the heartbeats show it for every loop outside of it.
+/// The answer itself proves that the runtime works; heartbeats cover every loop outside the runtime.
 async fn livez(State(state): State<AdminState>) -> Response {
     let stuck = state.readiness.stuck();
     if stuck.is_empty() {

@@ -1,4 +1,4 @@
-//! Accepting connections: so many at a time, and one deadline over each.
+//! Accepting connections: a bounded number at a time, each with a deadline.
 
 use super::slots::Slots;
 use crate::codes::ADMIN_BIND;
@@ -16,16 +16,17 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// How long to wait after an accept that failed for lack of files or memory, instead of spinning.
+/// Pause after an accept that failed for lack of files or memory, to avoid spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What clients may use of the endpoint.
+/// Limits on clients of the endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time, from 1; default 64. A further one closes the oldest of the address that holds the most.
+    /// Maximum concurrent connections, from 1; default 64. A further connection closes the oldest of the address with
+    /// the most.
     pub connections: usize,
-    /// How long a connection may last, from accept to close; default 10 s. It ends a slow head, an endless body and a reader
-    /// that stops alike.
+    /// Maximum lifetime of a connection, from accept to close; default 10 s. Bounds a slow head, an endless body and a
+    /// stalled reader alike.
     pub deadline: Duration,
 }
 
@@ -52,7 +53,7 @@ impl Default for Limits {
 // === impl Admin ===
 
 impl Admin {
-    /// Binds the address, if there is one.
+    /// Binds the address, unless the endpoint is off.
     ///
     /// # Errors
     /// [`ADMIN_BIND`] if the address cannot be bound.
@@ -69,13 +70,13 @@ impl Admin {
         Ok(Self(Some(AdminServer { listener, address, deadline: limits.deadline, slots })))
     }
 
-    /// Where it listens, with the port it was given; `None` if it is off.
+    /// The bound address with the actual port; `None` if the endpoint is off.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.as_ref().map(|server| server.address)
     }
 
-    /// Answers until it is dropped; if it is off, waits for ever.
+    /// Answers until dropped; if the endpoint is off, waits for ever.
     pub async fn serve(self, router: Router) {
         match self.0 {
             Some(server) => server.serve(router).await,
@@ -108,8 +109,7 @@ impl AdminServer {
     }
 }
 
-/// Answers the one request of a connection. A scraper connects each time, which is cheaper than to supervise kept
-/// connections.
+/// Answers a single request per connection. Reconnecting costs a scraper less than supervising kept connections would.
 async fn answer(stream: TcpStream, router: Router) {
     let connection = http1::Builder::new()
         .keep_alive(false)

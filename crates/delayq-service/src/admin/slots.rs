@@ -1,4 +1,4 @@
-//! The slots for connections: a new one always gets a slot, at the cost of the address that holds the most.
+//! Connection slots: a new connection always gets a slot, at the cost of the address with the most connections.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -30,8 +30,8 @@ impl Slots {
         Self { max, open: Arc::default(), connections, closed }
     }
 
-    /// Serves a connection in a task of its own. If no slot is free, the oldest connection of the address that holds the
-    /// most is closed, so that a client that fills all slots, by mistake or not, keeps nobody else out.
+    /// Serves a connection in its own task. If no slot is free, closes the oldest connection of the address with the
+    /// most, so that a client that fills all slots cannot keep other clients out.
     pub(super) fn occupy(
         &self,
         number: u64,
@@ -66,12 +66,12 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Open>> {
-        // A panic under the lock leaves the list as it was or complete.
+        // A panic under the lock leaves the list unchanged or complete.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The oldest connection of the address with the most; of two such addresses, the one that came first.
+/// The oldest connection of the address with the most; of two such addresses, the earlier.
 fn to_close(open: &[Open]) -> usize {
     let held = |from: IpAddr| open.iter().filter(|other| other.from == from).count();
     let most = open.iter().map(|open| held(open.from)).max().unwrap_or(0);

@@ -1,13 +1,13 @@
-//! Reaching a Kafka cluster.
+//! Access to a Kafka cluster.
 
 use crate::config::{Faults, PemFiles, Secret};
 
-/// The keys by which a cluster is reached.
+/// The keys for the address and login of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct KafkaAccess<'c> {
     /// `host:port` of some brokers.
     pub brokers: &'c [String],
-    /// The files of TLS, and whether it is spoken.
+    /// The TLS files, and whether TLS is on.
     pub files: PemFiles<'c>,
     /// `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`; `None`: no login.
     pub mechanism: Option<&'c str>,
@@ -46,7 +46,7 @@ impl KafkaAccess<'_> {
         }
     }
 
-    /// The client's settings; the password is read again.
+    /// The client's settings; reads the password again.
     ///
     /// # Errors
     /// The password cannot be read.
@@ -87,10 +87,10 @@ impl KafkaAccess<'_> {
     }
 }
 
-/// Checks that a text is the name of a topic, and not of one of the brokers' own, such as `__consumer_offsets`.
+/// Checks that a text is a valid topic name, and not internal to the brokers like `__consumer_offsets`.
 ///
 /// # Errors
-/// Why it is not.
+/// Why the name is refused.
 pub fn kafka_topic(text: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if !(1..=249).contains(&text.len()) || !text.chars().all(plain) || text == "." || text == ".." {

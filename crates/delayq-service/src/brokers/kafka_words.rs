@@ -1,11 +1,10 @@
-//! The Kafka client's own messages: a record without an ack only reports that it waited too long, and the client's message says
-//! why.
+//! The Kafka client's log messages: a record without an ack only reports a timeout, and the client's message tells why.
 
 use rdkafka::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The last message of a client, shared with it.
+/// The last message of a client, shared with the client.
 #[derive(Clone, Debug, Default)]
 pub struct KafkaWords(Arc<Mutex<Option<Said>>>);
 
@@ -18,7 +17,6 @@ struct Said {
 // === impl KafkaWords ===
 
 impl KafkaWords {
-    /// A sentence with the client's last message.
     #[must_use]
     pub fn explain(&self, sentence: String) -> String {
         match self.said().as_ref() {
@@ -27,19 +25,19 @@ impl KafkaWords {
         }
     }
 
-    /// Whether the brokers refused the login: a client keeps the password that it was created with.
+    /// True if the brokers refused the login: a client keeps its original password.
     #[must_use]
     pub fn refused_login(&self) -> bool {
         self.said().as_ref().is_some_and(|said| said.refused_login)
     }
 
-    /// An ack arrived: the message no longer applies.
+    /// Discards the message after an ack.
     pub fn forget(&self) {
         *self.said() = None;
     }
 
     fn said(&self) -> MutexGuard<'_, Option<Said>> {
-        // It changes by one assignment.
+        // Each change is one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -47,7 +45,7 @@ impl KafkaWords {
 impl ClientContext for KafkaWords {
     fn error(&self, error: KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
-        // "All brokers down" follows the message of each broker, which says why.
+        // "All brokers down" follows the message of each broker, which has the cause.
         if code == Some(RDKafkaErrorCode::AllBrokersDown) {
             return;
         }

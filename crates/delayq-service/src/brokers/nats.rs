@@ -1,10 +1,10 @@
-//! Reaching a NATS server.
+//! Access to a NATS server.
 
 use crate::config::{Faults, PemFiles, Secret};
 use crate::headers::rest_of;
 use std::path::Path;
 
-/// The keys by which a server or cluster is reached.
+/// The keys for the address and login of a server or cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct NatsAccess<'c> {
     /// `nats://host:port` or `tls://host:port`.
@@ -15,7 +15,7 @@ pub struct NatsAccess<'c> {
     pub password: Option<&'c Secret>,
     /// Token, in place of user and password.
     pub token: Option<&'c Secret>,
-    /// A file of credentials, in place of the others.
+    /// A file of credentials, in place of user, password and token.
     pub credentials: Option<&'c Path>,
     /// The file of the authority.
     pub ca: Option<&'c Path>,
@@ -28,7 +28,7 @@ pub struct NatsAccess<'c> {
 // === impl NatsAccess ===
 
 impl<'c> NatsAccess<'c> {
-    /// The files of TLS, and whether it is spoken.
+    /// The TLS files, and whether TLS is on.
     #[must_use]
     pub fn files(&self) -> PemFiles<'c> {
         let Self { ca, cert, key, .. } = *self;
@@ -62,7 +62,7 @@ impl<'c> NatsAccess<'c> {
         }
     }
 
-    /// The client's options; the secrets are read again.
+    /// The client's options; reads the secrets again.
     ///
     /// # Errors
     /// A secret or a file cannot be read.
@@ -93,7 +93,7 @@ impl<'c> NatsAccess<'c> {
     /// Connects.
     ///
     /// # Errors
-    /// Why not, with the servers.
+    /// The cause, with the servers.
     #[cfg(feature = "nats")]
     pub async fn connect(&self, options: async_nats::ConnectOptions) -> Result<async_nats::Client, String> {
         let connected = options.connect(self.servers).await;
@@ -101,17 +101,17 @@ impl<'c> NatsAccess<'c> {
     }
 }
 
-/// Whether a header is a command to the server, such as `Nats-Rollup`, which purges a stream.
+/// True if a header is a command to the server, such as `Nats-Rollup`, which purges a stream.
 #[must_use]
 pub fn commands_nats(header: &str) -> bool {
     rest_of(header, "nats-").is_some()
 }
 
-/// Checks that a text is a subject that messages may be published to: none of the server's own, such as `$JS.API.…`,
-/// which deletes streams, or `_INBOX.…`, where requests await their answers.
+/// Checks that messages may be published to a subject. Refuses the server's own subjects, such as `$JS.API.…`, which
+/// deletes streams, or `_INBOX.…`, where requests await their answers.
 ///
 /// # Errors
-/// Why it is not.
+/// Why the subject is refused.
 pub fn nats_subject(text: &str) -> Result<(), String> {
     let plain = !text.is_empty()
         && text.split('.').all(|token| !token.is_empty() && token != "*" && token != ">")

@@ -1,16 +1,16 @@
-//! Reaching a RabbitMQ server, or another broker of AMQP 0-9-1.
+//! Access to a RabbitMQ server, or another broker of AMQP 0-9-1.
 
 use crate::config::{Faults, HostPort, PemFiles, Secret};
 
-/// The user that a broker is created with, and its password.
+/// The default user of a broker, also its password.
 const GUEST: &str = "guest";
 
-/// The keys by which a server is reached.
+/// The keys for the address and login of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct RabbitmqAccess<'c> {
     /// Host and port.
     pub server: &'c HostPort,
-    /// The files of TLS, and whether it is spoken.
+    /// The TLS files, and whether TLS is on.
     pub files: PemFiles<'c>,
     /// Virtual host.
     pub vhost: &'c str,
@@ -32,17 +32,17 @@ impl RabbitmqAccess<'_> {
         self.files.validate(at);
     }
 
-    /// Connects; the password and the certificates are read again.
+    /// Connects; reads the password and the certificates again.
     ///
     /// # Errors
-    /// Why not, with the server.
+    /// The cause, with the server.
     #[cfg(feature = "rabbitmq")]
     pub async fn connect(&self, client: &str) -> Result<lapin::Connection, String> {
         use lapin::ConnectionProperties;
         use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
         use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
         use secrecy::ExposeSecret;
-        /// How long the broker may be silent before the connection counts as broken, in seconds.
+        /// Silence in seconds after which the connection counts as broken.
         const HEARTBEAT_SECS: u16 = 10;
         let password = match self.password {
             None => GUEST.to_owned(),
@@ -75,12 +75,12 @@ impl RabbitmqAccess<'_> {
     }
 }
 
-/// Checks that a text is a routing key that messages may be published with: over the default exchange it is a queue, and
-/// none of the broker's own, such as the reply queue of somebody's request (`amq.rabbitmq.reply-to.…`) or one that it named
-/// for its only consumer (`amq.gen-…`).
+/// Checks that messages may be published with a routing key. Over the default exchange the key is a queue; refuses the
+/// broker's own queues, such as the reply queue of a request (`amq.rabbitmq.reply-to.…`) or a queue with a generated
+/// name (`amq.gen-…`).
 ///
 /// # Errors
-/// Why it is not.
+/// Why the key is refused.
 pub fn rabbitmq_key(exchange: &str, text: &str) -> Result<(), String> {
     if text.len() > 255 {
         return Err("a routing key has at most 255 bytes".to_owned());
@@ -96,7 +96,7 @@ pub fn rabbitmq_key(exchange: &str, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the broker routes a message to more queues by this header. Text in it closes the channel.
+/// True if this header makes the broker route a message to more queues. A text value closes the channel.
 #[must_use]
 pub fn routes_rabbitmq(header: &str) -> bool {
     ["CC", "BCC"].contains(&header)

@@ -1,27 +1,27 @@
-//! What a queue of RabbitMQ was declared with.
+//! The arguments of an existing RabbitMQ queue.
 //!
-//! AMQP cannot read a queue's arguments, but the declaration of an existing queue is refused with the first argument that
-//! differs, and its value. So the queue is declared with the arguments known so far until all agree: nothing changes, and
-//! every argument is known. Each declaration has one argument that no queue can have, so that it does not create a queue that
-//! was deleted meanwhile. This needs the right to configure.
+//! AMQP cannot read a queue's arguments, but the declaration of an existing queue is refused with the first argument
+//! that differs, and its value. So the queue is declared with the arguments known so far until all agree: nothing
+//! changes, and every argument is known. Each declaration has an argument that no queue can have, so that a queue
+//! deleted meanwhile is not created again. Declaring requires the right to configure.
 
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Connection, ErrorKind};
 use std::collections::BTreeMap;
 
-/// More arguments than a queue can have.
+/// More than the number of arguments that a queue can have.
 const MAX_ROUNDS: usize = 24;
 /// An argument that no queue can be created with.
 const IMPOSSIBLE: (&str, &str) = ("x-queue-leader-locator", "nowhere");
 
-/// The arguments that differ from those of a plain durable queue, with their values as text.
+/// The arguments that differ from a plain durable queue, with values as text.
 pub type RabbitmqArguments = BTreeMap<String, String>;
 
 /// Finds the arguments of an existing queue.
 ///
 /// # Errors
-/// Why they cannot be seen: most often, this user may not configure the queue. The queue can be used all the same.
+/// Why the arguments cannot be read: usually, this user may not configure the queue. The queue remains usable.
 pub async fn rabbitmq_arguments(connection: &Connection, queue: &str) -> Result<RabbitmqArguments, String> {
     let (mut known, mut table) = (RabbitmqArguments::new(), FieldTable::default());
     table.insert(IMPOSSIBLE.0.into(), AMQPValue::LongString(IMPOSSIBLE.1.into()));
@@ -35,7 +35,7 @@ pub async fn rabbitmq_arguments(connection: &Connection, queue: &str) -> Result<
             }
             Err(error) => {
                 let words = rabbitmq_words(&error);
-                // This one is compared last: all others agree.
+                // The broker compares this argument last: all others agree.
                 if names(&words) == Some(IMPOSSIBLE.0) {
                     return Ok(known);
                 }
@@ -53,7 +53,7 @@ pub async fn rabbitmq_arguments(connection: &Connection, queue: &str) -> Result<
     Err(format!("the arguments of the queue `{queue}` could not be read"))
 }
 
-/// Why an operation failed: the broker's own words where there are some.
+/// The cause of a failed operation, in the broker's words if available.
 #[must_use]
 pub fn rabbitmq_words(error: &lapin::Error) -> String {
     match error.kind() {
@@ -90,12 +90,12 @@ fn difference(text: &str) -> Option<Difference> {
     Some(Difference { name, value: quoted(current, "")?.to_owned(), kind })
 }
 
-/// The argument that a refusal names: as one that differs, or as one that is invalid.
+/// The argument in a refusal, either different or invalid.
 fn names(text: &str) -> Option<&str> {
     quoted(text, "inequivalent arg").or_else(|| quoted(text, "invalid arg"))
 }
 
-/// The first text in quotes behind these words.
+/// The first quoted text after these words.
 fn quoted<'t>(text: &'t str, after: &str) -> Option<&'t str> {
     let rest = &text[text.find(after)? + after.len()..];
     rest.split('\'').nth(1)

@@ -11,20 +11,20 @@ pub struct HostPort {
     port: u16,
 }
 
-/// Where to listen; an empty string means nowhere.
+/// The address to listen on; an empty string disables listening.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Listen {
     /// Written `""`: do not listen.
     #[default]
     Off,
-    /// Listen here; port 0 takes a free one.
+    /// Listen here; port 0 takes a free port.
     At(HostPort),
 }
 
 // === impl HostPort ===
 
 impl HostPort {
-    /// A host and a port. The host is not resolved here.
+    /// A host and a port. The host is not resolved.
     #[must_use]
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port }
@@ -59,7 +59,7 @@ impl FromStr for HostPort {
     fn from_str(text: &str) -> Result<Self, String> {
         let refusal = || format!("`{text}` is not an address; write {}", Self::EXPECTED);
         if text.contains('@') {
-            // The text before the @ may be a secret: it is not repeated.
+            // The text before the @ may be a secret and is not repeated.
             return Err(format!("an address has no user and no password; write {}", Self::EXPECTED));
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(refusal)?;

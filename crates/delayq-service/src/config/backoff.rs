@@ -4,7 +4,7 @@ use super::duration::HumanDuration;
 use delayq::Backoff;
 use std::time::Duration;
 
-/// A back-off as it can be set again.
+/// A back-off in the form that [`backoff`] reads.
 #[must_use]
 pub fn backoff_text(backoff: &Backoff) -> String {
     match backoff {
@@ -17,7 +17,7 @@ pub fn backoff_text(backoff: &Backoff) -> String {
 /// Reads a back-off: 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list).
 ///
 /// # Errors
-/// A sentence that says what is accepted.
+/// A sentence with the accepted forms.
 pub fn backoff(text: &str) -> Result<Backoff, String> {
     let span = |text: &str| text.trim().parse::<HumanDuration>().map(Duration::from);
     let short = |delay: &Duration| (1..=u128::from(u32::MAX)).contains(&delay.as_millis());
@@ -40,7 +40,7 @@ pub fn backoff(text: &str) -> Result<Backoff, String> {
     Ok(backoff)
 }
 
-/// A duration as it can be set again.
+/// A duration in the form that can be read again.
 fn exact(length: Duration) -> String {
     HumanDuration::from(length).to_string()
 }

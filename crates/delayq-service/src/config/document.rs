@@ -1,7 +1,7 @@
-//! The TOML document under a configuration: every key knows the line or variable it came from.
+//! The TOML document of a configuration: every key knows its line or environment variable.
 //!
-//! A position in the file is its byte offset. Positions behind the end of the file are the variables of the
-//! environment, two for each, so that a fault of serde leads back to either by its span alone.
+//! A position in the file is its byte offset. Positions beyond the end of the file stand for the environment's
+//! variables, two for each, so that a serde fault leads back to its source by the span alone.
 
 use super::environment::Environment;
 use serde::de::DeserializeOwned;
@@ -11,7 +11,6 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-/// A key somewhere in the document.
 #[derive(Clone, Debug)]
 struct Node {
     path: String,
@@ -23,33 +22,33 @@ struct Node {
 pub(super) struct Document<'i> {
     tree: Spanned<DeTable<'i>>,
     nodes: Vec<Node>,
-    /// Paths of the list elements that were removed: those behind them have moved up.
+    /// Paths of the removed list elements: later elements have moved up.
     removed_items: Vec<String>,
     text: &'i str,
     environment: &'i Environment,
 }
 
-/// What could not be read, and where.
+/// An unreadable value and its location.
 pub(super) struct Misfit {
     pub(super) span: Option<Range<usize>>,
     pub(super) message: String,
 }
 
-/// Where in the sources a span lies.
+/// The source of a span.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// A line of the file, from 1.
     Line(usize),
     /// A variable of the environment, by name.
     Variable(String),
-    /// Nowhere: the fault concerns a default, or the whole.
+    /// No source: the fault concerns a default, or the whole.
     Whole,
 }
 
 // === impl Document ===
 
 impl<'i> Document<'i> {
-    /// Reads a text and overrides it by the environment; what cannot be read is returned with the rest.
+    /// Reads a text and applies the environment; returns unreadable values too.
     pub(super) fn parse(text: &'i str, environment: &'i Environment) -> (Self, Vec<Misfit>) {
         let (tree, errors) = DeTable::parse_recoverable(text);
         let mut misfits: Vec<Misfit> = errors.iter().map(Misfit::from).collect();
@@ -61,17 +60,17 @@ impl<'i> Document<'i> {
         (document, misfits)
     }
 
-    /// The document as a `C`; at a fault the key to blame is its span.
+    /// Reads the document as a `C`; a fault has the span of its key.
     pub(super) fn read<C: DeserializeOwned>(&self) -> Result<C, Misfit> {
         C::deserialize(Deserializer::from(self.tree.clone())).map_err(|error| Misfit::from(&error))
     }
 
-    /// The path of the innermost key that a span lies in.
+    /// The path of the innermost key around a span.
     pub(super) fn path_at(&self, span: &Range<usize>) -> Option<&str> {
         self.node_at(span).map(|node| node.path.as_str())
     }
 
-    /// Where a span lies.
+    /// The source location of a span.
     pub(super) fn location_of(&self, span: &Range<usize>) -> Location {
         match self.variable_at(span) {
             Some(index) => Location::Variable(self.environment.variables()[index].name.clone()),
@@ -79,12 +78,12 @@ impl<'i> Document<'i> {
         }
     }
 
-    /// Where every key is written, by its path.
+    /// The location of every key, by path.
     pub(super) fn locations(&self) -> BTreeMap<String, Location> {
         self.nodes.iter().map(|node| (node.path.clone(), self.location_of(&node.key))).collect()
     }
 
-    /// Removes the innermost key that a span lies in. False if there is none, or it was removed already.
+    /// Removes the innermost key around a span. False if there is no key, or a removed one.
     pub(super) fn remove(&mut self, span: &Range<usize>) -> bool {
         let Some(node) = self.node_at(span).cloned() else { return false };
         let removed = remove_from_table(self.tree.get_mut(), &node);
@@ -94,7 +93,7 @@ impl<'i> Document<'i> {
         removed
     }
 
-    /// A path in what was read as a path in what was written, which includes the removed list elements.
+    /// Translates a path of the remaining document into the written document, which includes the removed list elements.
     pub(super) fn path_as_written(&self, path: &str) -> String {
         as_written(path, &self.removed_items)
     }
@@ -104,7 +103,7 @@ impl<'i> Document<'i> {
         keep_in_table(self.tree.get_mut(), |key, _| !doomed(key.get_ref()));
     }
 
-    /// The variable whose value a span is, if that was read as a number, boolean or date: now a string instead.
+    /// Reads a variable's value as a string after all, if the span was read as a number, boolean or date.
     ///
     /// So `DELAYQ__REDIS__PASSWORD=1234` is a password and `DELAYQ__DEPLOYMENT__SHARDS=16` a number.
     pub(super) fn reread_as_string(&mut self, span: &Range<usize>) -> Option<usize> {
@@ -117,7 +116,7 @@ impl<'i> Document<'i> {
         Some(index)
     }
 
-    /// The index of the variable a span belongs to.
+    /// The index of the variable around a span.
     pub(super) fn variable_at(&self, span: &Range<usize>) -> Option<usize> {
         let behind = span.start.checked_sub(self.text.len() + 1)?;
         Some(behind / 2).filter(|index| *index < self.environment.variables().len())
@@ -129,7 +128,7 @@ impl<'i> Document<'i> {
             let length = |range: &Range<usize>| if within(range) { range.len() } else { usize::MAX };
             length(&node.key).min(length(&node.value))
         };
-        // Of equals the last, which is the innermost: the index lists a table before its contents.
+        // Of equals the last is the innermost: the index lists a table before its contents.
         self.nodes.iter().filter(|node| within(&node.key) || within(&node.value)).rev().min_by_key(tightness)
     }
 
@@ -175,8 +174,8 @@ impl From<&toml::de::Error> for Misfit {
     }
 }
 
-/// serde's refusal of a type without the value that it repeats: `brokers = "user:password@host"` is a string with a secret,
-/// where a list is expected.
+/// serde's type error without the value: `brokers = "user:password@host"` is a string with a secret where a list is
+/// expected.
 fn without_value(message: &str) -> String {
     let refused = message.strip_prefix("invalid type: ").and_then(|rest| rest.rsplit_once(", expected "));
     let Some((found, expected)) = refused else { return message.to_owned() };
@@ -184,7 +183,7 @@ fn without_value(message: &str) -> String {
     format!("invalid type: {}, expected {}", in_words(kind), in_words(expected))
 }
 
-/// A type of Rust or serde as somebody who writes TOML calls it.
+/// A Rust or serde type in the words of TOML.
 fn in_words(kind: &str) -> &str {
     match kind {
         "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" | "integer" => "a whole number",

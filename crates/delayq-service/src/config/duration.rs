@@ -5,26 +5,26 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A [`Duration`] that is written with its unit. `*value` is the plain duration.
+/// A [`Duration`] with a unit in its text. `*value` is the plain duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HumanDuration(Duration);
 
 // === impl HumanDuration ===
 
 impl HumanDuration {
-    /// So many milliseconds.
+    /// A duration of milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 
-    /// So many microseconds.
+    /// A duration of microseconds.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(Duration::from_micros(micros))
     }
 
-    /// So many seconds.
+    /// A duration of seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(Duration::from_secs(secs))
@@ -57,7 +57,7 @@ impl fmt::Display for HumanDuration {
     }
 }
 
-/// What to write instead of a text that is no duration.
+/// The advice in an error about an invalid duration.
 const WRITE: &str = "write a duration with its unit, such as \"250ms\" or \"2h30m\"";
 
 impl FromStr for HumanDuration {

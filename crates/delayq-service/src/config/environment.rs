@@ -1,4 +1,4 @@
-//! The environment of the process: the only file that reads it.
+//! The environment of the process. No other file reads it.
 
 #![allow(clippy::disallowed_methods, reason = "this is the module that reads the environment")]
 
@@ -9,9 +9,9 @@ pub const PREFIX: &str = "DELAYQ__";
 
 /// The variables `DELAYQ__SECTION__KEY=value` that override the file.
 ///
-/// The rest of the name in lower case, split at `__`, is the path of the setting: `DELAYQ__REDIS__CALL_DEADLINE=1s`
-/// is `redis.call_deadline`. The value is read as TOML, and as a plain string where that fails, so neither `1s` nor
-/// `16` needs quotes. Names in lower case, and with empty parts, are refused.
+/// The rest of the name in lower case, split at `__`, is the path of the setting: `DELAYQ__REDIS__CALL_DEADLINE=1s` is
+/// `redis.call_deadline`. The value is read as TOML, or else as a plain string, so neither `1s` nor `16` needs quotes.
+/// Names in lower case or with empty parts are refused.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(Vec<Variable>);
 
@@ -20,7 +20,7 @@ pub struct Environment(Vec<Variable>);
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) path: Vec<String>,
-    /// Its text, or why it cannot be used.
+    /// The text, or why the text is unusable.
     pub(super) text: Result<String, &'static str>,
 }
 
@@ -39,7 +39,7 @@ impl Environment {
         Self::default()
     }
 
-    /// Of the given variables those that override a setting, sorted by name.
+    /// Selects the variables that override a setting, sorted by name.
     pub fn of<N: Into<OsString>, T: Into<OsString>>(variables: impl IntoIterator<Item = (N, T)>) -> Self {
         let mut overriding: Vec<Variable> = variables
             .into_iter()
@@ -99,7 +99,7 @@ pub(super) fn variable(name: &str) -> Result<String, String> {
 pub(crate) struct LogEnvironment {
     /// `RUST_LOG`, unless it is empty.
     pub(crate) filter: Option<String>,
-    /// Whether `NO_COLOR` is set to anything.
+    /// True if `NO_COLOR` is set to any value.
     pub(crate) no_colour: bool,
 }
 

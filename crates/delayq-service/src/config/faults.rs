@@ -8,10 +8,10 @@ use crate::fault::Fault;
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 
-/// The faults that [`Section::validate`] finds, each under the key it belongs to.
+/// The faults that [`Section::validate`] finds, each under its key.
 ///
-/// Keys are relative to the section that is being validated; [`section`](Self::section) and [`item`](Self::item)
-/// step into an inner one.
+/// Keys are relative to the validated section; [`section`](Self::section) and [`item`](Self::item) step into an inner
+/// section.
 #[derive(Debug, Default)]
 pub struct Faults {
     prefix: String,
@@ -20,7 +20,7 @@ pub struct Faults {
 
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Full paths; the first is the one to show.
+    /// Full paths; the first is displayed.
     pub(super) keys: Vec<String>,
     pub(super) message: String,
 }
@@ -28,15 +28,15 @@ pub(super) struct Found {
 /// One fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFault {
-    /// The path of the key, such as `redis.call_deadline`; empty if none is to blame.
+    /// The path of the key, such as `redis.call_deadline`; empty if no key is to blame.
     pub key: String,
-    /// Where the key is written.
+    /// The location of the key.
     pub location: Location,
-    /// What is wrong and what the key accepts. Never holds a secret.
+    /// The fault and the accepted values. Never holds a secret.
     pub message: String,
 }
 
-/// All the faults of one configuration, in the order of their lines.
+/// All faults of a configuration, in the order of their lines.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigFaults {
     pub(super) code: &'static Code,
@@ -52,17 +52,17 @@ impl Faults {
         self.within(key, |faults| section.validate(faults));
     }
 
-    /// Validates one element of a list, from 0.
+    /// Validates a list element; indices start at 0.
     pub fn item<S: Section>(&mut self, key: &str, index: usize, item: &S) {
         self.within(&format!("{key}[{index}]"), |faults| item.validate(faults));
     }
 
-    /// A fault of one key. The message says what is accepted.
+    /// Records a fault of one key. The message tells the accepted values.
     pub fn refuse(&mut self, key: &str, message: impl Into<String>) {
         self.contradiction(&[key], message);
     }
 
-    /// A fault between several keys, shown at the first.
+    /// Records a fault between several keys, shown at the first.
     ///
     /// # Panics
     /// Without any key.
@@ -72,7 +72,7 @@ impl Faults {
         self.found.push(Found { keys, message: message.into() });
     }
 
-    /// Refuses a value outside a range, both ends of which are accepted.
+    /// Refuses a value outside an inclusive range.
     pub fn range<V: PartialOrd + Display>(&mut self, key: &str, value: &V, accepted: RangeInclusive<V>) {
         if !accepted.contains(value) {
             let (least, most) = (accepted.start(), accepted.end());
@@ -87,7 +87,7 @@ impl Faults {
         }
     }
 
-    /// Refuses one of two settings without the other.
+    /// Refuses either setting without the other.
     pub fn together(&mut self, (one, is_set): (&str, bool), (other, other_is_set): (&str, bool)) {
         let keys = if is_set { [one, other] } else { [other, one] };
         if is_set != other_is_set {
@@ -95,13 +95,12 @@ impl Faults {
         }
     }
 
-    /// Everything that was found, as `KEY: MESSAGE`, for a configuration that was not read from a file.
+    /// All faults as `KEY: MESSAGE`, for a configuration that was not read from a file.
     #[must_use]
     pub fn into_sentences(self) -> Vec<String> {
         self.found.into_iter().map(|Found { keys, message }| format!("{}: {message}", keys[0])).collect()
     }
 
-    /// What was found.
     pub(super) fn into_found(self) -> Vec<Found> {
         self.found
     }
@@ -116,7 +115,7 @@ impl Faults {
     fn full(&self, key: &str) -> String {
         match self.prefix.as_str() {
             "" => key.to_owned(),
-            // An element of the list whose section this is.
+            // The key is an element of the list at this prefix.
             prefix if key.starts_with('[') => format!("{prefix}{key}"),
             prefix => format!("{prefix}.{key}"),
         }
@@ -126,7 +125,6 @@ impl Faults {
 // === impl ConfigFaults ===
 
 impl ConfigFaults {
-    /// The file cannot be read at all.
     pub(super) fn unreadable(source: String, error: &std::io::Error) -> Self {
         let fault = ConfigFault {
             key: String::new(),
@@ -136,13 +134,12 @@ impl ConfigFaults {
         Self { code: &CONFIG_UNREADABLE, source, faults: vec![fault] }
     }
 
-    /// Faults of what was read, put in order.
     pub(super) fn faulty(source: String, mut faults: Vec<ConfigFault>) -> Self {
         faults.sort_by(|one, other| one.location.cmp(&other.location));
         Self { code: &CONFIG_FAULTY, source, faults }
     }
 
-    /// Each fault, in the order of the lines; those of the environment follow by name.
+    /// Each fault in the order of the lines, then the environment's faults by name.
     #[must_use]
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
@@ -164,7 +161,7 @@ impl Display for ConfigFaults {
             if !fault.key.is_empty() {
                 write!(out, "{}: ", fault.key)?;
             }
-            // A message of several lines stays one fault a line.
+            // Keeps each fault on one line.
             out.write_str(&fault.message.replace('\n', " "))?;
         }
         Ok(())

@@ -1,10 +1,9 @@
-//! The keys of a struct, as its own `Deserialize` names them.
+//! The keys of a struct, as named by its own `Deserialize`.
 
 use serde::de::value::Error;
 use serde::de::{Deserializer, Error as _, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-/// The names of the fields of a struct; empty for other types.
 pub(super) fn fields_of<'de, C: Deserialize<'de>>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
     // Always fails; only the names count.

@@ -9,7 +9,7 @@ use super::locations::Locations;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The sections of all binaries. A binary ignores those that it does not use itself.
+/// The sections of all binaries. A binary ignores sections of other binaries.
 pub const SECTIONS: &[&str] = &[
     "deployment",
     "redis",
@@ -29,14 +29,14 @@ pub const SECTIONS: &[&str] = &[
     "intake",
 ];
 
-/// Where the TOML comes from.
+/// The source of the TOML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// No file: the defaults, and what the environment sets.
+    /// No file: the defaults and the environment.
     Defaults,
     /// A file that must exist.
     File(PathBuf),
-    /// A text under the name that its faults are reported with.
+    /// A text, with a name for its faults.
     Text {
         /// The name.
         name: String,
@@ -50,18 +50,18 @@ pub enum Source {
 pub struct Loaded<C> {
     /// The configuration.
     pub config: C,
-    /// Where it came from, for the log: a file name, or `the defaults`.
+    /// The source, for the log: a file name, or `the defaults`.
     pub source: String,
-    /// The environment variables that override it, by name.
+    /// The overriding environment variables, by name.
     pub overridden: Vec<String>,
-    /// Where each key is written.
+    /// The location of each key.
     pub locations: Locations,
 }
 
 // === impl Source ===
 
 impl Source {
-    /// The file if one was given, else the defaults.
+    /// The given file, else the defaults.
     #[must_use]
     pub fn from_option(path: Option<PathBuf>) -> Self {
         path.map_or(Self::Defaults, Self::File)
@@ -119,7 +119,6 @@ struct Loading<'i> {
     document: Document<'i>,
     locations: Locations,
     faults: Vec<ConfigFault>,
-    /// The first message about a variable, before it was read as a string: the better one.
     first_messages: BTreeMap<usize, String>,
 }
 
@@ -131,7 +130,7 @@ impl Loading<'_> {
         self.document.remove_sections(|name| SECTIONS.contains(&name) && !own.contains(&name));
     }
 
-    /// serde stops at the first fault: remove that key, keep the fault, and continue until there is none.
+    /// serde stops at the first fault: removes that key, keeps the fault, and retries until the rest is readable.
     fn read<C: Section>(&mut self) -> Option<C> {
         loop {
             let misfit = match self.document.read::<C>() {
@@ -153,7 +152,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Leaves out faults of keys that could not be read: their values are defaults, not what was written.
+    /// Omits faults of unreadable keys, whose values are defaults.
     fn validate<C: Section>(&mut self, config: &C) {
         let unread: Vec<String> = self.faults.iter().map(|fault| fault.key.clone()).collect();
         let mut at = Faults::default();
@@ -180,7 +179,7 @@ impl Loading<'_> {
     }
 }
 
-/// Whether a key is, holds or lies in one of these.
+/// True if a key equals, contains or lies within one of the others.
 fn touches_one(key: &str, others: &[String]) -> bool {
     let inside = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))

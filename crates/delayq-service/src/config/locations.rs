@@ -1,4 +1,4 @@
-//! Where each key of a configuration is written, for faults that are found later.
+//! The location of each key of a configuration, for faults found later.
 
 use super::document::Location;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ impl Locations {
         Self { source: source.to_owned(), keys }
     }
 
-    /// Where a key is written, or the nearest table around it that is.
+    /// The location of a key, or of the nearest written table around the key.
     pub(super) fn location(&self, key: &str) -> &Location {
         let mut key = key;
         loop {
@@ -31,8 +31,8 @@ impl Locations {
         }
     }
 
-    /// Where a key is written, or the nearest table around it that is: `delayq.toml:12`, or the name of a variable. None
-    /// where no part of it is written.
+    /// The location of a key, or of the nearest written table around the key: `delayq.toml:12`, or the name of a
+    /// variable. `None` if no part of the key is written.
     #[must_use]
     pub fn of(&self, key: &str) -> Option<String> {
         match self.location(key) {
@@ -42,7 +42,7 @@ impl Locations {
         }
     }
 
-    /// A sentence about a key, after the location of the key.
+    /// Prefixes a sentence with the location of a key.
     #[must_use]
     pub fn say(&self, key: &str, sentence: &str) -> String {
         match self.of(key) {

@@ -1,4 +1,4 @@
-//! Files of certificates and private keys, in PEM.
+//! PEM files of certificates and private keys.
 
 use super::Faults;
 use delayq::protocol::of_certificate;
@@ -17,7 +17,7 @@ pub struct PemFiles<'a> {
     pub cert: Option<&'a Path>,
     /// The private key of `cert`.
     pub key: Option<&'a Path>,
-    /// Where there is no TLS: the key that says so, and what it says.
+    /// Set if TLS is off: the key that turns TLS off, and an explanation.
     pub off: Option<(&'static str, &'static str)>,
 }
 
@@ -36,8 +36,7 @@ pub fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
 // === impl PemFiles ===
 
 impl PemFiles<'_> {
-    /// Refuses one of `cert` and `key` without the other, and files that cannot be used; where there is no TLS, all of
-    /// them.
+    /// Refuses `cert` without `key`, `key` without `cert`, and unusable files; without TLS, refuses all three.
     pub fn validate(self, at: &mut Faults) {
         at.together(("cert", self.cert.is_some()), ("key", self.key.is_some()));
         let Some((switch, says)) = self.off else {
@@ -50,7 +49,7 @@ impl PemFiles<'_> {
         }
     }
 
-    /// What is wrong with the files, each under its key.
+    /// The faults of the files, each under its key.
     #[must_use]
     pub fn faults(self) -> Vec<(&'static str, String)> {
         let ca = self.ca.and_then(|file| read_pem(file).err());
@@ -60,7 +59,7 @@ impl PemFiles<'_> {
         match (cert, key) {
             (Ok(Some(cert)), Ok(Some(key))) => {
                 let fitting = CertifiedKey::from_der(cert, key, &ring::default_provider());
-                // Which kinds of keys a client knows is its own matter.
+                // Each client supports its own kinds of keys.
                 if let Err(rustls::Error::InconsistentKeys(_)) = fitting {
                     faults.push(("key", "it is not the private key of `cert`".to_owned()));
                 }
@@ -73,7 +72,7 @@ impl PemFiles<'_> {
         faults
     }
 
-    /// Why a connection failed, and that the server may ask for a certificate where none is set.
+    /// Explains a failed connection, including that the server may ask for a missing certificate.
     #[must_use]
     pub fn explain(self, why: String) -> String {
         match (self.cert, self.off) {
@@ -82,7 +81,7 @@ impl PemFiles<'_> {
         }
     }
 
-    /// Certificate and key of the client, as they are now.
+    /// The client's current certificate and key.
     ///
     /// # Errors
     /// A sentence that begins with the key: a file cannot be read, or is not PEM.
@@ -100,7 +99,7 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String
 }
 
 fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    // The cause is left out: it may quote the file.
+    // Omits the cause, which may quote the file.
     PrivateKeyDer::from_pem_slice(&read_pem(file)?)
         .map_err(|_| format!("{} holds no private key that needs no passphrase", file.display()))
 }

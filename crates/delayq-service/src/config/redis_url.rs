@@ -8,11 +8,11 @@ use std::fmt;
 use std::str::FromStr;
 
 /// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`, which
-/// may be followed by `?db=`, `&user=` and `&pass=`; every other parameter is refused. Of a Redis whose sentinels say where it is:
-/// `redis+sentinel://[user[:password]@]host:port,…/service[?db=N]`, `rediss+sentinel://…` for TLS. Of a Redis Cluster:
+/// may be followed by `?db=`, `&user=` and `&pass=`; every other parameter is refused. For a Redis behind sentinels:
+/// `redis+sentinel://[user[:password]@]host:port,…/service[?db=N]`, `rediss+sentinel://…` for TLS. For a Redis Cluster:
 /// `redis+cluster://[user[:password]@]host:port,…`, `rediss+cluster://…` for TLS.
 ///
-/// [`expose`](Self::expose) is the whole of it; printed in any way, a password is `***`.
+/// [`expose`](Self::expose) returns the whole URL; every printed form shows a password as `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl(String);
 
@@ -25,31 +25,31 @@ impl RedisUrl {
         &self.0
     }
 
-    /// Whether it asks for TLS.
+    /// True if the scheme asks for TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.0.starts_with("rediss")
     }
 
-    /// Whether it names sentinels.
+    /// True if the URL names sentinels.
     #[must_use]
     pub fn has_sentinels(&self) -> bool {
         SentinelUrl::is_meant_by(&self.0)
     }
 
-    /// Whether it names nodes of a Redis Cluster.
+    /// True if the URL names nodes of a Redis Cluster.
     #[must_use]
     pub fn is_cluster(&self) -> bool {
         ClusterUrl::is_meant_by(&self.0)
     }
 
-    /// Whether a password is written in it.
+    /// True if the URL contains a password.
     #[must_use]
     pub fn has_password(&self) -> bool {
         self.written_password().is_some()
     }
 
-    /// The password, wherever it is written.
+    /// The password, before the host or as a parameter.
     fn written_password(&self) -> Option<&str> {
         let before_host = self.password().map(|range| &self.0[range]);
         before_host.or_else(|| self.query().find(|(key, _)| *key == "pass").map(|(_, password)| password))
@@ -63,7 +63,7 @@ impl RedisUrl {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     }
 
-    /// Refuses what was printed instead of a password.
+    /// Refuses a masked password.
     fn unmasked(self) -> Result<Self, String> {
         match self.password() {
             Some(secret) if &self.0[secret.clone()] == MASK => {

@@ -1,16 +1,16 @@
-//! The check of a commented sample file: it holds every key, with its default.
+//! Checks that a commented sample file has every key with its default.
 
 use super::{Environment, Section, Source, effective, load};
 use std::collections::BTreeSet;
 
 /// Checks that a sample file equals the defaults of a configuration.
 ///
-/// In the sample, `key = value` is a default, `#key = value` (no space) an example of a key that is unset by default, and
-/// `# text` prose. Three things must hold: the sample loads to exactly the defaults; it has every key of the defaults; and
-/// with the `#key` lines it has no unknown key or wrong type.
+/// In the sample, `key = value` is a default, `#key = value` (no space) an example of a key that is unset by default,
+/// and `# text` prose. Three conditions hold: the sample loads to exactly the defaults; the sample has every key of the
+/// defaults; and with the `#key` lines the sample has no unknown key or wrong type.
 ///
 /// # Errors
-/// The first thing that does not hold, as a sentence for the failing test.
+/// The first violated condition, as a sentence for the failing test.
 pub fn check_sample<C: Section + Default>(sample: &str) -> Result<(), String> {
     let nothing = Environment::empty();
     let loaded = load::<C>(&Source::text("sample", sample), &nothing).map_err(|faults| faults.to_string())?;
@@ -26,7 +26,7 @@ pub fn check_sample<C: Section + Default>(sample: &str) -> Result<(), String> {
     Unvalidated::<C>::check(&uncommented)
 }
 
-/// Reads types alone: the examples of unset keys may contradict each other, and name files that do not exist.
+/// Reads types without validation: the examples of unset keys may contradict each other, and name missing files.
 struct Unvalidated<C>(C);
 
 impl<C: Section> Unvalidated<C> {
@@ -59,7 +59,6 @@ fn uncomment(line: &str) -> String {
     format!("{}\n", key.unwrap_or(line))
 }
 
-/// The paths of all plain values.
 fn keys(text: &str) -> Result<BTreeSet<String>, String> {
     fn collect(table: &toml::Table, prefix: &str, into: &mut BTreeSet<String>) {
         for (key, value) in table {

@@ -1,4 +1,4 @@
-//! A secret: written plainly, or as the file or environment variable that holds it, and never printed.
+//! A secret: written plainly, or by the file or environment variable that holds it, and never printed.
 
 use super::text::refuse_bare_values;
 use super::{environment, secrets};
@@ -10,15 +10,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::path::PathBuf;
 
-/// What stands for a secret wherever one would be printed.
+/// The printed form of a secret.
 pub const MASK: &str = "***";
 
 const EXPECTED: &str = "a string in quotes, { file = \"/path\" } or { env = \"NAME\" }";
 
-/// A password or token, or where to read it.
+/// A password or token, or its source.
 ///
 /// [`reveal`](Self::reveal) reads a file or variable each time, so that a new connection uses a rotated password. A
-/// reference is printed as written; a plain secret prints as `***`.
+/// source is printed as written; a plain secret prints as `***`.
 #[derive(Clone)]
 pub struct Secret(Kept);
 
@@ -32,7 +32,7 @@ enum Kept {
 // === impl Secret ===
 
 impl Secret {
-    /// A secret given as it is.
+    /// A secret given directly.
     #[must_use]
     pub fn plain(secret: impl Into<String>) -> Self {
         Self(Kept::Plain(SecretString::from(secret.into())))
@@ -50,7 +50,7 @@ impl Secret {
         Self(Kept::Variable(name.into()))
     }
 
-    /// The secret itself, read now.
+    /// Reads the secret.
     ///
     /// # Errors
     /// A sentence without the secret: the file or variable is missing, unreadable or empty.
@@ -65,7 +65,7 @@ impl Secret {
     /// The secret for a client that reads it again for each connection.
     ///
     /// # Errors
-    /// As [`reveal`](Self::reveal): what cannot be read at start is a fault of the configuration.
+    /// As [`reveal`](Self::reveal): an unreadable source at start is a fault of the configuration.
     pub fn password(&self) -> Result<Password, String> {
         let now = self.reveal()?;
         Ok(match &self.0 {

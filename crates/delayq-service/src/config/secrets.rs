@@ -1,27 +1,28 @@
-//! Every secret of a configuration, for those who have to keep them out of something else.
+//! Collects every secret of a configuration, so that callers can keep the secrets out of other outputs.
 
 use secrecy::SecretString;
 use serde::Serialize;
 use std::cell::RefCell;
 
 thread_local! {
-    /// What the secrets that are being printed on this thread add themselves to, if anybody collects them.
+    /// Collects the secrets printed on this thread, while a collection runs.
     static FOUND: RefCell<Option<Vec<SecretString>>> = const { RefCell::new(None) };
 }
 
-/// Every secret of a configuration, with those that files and variables hold now; what cannot be read is missing.
+/// Every secret of a configuration, including the current contents of files and variables; unreadable sources are
+/// missing.
 ///
-/// Printing a configuration passes each of its values once: so a secret of a section that is added later is found as well.
+/// Printing a configuration visits every value once, so secrets of sections added later are found as well.
 #[must_use]
 pub fn secrets(config: &impl Serialize) -> Vec<SecretString> {
     FOUND.set(Some(Vec::new()));
-    // What cannot be printed as JSON was not printed any further: there is no such configuration.
+    // Every configuration can be printed as JSON.
     let printed = serde_json::to_value(config);
     debug_assert!(printed.is_ok());
     FOUND.take().unwrap_or_default()
 }
 
-/// A secret is being printed.
+/// Adds a printed secret to the collection.
 pub(super) fn found(secret: impl FnOnce() -> Option<SecretString>) {
     FOUND.with_borrow_mut(|found| {
         if let Some(found) = found {

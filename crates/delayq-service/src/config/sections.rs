@@ -1,4 +1,4 @@
-//! The sections that every binary shares; those of a role live in the crate of the role.
+//! The sections shared by every binary; a role's sections live in the crate of the role.
 
 mod admin;
 mod deployment;

@@ -4,7 +4,7 @@ use super::text::Written;
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes that is written with its unit: `B`, `KiB`, `MiB`, `GiB` or `TiB`.
+/// A number of bytes with a unit in its text: `B`, `KiB`, `MiB`, `GiB` or `TiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
 
@@ -13,25 +13,25 @@ const UNITS: [(&str, u32); 5] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 
 // === impl ByteSize ===
 
 impl ByteSize {
-    /// So many bytes.
+    /// A size in bytes.
     #[must_use]
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// So many times 1024 bytes.
+    /// A size in units of 1024 bytes.
     #[must_use]
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib << 10)
     }
 
-    /// So many times 1024² bytes.
+    /// A size in units of 1024² bytes.
     #[must_use]
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib << 20)
     }
 
-    /// So many times 1024³ bytes.
+    /// A size in units of 1024³ bytes.
     #[must_use]
     pub const fn from_gib(gib: u64) -> Self {
         Self(gib << 30)
@@ -43,7 +43,7 @@ impl ByteSize {
         self.0
     }
 
-    /// The plain number of bytes as a length in memory; `usize::MAX` on a host where it does not fit.
+    /// The number of bytes as a length in memory; `usize::MAX` if too large for this host.
     #[must_use]
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)

@@ -1,4 +1,4 @@
-//! Values that are written as one string: reading them, and refusing them without repeating what was written.
+//! Values written as one string: reading them, and refusing them without repeating the text.
 
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
@@ -11,12 +11,12 @@ use std::str::FromStr;
 /// # Contract
 /// The error of [`FromStr`] is a sentence for the operator and holds no secret.
 pub trait Written: FromStr<Err = String> {
-    /// What belongs here, for "expected …".
+    /// The valid forms, as the object of "expected …".
     const EXPECTED: &'static str;
 }
 
-/// Makes a type [`Written`], with what is expected of it, and gives it serde: it reads a string through its grammar, and
-/// prints with `Display`.
+/// Makes a type [`Written`] and gives it serde support: deserialising reads a string through the grammar, serialising
+/// uses `Display`.
 #[macro_export]
 macro_rules! written {
     ($kind:ty, $expected:literal) => {
@@ -38,7 +38,7 @@ macro_rules! written {
     };
 }
 
-/// The methods of a visitor that refuse numbers and booleans; serde's own would repeat the value.
+/// Visitor methods that refuse numbers and booleans; serde's own would repeat the value.
 macro_rules! refuse_bare_values {
     ($expected:expr) => {
         refuse_bare_values!(@ $expected, visit_i64 i64 "number", visit_u64 u64 "number", visit_i128 i128 "number",
@@ -52,7 +52,7 @@ macro_rules! refuse_bare_values {
 }
 pub(crate) use refuse_bare_values;
 
-/// Reads a string through its grammar; anything else is refused by the name of its type, without its value.
+/// Reads a string through its grammar; any other type is refused by name, without the value.
 ///
 /// # Errors
 /// The refusal of the grammar, or of the type.

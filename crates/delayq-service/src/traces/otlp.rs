@@ -1,7 +1,7 @@
 //! Export by OTLP over gRPC.
 //!
-//! While a call is under way the next spans gather, so calls are as large as the collector is slow, up to a bound. The SDK's
-//! processor is not used: it drops without a metric, and has to be told the times, ids and parents that are known here.
+//! During a call the next spans gather, so calls grow with the collector's latency, up to a bound. The SDK's processor
+//! is not used: it drops without a metric, and cannot take the times, ids and parents that are known here.
 
 use super::{Counts, DROPPED, EXPORTED, FAILED, Own, Span};
 use crate::codes::CONFIG_FAULTY;
@@ -22,20 +22,19 @@ use tonic::transport::{Channel, ClientTlsConfig};
 
 /// Maximum number of spans in one call.
 const BATCH: usize = 512;
-/// How long one call may take, and how long a connection.
+/// Maximum time of a call, and of a connection attempt.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a collector rests that failed.
+/// Rest after a failure of the collector.
 const REST: Duration = Duration::from_secs(1);
-/// How long the last spans may take once nobody is left who makes any: it counts against the drain.
+/// Maximum time for the last spans after the last producer is dropped; counts against the drain.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Sends what is queued to the collector.
+/// Sends queued spans to the collector.
 #[derive(Debug)]
 pub struct Exporter {
     queued: Receiver<Span>,
-    /// Cancelled when nobody is left who makes spans.
     ended: CancellationToken,
-    /// How many spans the call has that is under way.
+    /// Number of spans in the current call.
     under_way: u64,
     client: TraceServiceClient<Channel>,
     headers: MetadataMap,
@@ -44,9 +43,9 @@ pub struct Exporter {
     counts: Counts,
 }
 
-/// What a collector did not take.
+/// Spans that a collector refused.
 struct Refusal {
-    /// How many spans of the call; `None`: all.
+    /// Number of refused spans; `None`: all of the call.
     spans: Option<u64>,
     why: String,
 }
@@ -78,8 +77,8 @@ impl Exporter {
         })
     }
 
-    /// Exports until nobody is left who makes spans; then for a second at most what still waits, unless the collector is
-    /// down.
+    /// Exports until the last producer of spans is dropped; then exports the queue for at most a second, unless the
+    /// collector is down.
     ///
     /// # Errors
     /// Never: a collector that is down is logged, and its spans are counted.
@@ -140,7 +139,7 @@ impl Exporter {
     }
 }
 
-/// Logs that a collector fails, and that it works again, once each.
+/// Logs when a collector starts to fail, and when it recovers.
 fn log_change(taken: &Result<(), Refusal>, failing: bool) {
     match taken {
         Err(Refusal { why, .. }) if !failing => {

@@ -6,10 +6,8 @@ use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Timestamp, ToSpan as _};
 
-/// The length of `YYYY-MM-DD`.
 const DATE_BYTES: usize = 10;
 
-/// A time as its parts were written.
 #[derive(Clone, Debug)]
 pub(super) struct WallClock {
     day: Day,
@@ -20,11 +18,11 @@ pub(super) struct WallClock {
 
 #[derive(Clone, Copy, Debug)]
 enum Day {
-    /// The first on which the time is still to come.
+    /// The next day on which the time is in the future.
     Next,
     Today,
     Tomorrow,
-    /// The first such weekday on which the time is still to come.
+    /// The next such weekday on which the time is in the future.
     Weekday(Weekday),
     Date(Date),
 }
@@ -32,7 +30,6 @@ enum Day {
 // === impl WallClock ===
 
 impl WallClock {
-    /// Takes a text apart.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let spaced = apart(text);
         let mut words = spaced.split_whitespace().peekable();
@@ -48,7 +45,7 @@ impl WallClock {
         }
     }
 
-    /// The point in time, for a text that names its day and its offset or zone.
+    /// The point in time, for a text with a day and an offset or zone.
     pub(super) fn fixed(&self) -> Result<Timestamp, String> {
         let zone = self.own_zone().ok_or("it names neither an offset nor a time zone")?;
         match self.day {
@@ -57,7 +54,7 @@ impl WallClock {
         }
     }
 
-    /// The point in time, seen from `here`.
+    /// The next point in time, as seen from `here`.
     pub(super) fn next(&self, here: &Here) -> Result<Timestamp, String> {
         let zone = self.own_zone().map_or_else(|| here.zone(), Ok)?;
         let now = here.now(&zone);
@@ -83,7 +80,7 @@ impl WallClock {
         self.zone.clone().or_else(|| self.offset.map(TimeZone::fixed))
     }
 
-    /// The point in time on a date. A wall clock that the zone skips or repeats needs its offset.
+    /// The point in time on a date. A wall clock that the zone skips or repeats needs an offset.
     fn on(&self, date: Date, zone: &TimeZone) -> Result<Timestamp, String> {
         let civil = date.to_datetime(self.clock);
         match (self.offset, zone.to_ambiguous_timestamp(civil).offset()) {
@@ -125,7 +122,7 @@ impl Day {
     }
 }
 
-/// The text with a space wherever a part may follow another without one: at the `T` behind a date, and before a `[`.
+/// Inserts a space where parts may follow each other without one: at the `T` after a date, and before a `[`.
 fn apart(text: &str) -> String {
     let joined = text.is_char_boundary(DATE_BYTES) && is_date(&text[..DATE_BYTES]);
     match text.as_bytes().get(DATE_BYTES) {
@@ -135,7 +132,6 @@ fn apart(text: &str) -> String {
     .replace('[', " [")
 }
 
-/// Digits and hyphens as in `2026-12-24`.
 fn is_date(text: &str) -> bool {
     let of_date = |(at, byte): (usize, u8)| match at {
         4 | 7 => byte == b'-',
@@ -152,7 +148,7 @@ fn is_offset(word: &str) -> bool {
     word.starts_with(['+', '-']) || word.eq_ignore_ascii_case("z")
 }
 
-/// A clock and the offset that follows it without a space.
+/// Splits a clock from an offset that follows without a space.
 fn split_offset(word: &str) -> (&str, Option<&str>) {
     match word.find(['Z', 'z', '+', '-']) {
         Some(at) => (&word[..at], Some(&word[at..])),
@@ -160,7 +156,6 @@ fn split_offset(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Reads `9:00`, `09:00:30`, `09:00:30.125`.
 fn time_of_day(text: &str) -> Result<Time, String> {
     let (clock, fraction) = text.split_once('.').map_or((text, None), |(clock, rest)| (clock, Some(rest)));
     let parts: Vec<Option<i8>> =
@@ -175,7 +170,7 @@ fn time_of_day(text: &str) -> Result<Time, String> {
     time.ok_or_else(|| format!("{text:?} is no time of day"))
 }
 
-/// Two digits, or for an hour one.
+/// Two digits, or one for an hour.
 fn digits(text: &str, is_hour: bool) -> Option<i8> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits && (text.len() == 2 || (is_hour && text.len() == 1)))

@@ -1,13 +1,13 @@
-//! The clock and the zone of this machine, from which days and wall clocks count.
+//! The clock and the zone of this machine, the base of days and wall clocks.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-/// When and where a time is read.
+/// The time and place of reading a time.
 #[derive(Clone, Debug)]
 pub struct Here {
     now: Timestamp,
-    /// `None`: the machine is asked once a time needs it.
+    /// `None`: the machine is asked once needed.
     zone: Option<TimeZone>,
 }
 
@@ -24,7 +24,7 @@ impl Here {
         self.now.to_zoned(zone.clone())
     }
 
-    /// The zone of times that name none.
+    /// The zone of times without a zone.
     pub(super) fn zone(&self) -> Result<TimeZone, String> {
         self.zone.clone().map_or_else(of_machine, Ok)
     }

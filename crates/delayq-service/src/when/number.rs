@@ -1,15 +1,15 @@
-//! Bare numbers: milliseconds since the epoch, as long as they are not most likely seconds or microseconds.
+//! Bare numbers: milliseconds since the epoch, unless most likely seconds or microseconds.
 
 use super::time;
 use delayq::UnixMillis;
 
-/// 2001-01-01. A smaller number is in seconds, most likely: as milliseconds, every date of this century in seconds is in the
-/// January of 1970.
+/// 2001-01-01. A smaller number is most likely in seconds: read as milliseconds, every date of this century in seconds
+/// falls in January 1970.
 const PLAUSIBLE_FROM: UnixMillis = UnixMillis::new(978_307_200_000);
-/// The last millisecond of 9999. A larger number is in microseconds, most likely, or in nanoseconds.
+/// The last millisecond of 9999. A larger number is most likely in microseconds or nanoseconds.
 const PLAUSIBLE_UNTIL: UnixMillis = UnixMillis::new(253_402_300_799_999);
 
-/// Reads digits; `None`: the text is no number.
+/// Reads digits; `None` for any other text.
 pub(super) fn read(text: &str) -> Option<Result<UnixMillis, String>> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

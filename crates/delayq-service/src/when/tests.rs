@@ -10,7 +10,7 @@ fn read(text: &str) -> Result<When, String> {
     When::parse(text, &here())
 }
 
-/// What is read at any time and on any machine, and as which time.
+/// Moments with an absolute meaning, each with its time.
 const MOMENTS: [(&str, &str); 22] = [
     ("1800000000000", "2027-01-15T08:00:00Z"),
     ("978307200000", "2001-01-01T00:00:00Z"),
@@ -36,7 +36,7 @@ const MOMENTS: [(&str, &str); 22] = [
     ("2026-12-24T8:00Z", "2026-12-24T08:00:00Z"),
 ];
 
-/// What only the command line and its files read, on 2026-11-20 at 12:00 in Berlin.
+/// Forms for the command line and its files only, read on 2026-11-20 at 12:00 in Berlin.
 const FROM_HERE: [(&str, &str); 17] = [
     ("2027-06-01T09:00:00", "2027-06-01T07:00:00Z"),
     ("2027-06-01T09:00", "2027-06-01T07:00:00Z"),
@@ -57,7 +57,7 @@ const FROM_HERE: [(&str, &str); 17] = [
     ("monday 08:00 America/New_York", "2026-11-23T13:00:00Z"),
 ];
 
-/// What is refused everywhere, and a part of the reason.
+/// Texts refused everywhere, each with a part of the reason.
 const REFUSED: [(&str, &str); 39] = [
     ("", "no time of day"),
     ("NaN", "\"NaN\" is no day"),

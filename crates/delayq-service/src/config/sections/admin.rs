@@ -8,12 +8,12 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdminConfig {
-    /// Address; `""`: no endpoint; port 0: a free one, named in the log. Default `127.0.0.1:9440`. Processes on one
-    /// host need a port each: set `DELAYQ__ADMIN__LISTEN` for them.
+    /// Address; `""`: no endpoint; port 0: a free port, named in the log. Default `127.0.0.1:9440`. Each process on a
+    /// host needs its own port: set `DELAYQ__ADMIN__LISTEN`.
     pub listen: Listen,
-    /// Name or IP address, without a port, at which other hosts reach the endpoint: what a member of a fleet registers in
-    /// etcd for `delayq top` and `delayq bundle`. Default `""`: the address of `listen`; where that is every address of
-    /// the host, the one from which etcd is reached, or else the host's name.
+    /// Name or IP address, without a port, where other hosts reach the endpoint: a member of a fleet registers this
+    /// address in etcd for `delayq top` and `delayq bundle`. Default `""`: the address of `listen`; if that is a
+    /// wildcard, the source address of etcd connections, or else the host's name.
     pub advertise: String,
 }
 

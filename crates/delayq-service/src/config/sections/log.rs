@@ -1,4 +1,4 @@
-//! `[log]`: what is logged and in which form.
+//! `[log]`: level and format of log lines.
 
 use crate::config::{Faults, Section};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct LogConfig {
     /// without `NO_COLOR`.
     pub format: LogFormat,
     /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,delayq_timer=debug`; default `info`.
-    /// `RUST_LOG` overrides it. Read again at SIGHUP. `debug` logs every call: watch the disk.
+    /// `RUST_LOG` takes precedence. Read again at SIGHUP. `debug` logs every call: watch the disk.
     pub filter: String,
 }
 
@@ -23,9 +23,9 @@ pub enum LogFormat {
     /// Human on a terminal, else JSON.
     #[default]
     Auto,
-    /// One readable line each.
+    /// One readable line per event.
     Human,
-    /// One JSON object each.
+    /// One JSON object per event.
     Json,
 }
 

@@ -7,22 +7,23 @@ use delayq::protocol::{NodeMap, NodeMapError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// `[redis]`: where messages are kept, and how long a call may take.
+/// `[redis]`: the address of the Redis, and deadlines of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
     /// `redis://`, `rediss://` (TLS), `unix://` or `redis+sentinel://`; default `redis://127.0.0.1:6379`.
     pub url: RedisUrl,
-    /// ACL user; unset: the one in `url`, else Redis's default user.
+    /// ACL user; unset: the user in `url`, else Redis's default user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// Password; unset: the one in `url`, else none. A file is read again for each connection.
+    /// Password; unset: the password in `url`, else none. A file is read again for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `rediss://`.
+    /// PEM file of the authority that signed the server's certificate; unset: the system's authorities. Needs
+    /// `rediss://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `rediss://`.
+    /// PEM file of the client's certificate, if the server requires one; needs `key` and `rediss://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
@@ -30,20 +31,20 @@ pub struct RedisConfig {
     pub key: Option<PathBuf>,
     /// Longest wait for a new connection, TLS and login included. 10 ms to 1 m; default 1 s.
     pub connect_timeout: HumanDuration,
-    /// Longest wait for the answer of one call; after that its fate is *unknown* and the caller decides. 10 ms to 1 m;
-    /// default 2 s. If it is too short, a busy Redis makes producers spool.
+    /// Maximum wait for the answer of a call; after that the call's fate is *unknown* and the caller decides. 10 ms to
+    /// 1 m; default 2 s. If too short, a busy Redis makes producers spool.
     pub call_deadline: HumanDuration,
-    /// Longest wait for replicas or a disk to confirm a write whose topic asks for it; after that its fate is *unknown*. 1 ms
-    /// to half of `call_deadline`; unset: half of it.
+    /// Maximum wait for replicas or a disk to confirm a write if its topic requires confirmation; after that the
+    /// write's fate is *unknown*. 1 ms to half of `call_deadline`; unset: half of `call_deadline`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirm_timeout: Option<HumanDuration>,
     /// Silence after which the system probes a connection. 1 s to 10 m; default 5 s. If a middlebox forgets idle connections
     /// sooner, the first call after a pause is slow.
     pub keepalive: HumanDuration,
-    /// The sentinels that say where the Redis is.
+    /// The sentinels that track the master.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentinel: Option<SentinelConfig>,
-    /// Several Redises that keep the deployment together; empty: the one of `url`, or of the sentinels.
+    /// Several Redises of one deployment; empty: the Redis of `url`, or of the sentinels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<RedisNodeConfig>,
 }
@@ -70,14 +71,14 @@ impl Default for RedisConfig {
 }
 
 impl RedisConfig {
-    /// Where the Redis is: `url`, or the sentinels of `[redis.sentinel]`.
+    /// The address of the Redis: `url`, or the sentinels of `[redis.sentinel]`.
     #[must_use]
     pub fn place(&self) -> RedisUrl {
         let named = self.sentinel.as_ref().and_then(|sentinel| sentinel.url()?.parse().ok());
         named.unwrap_or_else(|| self.url.clone())
     }
 
-    /// One of its nodes alone.
+    /// The same settings for one node.
     #[must_use]
     pub fn of_node(&self, node: &RedisNodeConfig) -> Self {
         let mut alone = Self { url: node.url.clone(), nodes: Vec::new(), ..self.clone() };
@@ -88,7 +89,7 @@ impl RedisConfig {
         alone
     }
 
-    /// The files of its certificates.
+    /// The PEM files of the section.
     #[must_use]
     pub fn pem_files(&self) -> PemFiles<'_> {
         let is_tls = self.place().is_tls() || self.nodes.iter().any(|node| node.url.is_tls());
@@ -96,7 +97,7 @@ impl RedisConfig {
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
     }
 
-    /// As if `url` alone said where the Redis is: another Redis has other credentials.
+    /// The same settings with only this `url`: another Redis has other credentials.
     #[must_use]
     pub fn elsewhere(&self, url: &RedisUrl) -> Self {
         let Self { connect_timeout, call_deadline, confirm_timeout, keepalive, .. } = *self;
@@ -128,7 +129,7 @@ impl RedisConfig {
         NodeMap::new(self.nodes.iter().map(|node| node.settings(node.url.expose())).collect())
     }
 
-    /// How many shards have a node; `None`: there is one Redis, or the nodes are faulty.
+    /// Number of shards with a node; `None`: a single Redis, or faulty nodes.
     pub(super) fn shards_of_nodes(&self) -> Option<usize> {
         if self.nodes.is_empty() { None } else { self.node_map().ok().map(|nodes| nodes.shards()) }
     }

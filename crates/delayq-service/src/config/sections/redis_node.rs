@@ -1,22 +1,23 @@
-//! `[[redis.nodes]]`: several Redises that keep a deployment together.
+//! `[[redis.nodes]]`: several Redises of one deployment.
 
 use crate::config::RedisUrl;
 use delayq::LinkSettings;
 use delayq::protocol::{NodeName, NodeSettings, ShardRanges};
 use serde::{Deserialize, Serialize};
 
-/// `[[redis.nodes]]`: one of several independent Redises, and the shards that it keeps. Login, certificates and times are
-/// those of `[redis]`.
+/// `[[redis.nodes]]`: one of several independent Redises, with its shards. Login, certificates and deadlines come from
+/// `[redis]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedisNodeConfig {
-    /// What it is called: 1 to 32 of `A-Z a-z 0-9 - _`. Every shard records the name of its node, and refuses a call that
-    /// is meant for another one.
+    /// The node's name: 1 to 32 of `A-Z a-z 0-9 - _`. Every shard records the name of its node, and refuses a call
+    /// meant for another node.
     pub name: NodeName,
-    /// Where it is, as `redis.url` says it; by Sentinel, too. Not a Redis Cluster.
+    /// The address, in the form of `redis.url`, including Sentinel. Not a Redis Cluster.
     pub url: RedisUrl,
-    /// Its shards, as ranges with both ends: `0-7,16-19`. All nodes together have every shard from 0 on, once. Shards of a growth
-    /// that is to come may be among them. Unset: none yet; what a shard records says more.
+    /// The node's shards, as inclusive ranges: `0-7,16-19`. All nodes together must cover every shard from 0 on exactly
+    /// once. Shards of a later growth may be included. Unset: no shards yet; the records of shards in Redis take
+    /// precedence.
     #[serde(default, skip_serializing_if = "ShardRanges::is_empty")]
     pub shards: ShardRanges,
 }

@@ -1,34 +1,34 @@
-//! `[redis.sentinel]`: the sentinels that say where the Redis is.
+//! `[redis.sentinel]`: the sentinels that track the master.
 
 use crate::config::{Faults, HostPort, PemFiles, Secret, Section};
 use delayq::protocol::SentinelUrl;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// `[redis.sentinel]`: where the sentinels are, and how they are asked. User and password of the Redis itself are never
-/// sent to them.
+/// `[redis.sentinel]`: addresses and login of the sentinels. User and password of the Redis itself are never sent to
+/// sentinels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SentinelConfig {
-    /// The sentinels; empty: those in `redis.url`.
+    /// The sentinels; empty: the sentinels in `redis.url`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<HostPort>,
-    /// What they call the master; needed with `nodes`.
+    /// The sentinels' name for the master; needed with `nodes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
     /// ACL user of the sentinels; unset: their default user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// Their password; unset: none. A file is read again for each connection.
+    /// Password of the sentinels; unset: none. A file is read again for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Whether they speak TLS; unset: as `redis.url` says of the Redis. With `nodes`, it says so of both.
+    /// Whether the sentinels use TLS; unset: as in `redis.url`. With `nodes`, applies to the Redis too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<bool>,
-    /// PEM file of the authority that signed their certificates; unset: as for the Redis.
+    /// PEM file of the authority that signed the sentinels' certificates; unset: as for the Redis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for sentinels that ask for one; needs `key`; unset: as for the Redis.
+    /// PEM file of the client's certificate, if the sentinels require one; needs `key`; unset: as for the Redis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
@@ -39,13 +39,13 @@ pub struct SentinelConfig {
 // === impl SentinelConfig ===
 
 impl SentinelConfig {
-    /// The files of its certificates.
+    /// The PEM files of the section.
     #[must_use]
     pub fn pem_files(&self) -> PemFiles<'_> {
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off: None }
     }
 
-    /// The URL that says the same as `nodes`, `service` and `tls`; `None`: there are no nodes.
+    /// The URL equivalent to `nodes`, `service` and `tls`; `None` without nodes.
     pub(super) fn url(&self) -> Option<String> {
         let nodes: Vec<String> = self.nodes.iter().map(HostPort::to_string).collect();
         let scheme = if self.tls == Some(true) { "rediss" } else { "redis" };

@@ -1,14 +1,14 @@
-//! `[shutdown]`: how long a process may take to stop.
+//! `[shutdown]`: time limit for stopping.
 
 use crate::config::{Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
 
-/// `[shutdown]`: one deadline for everything that must be finished or given back.
+/// `[shutdown]`: one deadline for finishing or giving back all work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShutdownConfig {
-    /// Longest time from the signal to the exit; tasks that still run then are named and abandoned. 100 ms to 10 m; default
-    /// 10 s. Keep the supervisor's own kill timeout above it.
+    /// Maximum time from the signal to the exit; tasks still running then are named and abandoned. 100 ms to 10 m;
+    /// default 10 s. Keep the supervisor's own kill timeout longer.
     pub drain_deadline: HumanDuration,
 }
 

@@ -4,20 +4,20 @@ use crate::config::{ByteSize, Faults, Section};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// `[spool]`: shared by the producers of a host and its compensator, which resubmits what they wrote.
+/// `[spool]`: shared by the producers of a host and its compensator, which resubmits spooled writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpoolConfig {
     /// Folder on a local disk, absolute; `""`: no spool. Default `""`. Not on a network file system.
     pub dir: PathBuf,
-    /// Maximum size; above it a put that cannot reach Redis is refused. 1MiB to 1TiB; default 1GiB.
+    /// Maximum size; above the limit a put that cannot reach Redis is refused. 1MiB to 1TiB; default 1GiB.
     pub max_bytes: ByteSize,
 }
 
 // === impl SpoolConfig ===
 
 impl SpoolConfig {
-    /// The folder, if there is a spool.
+    /// The folder, unless the spool is off.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         Some(self.dir.as_path()).filter(|dir| !dir.as_os_str().is_empty())

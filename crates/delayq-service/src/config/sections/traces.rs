@@ -1,4 +1,4 @@
-//! `[traces]`: the collector that spans are sent to.
+//! `[traces]`: the collector of spans.
 
 use crate::config::{Faults, Secret, Section};
 use hyper::Uri;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
-/// `[traces]`: the collector that spans of recorded traces are sent to, by OTLP over gRPC. Needs the feature `otlp`.
+/// `[traces]`: the OTLP collector (gRPC) that receives the spans of recorded traces. Needs the feature `otlp`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TracesConfig {
-    /// `http://host:port` of the collector, or `https` with a certificate that the system trusts; `""`: no spans are made.
-    /// Default `""`. Watch `delayq_traces_spans_total`.
+    /// `http://host:port` of the collector, or `https` with a certificate that the system trusts; `""`: no spans are
+    /// recorded. Default `""`. Watch `delayq_traces_spans_total`.
     pub endpoint: String,
     /// Headers of each call, such as a token; read at start. Default: none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Secret>,
-    /// Attributes of the resource, in addition to `service.name`, `service.version` and `service.instance.id`, or instead of
+    /// Attributes of the resource, added to `service.name`, `service.version` and `service.instance.id`, or replacing
     /// them. Default: none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
@@ -30,7 +30,7 @@ pub struct TracesConfig {
 impl Section for TracesConfig {
     fn validate(&self, at: &mut Faults) {
         if self.endpoint.contains('@') {
-            // The text before the @ may be a secret: it is not repeated.
+            // The text before the @ may be a secret and is not repeated.
             at.refuse("endpoint", "it has no user and no password; put a token into `headers`");
         } else if !self.endpoint.is_empty() && !is_endpoint(&self.endpoint) {
             at.refuse(
@@ -48,12 +48,12 @@ impl Section for TracesConfig {
 
 fn is_endpoint(text: &str) -> bool {
     let Ok(uri) = text.parse::<Uri>() else { return false };
-    // A port that is no number is left in the authority.
+    // The URI parser leaves an invalid port in the authority.
     let is_whole = |at: &Authority| at.port_u16().is_some() || at.host() == at.as_str();
     matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some_and(is_whole)
 }
 
-/// Whether a call can carry this header; the fault does not repeat its value.
+/// Checks that a call can carry this header; the fault does not repeat its value.
 fn check_header(name: &str, secret: &Secret) -> Result<(), String> {
     if HeaderName::from_str(name).is_err() {
         return Err("not the name of a header".to_owned());
