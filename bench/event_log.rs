@@ -1,4 +1,4 @@
-//! The event log: what happened to messages and when, one JSON object a line.
+//! The event log: one JSON object per line, with a time and an event of a message.
 //!
 //! ```json
 //! {"at":"2013-02-08T07:03:00Z","put":{"topic":"boarding","id":"2013-02-08-US-1117-EWR","group":"US","due":"…","payload":{…}}}
@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// One event.
+/// An event of the log.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
     /// A message was put.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,16 +31,16 @@ pub struct Event {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Put {
-    /// Its topic.
+    /// Topic.
     pub topic: String,
-    /// Its id; a log is about ids, so there is always one.
+    /// Id; required, because later events name the message by id.
     pub id: String,
-    /// Its group, if it has one.
+    /// Group, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// When it is due.
+    /// Due time.
     pub due: Timestamp,
-    /// Its payload: a string as it is, any other JSON as it is written.
+    /// Payload: a string stands for its text, any other JSON for its source.
     pub payload: Box<RawValue>,
 }
 
@@ -48,14 +48,14 @@ pub struct Put {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moved {
-    /// The message's topic.
+    /// Topic of the message.
     pub topic: String,
-    /// The message's id.
+    /// Id of the message.
     pub id: String,
-    /// The message's group, if it has one.
+    /// Group of the message, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// When it is due from then on.
+    /// New due time.
     pub due: Timestamp,
 }
 
@@ -63,11 +63,11 @@ pub struct Moved {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cancelled {
-    /// The message's topic.
+    /// Topic of the message.
     pub topic: String,
-    /// The message's id.
+    /// Id of the message.
     pub id: String,
-    /// The message's group, if it has one.
+    /// Group of the message, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }

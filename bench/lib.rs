@@ -1,4 +1,4 @@
-//! What the benchmarks and rehearsals share.
+//! Shared by the benchmarks and rehearsals.
 
 pub mod event_log;
 pub mod program;

@@ -1,40 +1,32 @@
-//! The limit: a client that does nothing but write requests and count replies, on one connection.
+//! The limit: a client that only writes requests and counts replies, on one connection.
 //!
-//! It knows just enough of the protocol to send commands (RESP2) and to see where a reply ends.
+//! The client knows just enough of the protocol to send commands (RESP2) and to find the end of a reply.
 
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A connection with nothing around it.
 pub(crate) struct Bare {
     stream: TcpStream,
     input: Vec<u8>,
     at: usize,
 }
 
-/// A request, encoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request(Vec<u8>);
 
-/// What a reply was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A text, or the first word of a simple reply.
     Text(Vec<u8>),
-    /// A number.
     Number(i64),
-    /// Nothing.
     Nil,
-    /// A list.
     List(Vec<Answer>),
 }
 
 // === impl Request ===
 
 impl Request {
-    /// A command and its arguments.
     pub(crate) fn new(words: &[impl AsRef<[u8]>]) -> Self {
         let mut out = format!("*{}\r\n", words.len()).into_bytes();
         for word in words.iter().map(AsRef::as_ref) {
@@ -53,29 +45,17 @@ impl Request {
 // === impl Bare ===
 
 impl Bare {
-    /// Connects.
-    ///
-    /// # Errors
-    /// Nobody listens there.
     pub(crate) async fn connect(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, input: Vec::with_capacity(1 << 20), at: 0 })
     }
 
-    /// One request, one reply.
-    ///
-    /// # Errors
-    /// The connection broke, or the server answered with an error.
     pub(crate) async fn call(&mut self, words: &[impl AsRef<[u8]>]) -> io::Result<Answer> {
         self.stream.write_all(&Request::new(words).0).await?;
         self.answer().await
     }
 
-    /// Sends all requests with at most `window` unanswered at a time: how long it took.
-    ///
-    /// # Errors
-    /// The connection broke, or the server answered with an error.
     pub(crate) async fn drive(&mut self, requests: &[Request], window: usize) -> io::Result<Duration> {
         let start = crate::clock::now();
         let (mut sent, mut answered) = (0, 0);
@@ -112,7 +92,6 @@ impl Bare {
         }
     }
 
-    /// The next reply, where all of it has arrived.
     fn buffered(&mut self) -> io::Result<Option<Answer>> {
         let mut at = self.at;
         match parse(&self.input, &mut at) {
@@ -133,7 +112,6 @@ fn line<'a>(input: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     Some(&rest[..end])
 }
 
-/// The reply at `at`, which then is behind it; `None` where not all of it is there.
 pub(crate) fn parse(input: &[u8], at: &mut usize) -> Option<Result<Answer, String>> {
     let head = line(input, at)?;
     let (kind, rest) = head.split_first()?;

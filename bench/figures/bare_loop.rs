@@ -1,5 +1,5 @@
-//! The limit of lateness: a bare loop with one sorted set, which knows all due times, sleeps precisely, moves what is due
-//! by the shortest script there is, and wakes a worker by pub/sub.
+//! The limit of lateness: a bare loop with one sorted set that knows all due times, sleeps precisely, moves due
+//! messages by the shortest possible script, and wakes a worker by pub/sub.
 
 use crate::bare::{Answer, Bare, Request};
 use crate::clock;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use std::{io, thread};
 use tokio::sync::oneshot;
 
-/// How far ahead of the due time it sends: half a round trip and the waking up.
+/// Lead of a call before the due time: half a round trip plus the wake-up.
 pub(crate) const AIM: Duration = Duration::from_micros(80);
 const DUE: &str = "bare:due";
 const READY: &str = "bare:ready";
 const WAKE: &str = "bare:wake";
 
-/// Moves what is due, each with the time from which it is ready, and wakes the worker.
+/// Moves due members, adding the ready time, and wakes the worker.
 const SCRIPT: &str = r"
 local t = redis.call('TIME')
 local us = t[1] * 1000000 + t[2]
@@ -29,15 +29,15 @@ redis.call('PUBLISH', KEYS[3], '')
 return #due
 ";
 
-/// How long after their due times messages were ready, and in a waiting worker's hand: in µs, sorted.
+/// Sorted waits in µs from due to ready, and from due to a waiting worker's hand.
 pub(crate) struct BareWaits {
     pub(crate) ready: Vec<u64>,
     pub(crate) worker: Vec<u64>,
-    /// What Redis needed meanwhile, in percent of a core.
+    /// Redis's CPU meanwhile, in percent of a core.
     pub(crate) redis_percent: f64,
 }
 
-/// Puts a message for each of these due times (ms since the epoch), all in the future, and delivers them.
+/// Puts a message for each due time (ms since the epoch, all in the future), and delivers the messages.
 pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWaits, BenchError> {
     let mut bare = Bare::connect(address).await?;
     bare.call(&["FLUSHALL"]).await?;
@@ -61,8 +61,8 @@ pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWait
     deliver(&mut bare, first, pump, work).await
 }
 
-/// Has a loop and a worker deliver messages, each on a thread of its own; the first message is due at `first` since the
-/// epoch. The worker says when it is ready, and answers with ready − due and in hand − due of each message.
+/// Runs a loop and a worker, each on its own thread; the first message is due at `first` since the epoch. The worker
+/// reports when it is ready, and answers with ready − due and in hand − due of each message.
 pub(crate) async fn deliver(
     bare: &mut Bare,
     first: Duration,
@@ -95,7 +95,7 @@ fn add(batch: usize, dues_ms: &[u64]) -> Request {
     Request::new(&words)
 }
 
-/// The loop: one call for each millisecond in which something is due, again where it came too early.
+/// The loop: one call per due millisecond, repeated if too early.
 fn pump(address: &str, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
     let mut wire = Wire::connect(address)?;
     let keys: [&[u8]; 6] = [b"EVALSHA", sha, b"3", DUE.as_bytes(), READY.as_bytes(), WAKE.as_bytes()];
@@ -109,17 +109,17 @@ fn pump(address: &str, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
     Ok(())
 }
 
-/// The worker: waits for a wake-up and takes all there is. Ready − due and in hand − due of each.
+/// The worker: waits for a wake-up and takes everything ready. Returns ready − due and in hand − due of each message.
 fn work(address: &str, count: usize, ready: oneshot::Sender<()>) -> io::Result<Vec<(u64, u64)>> {
     let (mut ears, mut hands) = (Wire::connect(address)?, Wire::connect(address)?);
     ears.call(&Request::new(&[b"SUBSCRIBE", WAKE.as_bytes()]))?;
     let take = Request::new(&[b"LPOP", READY.as_bytes(), b"500"]);
     let mut waits = Vec::with_capacity(count);
-    // The receiver has gone only where the measurement has ended.
+    // The receiver is dropped only after the measurement ended.
     let _ = ready.send(());
     while waits.len() < count {
         ears.answer()?;
-        // Nothing left is an empty list.
+        // An empty list ends the batch.
         while let Answer::List(messages) = hands.call(&take)?
             && !messages.is_empty()
         {
@@ -130,7 +130,7 @@ fn work(address: &str, count: usize, ready: oneshot::Sender<()>) -> io::Result<V
     Ok(waits)
 }
 
-/// Ready − due and now − due of a message: its due time, batch and number, and when it was ready.
+/// Ready − due and now − due of a message, given its due time, batch, number and ready time.
 fn wait(message: &Answer, now_us: u64) -> Option<(u64, u64)> {
     let Answer::Text(text) = message else { return None };
     let text = std::str::from_utf8(text).ok()?;

@@ -1,4 +1,4 @@
-//! The outbox without a compensator: who inserts, who reads with nothing around it, and who holds a snapshot.
+//! The outbox without a compensator: an inserter, a bare reader, and the holder of a snapshot.
 
 use crate::error::BenchError;
 use crate::messages::body;
@@ -6,12 +6,11 @@ use crate::shape::Shape;
 use delayq::{Message, Producer, Topic, UnixMillis};
 use tokio_postgres::{Client, NoTls};
 
-/// Rows in one statement that inserts.
+/// Rows per inserting statement.
 const FILL: usize = 1000;
 /// In the year 2100.
 const DUE: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
-/// A connection to a database with an outbox.
 pub(crate) struct BareOutbox(Client);
 
 // === impl BareOutbox ===
@@ -23,7 +22,7 @@ impl BareOutbox {
         Ok(Self(client))
     }
 
-    /// Inserts so many rows of the shape.
+    /// Inserts rows of the shape.
     pub(crate) async fn fill(&self, count: usize, shape: Shape) -> Result<(), BenchError> {
         for from in (0..count).step_by(FILL) {
             self.insert_all(from..count.min(from + FILL), shape).await?;
@@ -50,7 +49,7 @@ impl BareOutbox {
         Ok(())
     }
 
-    /// Reads all rows in their order, and puts each page in one call; returns how many.
+    /// Reads all rows in order and puts each page in one call; returns the number of rows.
     pub(crate) async fn read(&self, producer: &Producer, page: i64) -> Result<usize, BenchError> {
         let next = "SELECT tx::text::bigint, seq, topic, id, payload FROM delayq_outbox \
                     WHERE (tx, seq) > ($1::bigint::text::xid8, $2::bigint) ORDER BY tx, seq LIMIT $3";
@@ -71,13 +70,13 @@ impl BareOutbox {
         }
     }
 
-    /// Keeps what others delete or replace from being removed, for as long as this connection lasts.
+    /// Holds a snapshot, which keeps dead rows from being removed while this connection lasts.
     pub(crate) async fn hold_snapshot(&self) -> Result<(), BenchError> {
         let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
         Ok(self.0.batch_execute(hold).await?)
     }
 
-    /// Dead rows of all tables of the outbox, as a vacuum by another connection counts them.
+    /// Dead rows of all tables of the outbox, as counted by a vacuum of another connection.
     pub(crate) async fn dead_rows(url: &str) -> Result<i64, BenchError> {
         let other = Self::connect(url).await?.0;
         other.batch_execute("VACUUM delayq_outbox, delayq_outbox_progress, delayq_outbox_state").await?;

@@ -1,4 +1,4 @@
-//! The limits of a spool: SQLite that commits the same batches together with nothing around it, and the disk alone.
+//! The limits of a spool: bare SQLite with the same group commits, and the disk alone.
 
 use crate::clock;
 use crate::error::BenchError;
@@ -8,16 +8,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many syncs the disk's limit is taken of.
+/// Syncs in the measurement of the disk's limit.
 const SYNCS: u32 = 300;
 
-/// What SQLite writes at least, in one go.
+/// SQLite's smallest write.
 const PAGE: usize = 4096;
 
-/// A batch of bodies, and who waits for it.
 type Batch = (Vec<Vec<u8>>, oneshot::Sender<()>);
 
-/// A table of bodies. Cheap to clone; its thread ends with the last clone.
+/// A table of bodies. Cheap to clone; the thread ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct BareSpool {
     queue: mpsc::Sender<Batch>,
@@ -26,7 +25,7 @@ pub(crate) struct BareSpool {
 // === impl BareSpool ===
 
 impl BareSpool {
-    /// One in a new file, as durable as a spool: a write-ahead log, synced at every commit.
+    /// Opens a new file with a spool's durability: a write-ahead log, synced at every commit.
     pub(crate) fn open(folder: &Path) -> Result<Self, BenchError> {
         let connection = Connection::open(folder.join("bare.db"))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -37,7 +36,6 @@ impl BareSpool {
         Ok(Self { queue })
     }
 
-    /// Returns once the batch is on disk.
     pub(crate) async fn append(&self, bodies: Vec<Vec<u8>>) -> Result<(), BenchError> {
         let ended = || BenchError::Wrong("bare SQLite does not commit".to_owned());
         let (answer, answered) = oneshot::channel();
@@ -46,7 +44,7 @@ impl BareSpool {
     }
 }
 
-/// Commits all that waits at the same time together. A failure ends it, and who waits is told.
+/// Commits all waiting batches together. A failure ends the thread and fails the waiters.
 fn commit(mut connection: Connection, mut queue: mpsc::Receiver<Batch>) -> rusqlite::Result<()> {
     while let Some(first) = queue.blocking_recv() {
         let mut batches = vec![first];
@@ -67,7 +65,7 @@ fn commit(mut connection: Connection, mut queue: mpsc::Receiver<Batch>) -> rusql
     Ok(())
 }
 
-/// How often a second the disk of a folder syncs a page that was appended.
+/// Rate at which the disk of a folder syncs an appended page.
 pub(crate) fn syncs_a_second(folder: &Path) -> Result<f64, BenchError> {
     let file = File::create(folder.join("synced"))?;
     let start = clock::now();

@@ -1,4 +1,4 @@
-//! What every measurement needs: a deployment of its own on an empty Redis, and the scripts' names there.
+//! The environment of every measurement: a deployment on an empty Redis, and its scripts' hashes.
 
 use crate::bare::{Answer, Bare};
 use crate::error::BenchError;
@@ -11,24 +11,22 @@ use delayq::{Admin, Client, Message, Producer, ProducerOptions, Settings, ShardC
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a measurement waits for what must come.
+/// Time limit of each wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A Redis to measure on. Everything in it is deleted.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
-    /// Where it is: `host:port`.
+    /// Address, as `host:port`.
     pub(crate) address: String,
-    /// Whether it is there for the measurement alone: then its append-only file is rewritten before each figure, and not
-    /// within one.
+    /// True for a private Redis, whose append-only file is rewritten before each figure, and not within one.
     pub(crate) own: bool,
-    /// How many messages a measurement of throughput moves. Default 200,000.
+    /// Messages of a throughput measurement. Default 200,000.
     pub(crate) messages: usize,
-    /// How many shards there are, where a measurement does not say otherwise. Default: a deployment's.
+    /// Number of shards, unless the measurement chooses. Default: a deployment's default.
     pub(crate) shards: ShardCount,
-    /// How long whole lives are measured for. Default: a minute.
+    /// Duration of the measurement of whole lives. Default: a minute.
     pub(crate) lives_last: Duration,
-    /// Where every wait of a lateness is written, besides its percentiles.
+    /// Receives every wait of a lateness, in addition to the percentiles.
     pub(crate) waits: Option<Arc<Waits>>,
 }
 
@@ -43,17 +41,14 @@ pub(crate) struct Prepared {
 // === impl Bench ===
 
 impl Bench {
-    /// A client of its own on the deployment.
     pub(crate) fn client(&self, shards: ShardCount) -> Client {
         client(&self.url(), shards)
     }
 
-    /// Where the Redis is.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// A deployment for messages of this shape, in an emptied Redis.
     pub(crate) async fn prepared(&self, shape: Shape) -> Result<Prepared, BenchError> {
         let mut bare = Bare::connect(&self.address).await?;
         bare.call(&["FLUSHALL"]).await?;
@@ -72,7 +67,6 @@ impl Bench {
     }
 }
 
-/// A client of a deployment.
 pub(crate) fn client(url: &str, shards: ShardCount) -> Client {
     let mut settings = Settings::new(url);
     settings.shards = shards;
@@ -80,7 +74,7 @@ pub(crate) fn client(url: &str, shards: ShardCount) -> Client {
     Client::new(settings)
 }
 
-/// Rewrites the append-only file, and keeps Redis from doing that on its own: it costs a core for as long as it takes.
+/// Rewrites the append-only file now, and disables automatic rewrites: a rewrite costs a core while it lasts.
 pub(crate) async fn rewrite_now(bare: &mut Bare) -> Result<(), BenchError> {
     bare.call(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"]).await?;
     bare.call(&["BGREWRITEAOF"]).await?;
@@ -99,7 +93,6 @@ pub(crate) async fn rewrite_now(bare: &mut Bare) -> Result<(), BenchError> {
 // === impl Prepared ===
 
 impl Prepared {
-    /// Reserves everything that is ready.
     pub(crate) async fn ready(&self) -> Result<Vec<Reservation>, BenchError> {
         let holder = Holder::new(self.client.clone());
         let topics = vec![self.messages.topic.clone()];
@@ -121,7 +114,7 @@ impl Prepared {
         &self.scripts.get(verb).sha
     }
 
-    /// The beginning of a call of a script, up to the layout.
+    /// The beginning of a script call, up to the layout.
     pub(crate) fn call(&self, verb: Verb, shard: ShardId) -> Vec<Vec<u8>> {
         let keys = Keys::new(self.client.namespace().clone());
         let (meta, never) = (keys.meta(shard), keys.never(shard));
@@ -130,13 +123,11 @@ impl Prepared {
         words.map(<[u8]>::to_vec).into()
     }
 
-    /// The shard that a message with an id belongs to.
     pub(crate) fn shard_of(&self, message: &Message) -> ShardId {
         let id = message.message_id().expect("a message has its id before its shard is asked for");
         Layout::new(self.client.shards()).placement_of(id, message.group.as_ref()).home
     }
 
-    /// Redis's clock.
     pub(crate) async fn redis_ms(&mut self) -> Result<UnixMillis, BenchError> {
         let Answer::List(items) = self.bare.call(&["TIME"]).await? else {
             return Err(BenchError::Wrong("TIME answered no list".to_owned()));
@@ -148,12 +139,10 @@ impl Prepared {
         Ok(UnixMillis::new(number(&items[0]) * 1000 + number(&items[1]) / 1000))
     }
 
-    /// Waits until the timers of this run own every shard.
     pub(crate) async fn owned_by(&self, timers: &Timers) -> Result<(), BenchError> {
         timers.own_all(self.client.shards()).await
     }
 
-    /// A counter of the books, over all shards.
     pub(crate) async fn stat(&mut self, counter: &str) -> Result<u64, BenchError> {
         let mut sum = 0;
         for shard in self.client.shards().shards() {
@@ -165,7 +154,7 @@ impl Prepared {
         Ok(sum)
     }
 
-    /// Puts so many messages, in full batches, due between these times at random.
+    /// Puts messages in full batches, with random due times in this span.
     pub(crate) async fn fill(&self, count: usize, from: UnixMillis, span_ms: u64) -> Result<(), BenchError> {
         let due = || from + Duration::from_millis(fastrand::u64(0..span_ms.max(1)));
         let mut left = count;

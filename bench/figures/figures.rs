@@ -1,9 +1,7 @@
-//! The result of a measurement: a figure, and its limit.
-
 use crate::shape::Shape;
 use serde::Serialize;
 
-/// One row: what was measured, and its limit in the same run.
+/// One row: a measurement, and its limit in the same run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -11,47 +9,44 @@ pub(crate) struct Figure {
     pub(crate) shape: Shape,
     pub(crate) unit: &'static str,
     pub(crate) measured: f64,
-    /// What a bare client reaches with the same scripts; `None` where there is nothing to compare with.
+    /// The rate of a bare client with the same scripts; `None` without a comparison.
     pub(crate) limit: Option<f64>,
     pub(crate) target: Target,
 }
 
-/// What a figure has to reach.
+/// The goal of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
-    /// At least this part of the limit.
+    /// At least this fraction of the limit.
     OfLimit(f64),
     AtMost(f64),
     AtLeast(f64),
-    /// Nothing: it is printed for comparison.
+    /// No goal: printed for comparison.
     None,
 }
 
 // === impl Figure ===
 
 impl Figure {
-    /// A figure without a limit and a target.
     pub(crate) fn new(shape: Shape, name: impl Into<String>, unit: &'static str, measured: f64) -> Self {
         Self { name: name.into(), shape, unit, measured, limit: None, target: Target::None }
     }
 
-    /// Sets its limit.
     pub(crate) fn limit(self, limit: f64) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
-    /// Sets its target.
     pub(crate) fn target(self, target: Target) -> Self {
         Self { target, ..self }
     }
 
-    /// The figure as a part of its limit.
+    /// The figure divided by its limit.
     pub(crate) fn ratio(&self) -> Option<f64> {
         self.limit.map(|limit| self.measured / limit)
     }
 
-    /// Whether it reaches its target; `None` where it has none.
+    /// True if the target is reached; `None` without a target.
     pub(crate) fn reached(&self) -> Option<bool> {
         match self.target {
             Target::OfLimit(part) => self.ratio().map(|ratio| ratio >= part),
@@ -62,10 +57,7 @@ impl Figure {
     }
 }
 
-/// The median of several runs of the same measurements, figure by figure, by ratio where there is one.
-///
-/// # Panics
-/// When there is no run, or the runs do not have the same figures.
+/// The median of several runs, figure by figure, by ratio if available.
 pub(crate) fn median(mut runs: Vec<Vec<Figure>>) -> Vec<Figure> {
     let count = runs.first().expect("at least one run").len();
     assert!(runs.iter().all(|run| run.len() == count), "runs of the same measurements");
@@ -82,7 +74,7 @@ fn key(figure: &Figure) -> f64 {
     figure.ratio().unwrap_or(figure.measured)
 }
 
-/// The value at a part of sorted values, in ms; 0 where there are none.
+/// The quantile `part` of sorted values, in ms; 0 if empty.
 pub(crate) fn percentile_ms(sorted_us: &[u64], part: f64) -> f64 {
     let at = ((sorted_us.len() as f64 * part).ceil() as usize).clamp(1, sorted_us.len().max(1)) - 1;
     sorted_us.get(at).map_or(0.0, |&us| us as f64 / 1000.0)

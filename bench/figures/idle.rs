@@ -1,4 +1,4 @@
-//! Idle: what a deployment costs while nothing is due for a long time.
+//! Idle: the cost of a deployment while nothing is due.
 
 use crate::bare::Bare;
 use crate::bench::Bench;
@@ -11,19 +11,16 @@ use crate::timers::Timers;
 use std::time::Duration;
 
 const MESSAGES: usize = 1_000_000;
-/// As long as the rarest look takes to come round.
+/// One period of the rarest poll.
 const WATCHED: Duration = Duration::from_secs(60);
-/// How long the timers may settle before they are watched.
+/// Time for the timers to settle before the measurement.
 const SETTLE: Duration = Duration::from_secs(10);
 
 // === impl Bench ===
 
 impl Bench {
-    /// What clients send for each shard, and what the timers and Redis need of a core, with a million messages that are due
-    /// in a month. `timers` are two timers, in this process.
-    ///
-    /// # Errors
-    /// Redis cannot be used.
+    /// Commands per shard, and CPU of timers and Redis, with a million messages due in a month. `timers` are two timers
+    /// in this process.
     pub(crate) async fn idle(&self, shape: Shape, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let due = prepared.redis_ms().await? + Duration::from_secs(30 * 24 * 3600);
@@ -51,7 +48,7 @@ impl Bench {
     }
 }
 
-/// What clients sent so far: the commands that no script calls.
+/// Commands from clients so far, without commands inside scripts.
 async fn requests(bare: &mut Bare) -> Result<f64, BenchError> {
     const SENT: [&str; 4] =
         ["cmdstat_evalsha:", "cmdstat_ping:", "cmdstat_ssubscribe:", "cmdstat_script|load:"];

@@ -1,7 +1,7 @@
-//! Lateness: how long after its due time a message is ready, and a waiting worker has it.
+//! Lateness: from a message's due time until ready, and until a waiting worker has the message.
 //!
-//! All messages are put before the first is due, so that no producer competes. Ready is each message's own ready time, on
-//! Redis's clock; in a worker's hand by this host's clock, which must be Redis's: measure on one machine.
+//! All messages are put before the first is due, so that no producer competes. Ready is each message's own ready time,
+//! on Redis's clock; a worker's hand is on this host's clock, which must be Redis's: measure on one machine.
 
 use crate::bench::{Bench, Prepared};
 use crate::error::BenchError;
@@ -16,19 +16,17 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 const SECONDS: u64 = 10;
-/// How long the messages of the slowest case take to put, a second of messages each: the first is due after that.
+/// Time to put one second's worth of messages in the slowest case; the first message is due after all puts.
 const AHEAD_EACH: Duration = Duration::from_micros(100);
 const AHEAD: Duration = Duration::from_secs(2);
 
-/// What p50 and p99 have to reach, in ms, and Redis in percent of a core: before anybody takes the messages, and with a
-/// worker that does.
+/// Targets for p50 and p99 in ms, and for Redis's CPU in percent of a core: without consumers, and with a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LatenessTargets {
     pub(crate) ready: [f64; 3],
     pub(crate) worker: [f64; 3],
 }
 
-/// What was seen of the timers in one window.
 struct Pumped {
     redis_percent: f64,
     empty_percent: f64,
@@ -37,12 +35,12 @@ struct Pumped {
 // === impl LatenessTargets ===
 
 impl LatenessTargets {
-    /// Those of 1,000 messages a second.
+    /// At 1,000 messages a second.
     pub(crate) const STEADY: Self = Self { ready: [0.1, 0.5, 20.0], worker: [0.25, 1.0, 45.0] };
-    /// Those of 10,000 messages a second.
+    /// At 10,000 messages a second.
     pub(crate) const BUSY: Self = Self { ready: [0.1, 0.5, 20.0], worker: [0.3, 1.0, 45.0] };
 
-    /// So many times as much.
+    /// Scales all targets.
     pub(crate) fn times(self, factor: f64) -> Self {
         Self { ready: self.ready.map(|most| most * factor), worker: self.worker.map(|most| most * factor) }
     }
@@ -51,11 +49,8 @@ impl LatenessTargets {
 // === impl Bench ===
 
 impl Bench {
-    /// `rate` messages a second, due at random milliseconds of ten seconds, compared with a bare loop. `timers` are two
-    /// timers. First without anybody who takes the messages, then with a waiting worker.
-    ///
-    /// # Errors
-    /// Redis cannot be used; a message was early or is missing.
+    /// Measures `rate` messages a second, due at random milliseconds of ten seconds, against a bare loop: first without
+    /// consumers, then with a waiting worker. `timers` are two timers.
     pub(crate) async fn lateness(
         &self,
         shape: Shape,
@@ -90,7 +85,7 @@ impl Bench {
         Ok(vec![
             limited(ms("due -> ready, p50", &ready, 0.5), &bare.ready, 0.5, ready_p50),
             limited(ms("due -> ready, p99", &ready, 0.99), &bare.ready, 0.99, ready_p99),
-            // One message of all: the bare loop's latest is no limit.
+            // A maximum is a single message: the bare loop's maximum is no limit.
             ms("due -> ready, max", &ready, 1.0).target(Target::AtMost(10.0)),
             limited(ms("due -> worker, p50", &worker, 0.5), &bare.worker, 0.5, worker_p50),
             limited(ms("due -> worker, p99", &worker, 0.99), &bare.worker, 0.99, worker_p99),
@@ -125,7 +120,7 @@ impl Bench {
         Ok((ready_waits(&prepared, rate).await?, pumped))
     }
 
-    /// Due → a waiting worker has it, of every message, in µs, sorted; and what Redis needed of a core, in percent.
+    /// Sorted waits in µs from due until a waiting worker has the message, and Redis's CPU in percent of a core.
     async fn worker_waits(
         &self,
         shape: Shape,
@@ -154,7 +149,7 @@ impl Bench {
 // === impl Prepared ===
 
 impl Prepared {
-    /// Puts all messages of ten seconds. Returns when the first may be due.
+    /// Puts the messages of ten seconds. Returns the earliest due time.
     async fn gather(&mut self, rate: u64) -> Result<UnixMillis, BenchError> {
         let from = self.redis_ms().await? + ahead(rate);
         self.fill(usize::try_from(rate * SECONDS).unwrap_or(usize::MAX), from, SECONDS * 1000).await?;
@@ -165,7 +160,6 @@ impl Prepared {
         Ok(from)
     }
 
-    /// Waits until this time on Redis's clock.
     pub(crate) async fn wait_until(&mut self, end: UnixMillis) -> Result<(), BenchError> {
         let left = end.since(self.redis_ms().await?);
         tokio::time::sleep(left).await;
@@ -173,18 +167,16 @@ impl Prepared {
     }
 }
 
-/// How far ahead the first of the messages is due.
+/// Time from now until the first message is due.
 fn ahead(rate: u64) -> Duration {
     AHEAD + AHEAD_EACH * (rate * SECONDS) as u32
 }
 
-/// The due times of the bare loop, in ms since the epoch.
 fn due_times(rate: u64) -> Vec<u64> {
     let from_ms = (clock::since_epoch() + AHEAD).as_millis() as u64;
     (0..rate * SECONDS).map(|_| from_ms + fastrand::u64(0..SECONDS * 1000)).collect()
 }
 
-/// Ready − due of every message, in µs, sorted.
 async fn ready_waits(prepared: &Prepared, rate: u64) -> Result<Vec<u64>, BenchError> {
     let mut waits = Vec::new();
     for message in prepared.ready().await? {
@@ -200,7 +192,7 @@ async fn ready_waits(prepared: &Prepared, rate: u64) -> Result<Vec<u64>, BenchEr
     }
 }
 
-/// Runs a worker as in a process of its own: on a thread of its own, with a runtime of that thread alone.
+/// Runs a worker as if in its own process: on a separate thread with its own runtime.
 pub(crate) async fn apart<T: Send + 'static>(
     worker: impl Future<Output = Result<T, BenchError>> + Send + 'static,
 ) -> Result<T, BenchError> {
@@ -208,12 +200,12 @@ pub(crate) async fn apart<T: Send + 'static>(
     let runtime =
         runtime.map_err(|error| BenchError::Wrong(format!("no runtime for the worker: {error}")))?;
     let (done, waits) = oneshot::channel();
-    // The receiver has gone only where the measurement has ended.
+    // The receiver is dropped only after the measurement ended.
     std::thread::spawn(move || drop(done.send(runtime.block_on(worker))));
     waits.await.unwrap_or_else(|_| Err(BenchError::Wrong("the worker panicked".to_owned())))
 }
 
-/// Due → a waiting worker has it, of every message, in µs, sorted.
+/// Sorted waits in µs from due until a waiting worker has the message.
 async fn worker_waits(client: Client, topic: Topic, rate: u64) -> Result<Vec<u64>, BenchError> {
     let mut options = ConsumerOptions::new([topic]);
     options.concurrency = 1024;

@@ -16,19 +16,18 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 const WARM_UP: Duration = Duration::from_secs(5);
-/// How far ahead messages are due, in ms.
+/// Delay of messages, in ms.
 const AHEAD_MS: std::ops::Range<u64> = 500..1500;
-/// Messages that may be alive: producers wait for acks when there are more.
+/// Maximum unfinished messages; beyond it producers wait for acks.
 const MOST_ALIVE: usize = 150_000;
-/// Messages that the consumer may hold.
+/// Maximum messages that the consumer holds.
 const CONCURRENCY: usize = 1024;
 
-/// How messages are put.
 #[derive(Clone, Copy, Debug)]
 enum Puts {
-    /// By 64 producers with one caller each: every put is a call of its own.
+    /// 64 producers with one caller each: every put is a separate call.
     Alone,
-    /// By four callers, in batches of 500.
+    /// Four callers with batches of 500.
     InBatches,
 }
 
@@ -56,7 +55,7 @@ impl Puts {
         }
     }
 
-    /// Whole lives a second.
+    /// Target rate of whole lives per second.
     const fn target(self) -> f64 {
         match self {
             Self::Alone => 25_000.0,
@@ -68,10 +67,7 @@ impl Puts {
 // === impl Bench ===
 
 impl Bench {
-    /// Whole lives a second, first with puts that are calls of their own, then with batches. `timers` are two timers.
-    ///
-    /// # Errors
-    /// Redis cannot be used.
+    /// Rate of whole lives, first with single puts, then with batches. `timers` are two timers.
     pub(crate) async fn lives(&self, shape: Shape, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
         let mut figures = self.life(shape, Puts::Alone, timers).await?;
         figures.extend(self.life(shape, Puts::InBatches, timers).await?);
@@ -105,7 +101,6 @@ impl Bench {
         timers.during(self.client(shape.shards), window).await
     }
 
-    /// What is delivered, and what Redis does meanwhile.
     async fn watch(
         &self,
         prepared: &mut Prepared,
@@ -131,7 +126,7 @@ impl Bench {
     }
 }
 
-/// Puts for as long as it is polled, while not too many are alive.
+/// Puts while polled, and while not too many messages are unfinished.
 async fn produce(
     client: Client,
     messages: Arc<Messages>,
@@ -148,7 +143,6 @@ async fn produce(
     }
 }
 
-/// Takes and acks until it is stopped, as in a process of its own.
 async fn consume(
     client: Client,
     topic: Topic,

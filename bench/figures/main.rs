@@ -1,5 +1,5 @@
-//! The figures of delayq, each with a limit from the same run: the same script driven by a bare pipelined client
-//! with nothing around it. A figure is a ratio, because machines differ.
+//! The figures of delayq, each with a limit from the same run: the same script driven by a bare pipelined client. A
+//! figure is a ratio, because machines differ.
 
 mod bare;
 mod bare_loop;
@@ -48,7 +48,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A measurement could not be taken.
 const MEASUREMENT: Code = Code {
     id: "DQ-B001",
     title: "a measurement could not be taken",
@@ -63,30 +62,30 @@ const MEASUREMENT: Code = Code {
 
 /// Measure this machine: every figure with its limit
 ///
-/// Putting, reserving, storms, lateness, memory, the spool and the outbox, each compared with the same scripts, driven by a bare client in the same run.
-/// It starts a redis-server and an etcd of its own, and prints the median of the runs.
+/// Putting, reserving, storms, lateness, memory, the spool and the outbox, each compared with the same scripts, driven
+/// by a bare client in the same run. Starts a private redis-server and etcd, and prints the median of the runs.
 #[derive(Debug, Parser)]
 #[command(name = "delayq-bench", version, max_term_width = 100)]
 struct Arguments {
-    /// What to measure; without any, everything but `outbox`, `shards`, `spool` and `sweep`
+    /// Parts to measure; by default all but `outbox`, `shards`, `spool` and `sweep`
     #[arg(value_enum)]
     parts: Vec<Part>,
-    /// How many runs the median is taken of
+    /// Number of runs for the median
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=99))]
     runs: u8,
-    /// How many messages a measurement of throughput moves
+    /// Number of messages in a throughput measurement
     #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     messages: u32,
-    /// How many seconds whole lives are measured for
+    /// Seconds for the measurement of whole lives
     #[arg(long, value_name = "COUNT", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=3600))]
     seconds: u16,
-    /// How many shards the deployment has [default: a deployment's default]
+    /// Number of shards of the deployment [default: a deployment's default]
     #[arg(long, value_name = "COUNT", value_parser = shard_count)]
     shards: Option<ShardCount>,
-    /// Measure on this Redis, with one timer, instead of a private one; EVERYTHING IN IT IS DELETED
+    /// Measure on this Redis, with one timer, instead of a private Redis; EVERYTHING IN IT IS DELETED
     #[arg(long, value_name = "HOST:PORT")]
     on: Option<String>,
-    /// With lateness: write how many messages waited how long into this file, as CSV
+    /// With lateness: write a histogram of waits into this file, as CSV
     #[arg(long, value_name = "FILE")]
     waits: Option<PathBuf>,
     /// Print JSON instead of a table

@@ -1,5 +1,3 @@
-//! Memory: bytes of a pending message, compared with a bare string and a sorted set.
-
 use crate::bare::Bare;
 use crate::bench::Bench;
 use crate::error::BenchError;
@@ -20,7 +18,6 @@ impl Bench {
         Ok(if shape.groups { figure } else { figure.target(Target::AtMost(480.0)) })
     }
 
-    /// Bytes of a pending message of 200 bytes, due at a random time of one hour.
     pub(crate) async fn bytes_a_message(&self, shape: Shape) -> Result<Figure, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let before = used_memory(&mut prepared.bare).await?;

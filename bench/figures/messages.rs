@@ -1,4 +1,4 @@
-//! The messages of a measurement: 200 bytes each, numbered, and named as its shape says.
+//! The messages of a measurement: 200 bytes each, numbered, and named by the shape.
 
 use crate::error::BenchError;
 use crate::shape::Shape;
@@ -6,12 +6,10 @@ use delayq::protocol::NameError;
 use delayq::{Message, Producer, Put, PutError, Topic, UnixMillis};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Makes messages of one topic.
 #[derive(Debug)]
 pub(crate) struct Messages {
     pub(crate) topic: Topic,
     shape: Shape,
-    /// The number of the next one.
     next: AtomicU64,
 }
 
@@ -22,18 +20,15 @@ impl Messages {
         Self { topic, shape, next: AtomicU64::new(0) }
     }
 
-    /// The next message, due at this time.
     pub(crate) fn next(&self, due: UnixMillis) -> Result<Message, NameError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.shape.name(Message::new(self.topic.clone(), body()).at(due), number)
     }
 
-    /// Puts the next message.
     pub(crate) async fn put(&self, producer: &Producer, due: UnixMillis) -> Result<(), BenchError> {
         accepted(producer.put(self.next(due)?).await)
     }
 
-    /// Puts the next messages in one call.
     pub(crate) async fn put_many(
         &self,
         producer: &Producer,

@@ -1,4 +1,4 @@
-//! The outbox: rows of a PostgreSQL until Redis has accepted them, and how long one takes while a snapshot is held.
+//! The outbox: time of rows until Redis has accepted them, also while a snapshot is held.
 
 use crate::bare_outbox::BareOutbox;
 use crate::bench::{Bench, PATIENCE, Prepared};
@@ -15,18 +15,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// Rows a second.
+/// Target rate of waiting rows, per second.
 const ROWS: f64 = 20_000.0;
-/// Transactions a second while a snapshot is held, with a row each.
+/// Rate of transactions with one row each while a snapshot is held, per second.
 const COMMITS: f64 = 200.0;
-/// What a row may take to Redis, 99 times of 100.
+/// Target for the 99th percentile from a row's commit to Redis.
 const P99_MS: f64 = 200.0;
-/// How precise that is.
+/// Precision of the measured times.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// So often that tables are truncated while the snapshot is held.
+/// Short enough for tables to be truncated while the snapshot is held.
 const ROTATE_EVERY: HumanDuration = HumanDuration::from_secs(5);
 
-/// A reader that runs.
 struct Reading {
     shutdown: Shutdown,
     running: JoinHandle<Result<(), Fault>>,
@@ -35,8 +34,8 @@ struct Reading {
 // === impl Bench ===
 
 impl Bench {
-    /// The rate of rows that wait, compared with a bare reader of the same table that puts them by `put_many`; and the way of
-    /// single rows under a snapshot that is held, with the dead rows that it leaves.
+    /// Rate of waiting rows, compared with a bare reader of the same table that uses `put_many`; and time of single
+    /// rows while a snapshot is held, with the dead rows left behind.
     pub(crate) async fn outbox(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
         let server = PostgresServer::start_with(&[("fsync", "on")]).await;
         let config = OutboxConfig {
@@ -73,7 +72,7 @@ impl Bench {
         Ok(figures)
     }
 
-    /// Single rows under a snapshot that is held.
+    /// Measures single rows while a snapshot is held.
     async fn commits(
         &self,
         shape: Shape,
@@ -126,7 +125,7 @@ impl Bench {
     }
 }
 
-/// Commits rows one after the other, at a steady rate.
+/// Commits rows sequentially, at a steady rate.
 async fn write(
     database: BareOutbox,
     count: usize,
@@ -146,7 +145,6 @@ fn committed_of(committed: &Mutex<Vec<Instant>>) -> std::sync::MutexGuard<'_, Ve
     committed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until Redis has accepted so many messages.
 async fn wait(prepared: &Prepared, count: usize) -> Result<(), BenchError> {
     let admin = Admin::new(prepared.client.clone());
     let mut last = (0, clock::now());

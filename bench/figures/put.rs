@@ -15,28 +15,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Messages in a batch, and callers that put batches.
+/// Messages per batch, and callers with batches.
 const BATCH: usize = 100;
 const BATCHERS: usize = 8;
-/// Callers that put one message at a time.
+/// Callers with single puts.
 const SINGLES: usize = 64;
-/// Calls of the bare client under way.
+/// Calls of the bare client in flight.
 const WINDOW: usize = 4;
 
-/// How far away the messages are due: nothing becomes ready while it is measured.
+/// Delay of the messages: nothing becomes ready during the measurement.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
 // === impl Bench ===
 
 impl Bench {
-    /// Puts in batches and one by one, each compared with the same script in full calls of a bare client.
+    /// Puts in batches and single puts, each compared with the same script in full calls of a bare client.
     pub(crate) async fn puts(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
         let limit = self.bare_puts(shape).await?;
         let batches = self.put_in_batches(shape).await?.limit(limit).target(Target::OfLimit(0.85));
         Ok(vec![batches, self.put_one_by_one(shape).await?.limit(limit)])
     }
 
-    /// Puts in batches of 100, eight callers at once.
     pub(crate) async fn put_in_batches(&self, shape: Shape) -> Result<Figure, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let due = prepared.redis_ms().await? + FAR;
@@ -46,7 +45,6 @@ impl Bench {
         Ok(Figure::new(shape, "put, batches of 100 by 8 callers", "/s", measured))
     }
 
-    /// Puts one by one, 64 callers at once.
     pub(crate) async fn put_one_by_one(&self, shape: Shape) -> Result<Figure, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let due = prepared.redis_ms().await? + FAR;
@@ -56,7 +54,7 @@ impl Bench {
         Ok(Figure::new(shape, "put, one by one by 64 callers", "/s", measured))
     }
 
-    /// The limit: the put script driven by a bare client, in calls as large as they may be, always four under way.
+    /// The limit: the put script driven by a bare client, in calls of maximum size, four in flight.
     async fn bare_puts(&self, shape: Shape) -> Result<f64, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let due = prepared.redis_ms().await? + FAR;
@@ -65,7 +63,7 @@ impl Bench {
         for n in 0..self.messages {
             let mut message = prepared.messages.next(due)?;
             if message.message_id().is_none() {
-                // As those of a producer: by time, and 500 after each other in one shard.
+                // Like a producer's ids: ordered by time, 500 in sequence per shard.
                 let call = n / MAX_IDS_A_CALL;
                 let shard = ShardId::new((call % usize::from(shape.shards.get())) as u16);
                 message = message.with_id(MessageId::generate(shard, now_ms + call as u64));
@@ -84,7 +82,7 @@ impl Bench {
     }
 }
 
-/// Puts about so many messages in batches of 100, by eight callers: how many.
+/// Puts about `count` messages in batches of 100, by eight callers; returns the number.
 pub(crate) async fn in_batches(
     producer: &Producer,
     messages: &Messages,
@@ -102,7 +100,7 @@ pub(crate) async fn in_batches(
     Ok(calls * BATCH * BATCHERS)
 }
 
-/// Puts about so many messages one by one, by 64 callers: how many.
+/// Puts about `count` messages singly, by 64 callers; returns the number.
 pub(crate) async fn one_by_one(
     producer: &Producer,
     messages: &Arc<Messages>,

@@ -1,9 +1,8 @@
-//! What a Redis says of itself.
+//! Redis's own statistics.
 
 use crate::bare::{Answer, Bare};
 use crate::error::BenchError;
 
-/// One section of INFO.
 pub(crate) async fn section(bare: &mut Bare, name: &str) -> Result<String, BenchError> {
     match bare.call(&["INFO", name]).await? {
         Answer::Text(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
@@ -11,14 +10,14 @@ pub(crate) async fn section(bare: &mut Bare, name: &str) -> Result<String, Bench
     }
 }
 
-/// A number of INFO, in the line that begins with `line`, behind `name`; 0 without it.
+/// A number in INFO: the line that starts with `line`, after `name`; 0 if missing.
 pub(crate) fn number(text: &str, line: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|text| text.strip_prefix(line));
     let number = line.and_then(|line| line.split_once(name)?.1.split(',').next()?.trim().parse().ok());
     number.unwrap_or(0.0)
 }
 
-/// The processor time that it has used so far, in seconds.
+/// Redis's CPU time so far, in seconds.
 pub(crate) async fn redis_cpu(bare: &mut Bare) -> Result<f64, BenchError> {
     let text = section(bare, "cpu").await?;
     Ok(number(&text, "used_cpu_user:", "") + number(&text, "used_cpu_sys:", ""))

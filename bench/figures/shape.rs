@@ -1,38 +1,36 @@
-//! What a measurement works with: how many shards, whose ids, and whether messages have groups.
+//! The shape of a measurement: number of shards, kind of ids, and groups.
 
 use delayq::protocol::NameError;
 use delayq::{Group, Message, MessageId, ShardCount};
 use serde::Serialize;
 use std::fmt;
 
-/// Who names the messages.
+/// The source of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ids {
     /// The producer (`order-17`): the id decides the shard.
     Own,
-    /// delayq: messages that go together share a shard.
+    /// delayq: messages of one call share a shard.
     Generated,
 }
 
-/// The messages of a measurement, and the shards that they are spread over.
+/// The ids of a measurement, and the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Shape {
     pub(crate) shards: ShardCount,
     pub(crate) ids: Ids,
-    /// Whether each message has a group of its own.
+    /// True if each message has a separate group.
     pub(crate) groups: bool,
 }
 
 // === impl Shape ===
 
 impl Shape {
-    /// Own ids without groups.
     pub(crate) const fn own(shards: ShardCount) -> Self {
         Self { shards, ids: Ids::Own, groups: false }
     }
 
-    /// Own ids, each in a group of its own.
     pub(crate) const fn grouped(shards: ShardCount) -> Self {
         Self { groups: true, ..Self::own(shards) }
     }
@@ -42,7 +40,7 @@ impl Shape {
         [Self::own(shards), Self::grouped(shards), Self { ids: Ids::Generated, ..Self::own(shards) }]
     }
 
-    /// Names the message with this number.
+    /// Sets the id and group of message `number`.
     pub(crate) fn name(self, mut message: Message, number: u64) -> Result<Message, NameError> {
         if self.ids == Ids::Own {
             message = message.with_id(MessageId::own(format!("order-{number}"))?);

@@ -1,4 +1,4 @@
-//! What the number of shards does to one Redis: throughput, lateness and memory over 1, 2, 4, … shards.
+//! The effect of the number of shards on one Redis: throughput, lateness and memory over 1, 2, 4, … shards.
 
 use crate::bench::Bench;
 use crate::error::BenchError;
@@ -8,13 +8,13 @@ use crate::shape::Shape;
 use crate::timers::Timers;
 use delayq::ShardCount;
 
-/// Messages a second of which the lateness is measured.
+/// Rate of the lateness measurement.
 const RATE: u64 = 10_000;
 
 // === impl Bench ===
 
 impl Bench {
-    /// Own ids with groups over 1, 2, 4, … up to `most` shards: the figures of each number, without limits and targets.
+    /// Own ids with groups over 1, 2, 4, … up to `most` shards: figures per number, without limits and targets.
     pub(crate) async fn over_shards(
         &self,
         most: ShardCount,

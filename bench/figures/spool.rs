@@ -1,4 +1,4 @@
-//! The spool: puts while Redis is away, and their way into it once it is back.
+//! The spool: puts while Redis is away, and the replay after Redis is back.
 
 use crate::bare_spool::{BareSpool, syncs_a_second};
 use crate::bench::{Bench, Prepared};
@@ -19,11 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How callers write.
 #[derive(Clone, Copy)]
 struct Callers {
     count: usize,
-    /// How many messages each of their calls has.
+    /// Messages per call.
     batch: usize,
     name: &'static str,
 }
@@ -31,31 +30,31 @@ struct Callers {
 const BATCHES: Callers = Callers { count: 8, batch: 100, name: "spooled put, batches of 100 by 8 callers" };
 const SINGLES: Callers = Callers { count: 64, batch: 1, name: "spooled put, one by one by 64 callers" };
 
-/// Of so many messages of a measurement those one by one take one: each commit waits for the disk.
+/// Single puts use this fraction of the messages: each commit waits for the disk.
 const SINGLE_PART: usize = 10;
 
-/// How often a spool is asked whether anything waits.
+/// Queries of an empty spool.
 const LOOKS: u32 = 1_000_000;
 
-/// As many as a step of a compensator resubmits.
+/// The batch size of a compensator's resubmits.
 const REPLAY_BATCH: usize = CompensatorConfig::BATCH as usize;
 
-/// The part of its limit that each figure has to reach.
+/// Target of each figure, as a fraction of its limit.
 const PART: f64 = 0.8;
-/// What 64 callers have to reach, where the disk can.
+/// Target rate of 64 callers, if the disk allows.
 const SINGLE_PUTS: f64 = 5_000.0;
 const REPLAYED: f64 = 50_000.0;
-/// What a write may pay, in ns, for a spool in which nothing waits.
+/// Maximum cost of an empty spool for a write, in ns.
 const LOOK_NS: f64 = 1_000.0;
 
-/// How far away the messages are due.
+/// Delay of the messages.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
 // === impl Bench ===
 
 impl Bench {
-    /// Spooled puts in batches and one by one, each compared with SQLite that commits the same bytes, and with the disk;
-    /// their replay, compared with `put_many`; and what a spool costs a write while it is empty.
+    /// Spooled puts in batches and singly, compared with SQLite that commits the same bytes, and with the disk; the
+    /// replay, compared with `put_many`; and the cost of an empty spool for a write.
     pub(crate) async fn spool(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
         let mut figures = Vec::new();
         for callers in [BATCHES, SINGLES] {
@@ -75,7 +74,7 @@ impl Bench {
         Ok(figures)
     }
 
-    /// What was spooled goes to Redis, compared with one caller who puts the same messages in calls of the same size.
+    /// Replays spooled messages, compared with one caller that puts the same messages in calls of the same size.
     async fn replay(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
         let prepared = self.prepared(shape).await?;
         let (count, due) = (self.messages / REPLAY_BATCH * REPLAY_BATCH, clock_far());
@@ -108,7 +107,7 @@ impl Bench {
     }
 }
 
-/// So many a second, or the part of a limit that is lower.
+/// The lower of a rate and a fraction of the limit.
 fn lower(rate: f64, limit: f64) -> Target {
     if PART * limit < rate { Target::OfLimit(PART) } else { Target::AtLeast(rate) }
 }
@@ -132,7 +131,8 @@ async fn fill(prepared: &Prepared, folder: &Folder, count: usize, due: UnixMilli
     Ok(())
 }
 
-/// What every write of a producer asks first: whether anything waits that it must not overtake. Nothing does.
+/// Every write first checks whether spooled writes wait that must not be overtaken. Measures that check on an empty
+/// spool.
 fn look(shape: Shape) -> Result<Figure, BenchError> {
     let folder = Folder::new("empty");
     let spool: Arc<dyn Spool> = Arc::new(SpoolWriter::open(folder.path(), &SpoolSettings::default())?);
@@ -159,7 +159,7 @@ async fn bare(callers: Callers, count: usize, shape: Shape) -> Result<f64, Bench
         .await
 }
 
-/// Puts of a producer whose Redis is away.
+/// Puts of a producer without Redis.
 async fn spooled(callers: Callers, count: usize, shape: Shape) -> Result<f64, BenchError> {
     let folder = Folder::new("spooled");
     let spool = SpoolWriter::open(folder.path(), &SpoolSettings { max_bytes: 64 << 30 })?;
@@ -186,7 +186,7 @@ async fn spooled(callers: Callers, count: usize, shape: Shape) -> Result<f64, Be
 // === impl Callers ===
 
 impl Callers {
-    /// Each makes a call, and waits for its answer before the next: messages a second.
+    /// Makes sequential calls in each caller; returns messages per second.
     async fn drive<C, F>(self, count: usize, shape: Shape, call: C) -> Result<f64, BenchError>
     where
         C: Fn(Vec<Message>) -> F + Clone + Send + Sync + 'static,

@@ -17,17 +17,14 @@ use std::time::Duration;
 
 const MESSAGES: usize = 50_000;
 
-/// How far ahead the instant is: long enough to put all of them.
+/// Delay of the instant: enough time to put all messages.
 const AHEAD: Duration = Duration::from_secs(6);
 
 // === impl Bench ===
 
 impl Bench {
-    /// 50,000 messages due at one instant: when all are ready, compared with a bare loop of the same pump script, and how
-    /// long a PING waits meanwhile. `timers` are two timers.
-    ///
-    /// # Errors
-    /// Redis cannot be used, or not all of them became ready within a minute.
+    /// 50,000 messages due at one instant: time until all are ready, compared with a bare loop of the same pump script,
+    /// and round trips of a PING meanwhile. `timers` are two timers.
     pub(crate) async fn storm(&self, shape: Shape, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
         let (mut prepared, due) = self.gather_storm(shape).await?;
         prepared.wait_until(due).await?;
@@ -70,7 +67,7 @@ impl Bench {
     }
 }
 
-/// The limit: the pump script on every shard in one pipeline, again and again, until nothing is due.
+/// The limit: the pump script on every shard in one pipeline, repeated until nothing is due.
 async fn bare_pump(prepared: &mut Prepared) -> Result<(), BenchError> {
     let shards: Vec<ShardId> = prepared.client.shards().shards().collect();
     let call = |&shard| {
@@ -85,8 +82,7 @@ async fn bare_pump(prepared: &mut Prepared) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The round trips of PINGs, one after the other until `stop` is set, in µs: by a thread of its own, which waits for Redis
-/// alone.
+/// Round trips of sequential PINGs in µs until `stop` is set, on a thread that only waits for Redis.
 fn pings(address: &str, stop: &AtomicBool) -> io::Result<Vec<u64>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -100,7 +96,6 @@ fn pings(address: &str, stop: &AtomicBool) -> io::Result<Vec<u64>> {
     Ok(waits)
 }
 
-/// Waits until every message is in its ready queue.
 async fn all_ready(prepared: &mut Prepared) -> Result<(), BenchError> {
     let start = clock::now();
     loop {
@@ -117,7 +112,7 @@ async fn all_ready(prepared: &mut Prepared) -> Result<(), BenchError> {
     }
 }
 
-/// How long after the instant the last message became ready, by its own stamp.
+/// Time from the instant until the last message became ready, by its own stamp.
 async fn last_ready(prepared: &Prepared, due: UnixMillis) -> Result<Duration, BenchError> {
     let (mut last, mut count) = (Duration::ZERO, 0);
     for message in prepared.ready().await? {

@@ -1,4 +1,4 @@
-//! All measurements in their order, several times over.
+//! All measurements in order, several times.
 
 use crate::bench::Bench;
 use crate::error::BenchError;
@@ -8,13 +8,13 @@ use crate::shape::Shape;
 use crate::timers::Timers;
 use delayq::ShardCount;
 
-/// More shards than a deployment has by default: what they cost.
+/// More shards than the default, to show the cost.
 const MANY_SHARDS: ShardCount = match ShardCount::new(64) {
     Ok(shards) => shards,
     Err(_) => panic!("64 shards are not too many"),
 };
 
-/// Which measurements.
+/// A measurement.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Part {
     /// Putting in batches and one by one
@@ -27,7 +27,7 @@ pub(crate) enum Part {
     Storm,
     /// Due → ready and due → a waiting worker, at 1,000/s and 10,000/s
     Lateness,
-    /// What an idle deployment costs
+    /// Cost of an idle deployment
     Idle,
     /// Whole lives, from put to ack, sustained for a minute
     Life,
@@ -35,7 +35,7 @@ pub(crate) enum Part {
     Shards,
     /// Spooled puts and their replay, on the disk of the folder for temporary files (TMPDIR); only by name
     Spool,
-    /// Rows of an outbox, beside a bare reader, and their way while a snapshot is held; starts a PostgreSQL; only by name
+    /// Rows of an outbox, compared with a bare reader, and while a snapshot is held; starts a PostgreSQL; only by name
     Outbox,
     /// A sweep of a million messages; only by name
     Sweep,
@@ -44,7 +44,7 @@ pub(crate) enum Part {
 // === impl Part ===
 
 impl Part {
-    /// What is measured without a choice, in this order.
+    /// The default measurements, in this order.
     pub(crate) const USUAL: [Self; 7] =
         [Self::Put, Self::Take, Self::Memory, Self::Storm, Self::Lateness, Self::Idle, Self::Life];
 }
@@ -52,10 +52,7 @@ impl Part {
 // === impl Bench ===
 
 impl Bench {
-    /// Takes `parts` `runs` times and answers with the median of each figure.
-    ///
-    /// # Errors
-    /// Redis cannot be used, or a message was early or lost.
+    /// Measures `parts` `runs` times; returns the median of each figure.
     pub(crate) async fn suite(
         &self,
         parts: &[Part],

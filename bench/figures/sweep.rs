@@ -1,4 +1,4 @@
-//! A sweep: how long it takes over a million messages, and how much of Redis's time.
+//! A sweep over a million messages: duration, and share of Redis's time.
 
 use crate::bench::Bench;
 use crate::error::BenchError;
@@ -9,18 +9,15 @@ use delayq::Admin;
 use std::time::{Duration, Instant};
 
 const MESSAGES: usize = 1_000_000;
-/// In how many hours the messages are due.
+/// Hours over which due times spread.
 const HOURS: u64 = 24;
-/// What a sweep may take at most of the time, as `[sweep] share`. Redis takes less: a call's way counts too.
+/// Maximum share of time, as `[sweep] share`. Redis's share is lower: the round trip of a call counts too.
 const SHARE: f64 = 0.08;
 
 // === impl Bench ===
 
 impl Bench {
     /// Sweeps a million pending messages, due in a day.
-    ///
-    /// # Errors
-    /// Redis cannot be used, or something is wrong with a message.
     pub(crate) async fn sweep(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let due = prepared.redis_ms().await? + Duration::from_secs(30 * 24 * 3600);

@@ -1,4 +1,4 @@
-//! How figures are printed: a row each, or a column for each number of shards.
+//! Prints figures: a row per figure, or a column per number of shards.
 
 use crate::figures::{Figure, Target};
 use delayq_cli::output::Output;
@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 const COLUMNS: [&str; 9] =
     ["figure", ">shards", "ids", "groups", ">measured", ">limit", ">ratio", "target", "reached"];
 
-/// A table for a terminal.
 pub(crate) fn table(output: Output, figures: &[Figure]) -> String {
     let mut rows = output.rows(&COLUMNS);
     for figure in figures {
@@ -16,7 +15,6 @@ pub(crate) fn table(output: Output, figures: &[Figure]) -> String {
     rows.text()
 }
 
-/// The Markdown table of docs/performance.md.
 pub(crate) fn markdown(figures: &[Figure]) -> String {
     let heads = COLUMNS.map(|name| name.trim_start_matches('>').to_owned());
     let lines = COLUMNS.map(|name| if name.starts_with('>') { "---:" } else { "---" }.to_owned());
@@ -24,7 +22,7 @@ pub(crate) fn markdown(figures: &[Figure]) -> String {
     [heads, lines].into_iter().chain(rows).map(|cells| line(&cells)).collect()
 }
 
-/// A Markdown table with a column for each number of shards, and a row for each name.
+/// A Markdown table with a column per number of shards, and a row per name.
 pub(crate) fn by_shards(figures: &[Figure]) -> String {
     let shards: BTreeSet<_> = figures.iter().map(|figure| figure.shape.shards).collect();
     let mut names: Vec<(&str, &str)> = Vec::new();
@@ -68,12 +66,12 @@ fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Without what a product of two decimal fractions adds at its end.
+/// Removes the rounding error of a product of two decimal fractions.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-/// Three digits, or all of a whole number, in groups of thousands.
+/// Three digits, or a whole number with thousands separators.
 fn number(value: f64) -> String {
     match value {
         value if value < 10.0 => format!("{value:.3}"),

@@ -16,21 +16,21 @@ use tokio::task::JoinSet;
 
 const BATCH: u16 = 100;
 const FULL_BATCH: u16 = 500;
-/// How many loops share the shards, or a shard if there are fewer.
+/// Loops that share the shards; with fewer shards, loops share a shard.
 const LOOPS: u16 = 4;
 const WORKERS: usize = 64;
 
 // === impl Bench ===
 
 impl Bench {
-    /// Reserves and acks in batches and one by one, each compared with the same scripts in full calls of a bare client.
+    /// Reserves and acks in batches and singly, each compared with the same scripts in full calls of a bare client.
     pub(crate) async fn takes(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
         let limit = self.bare_taking(shape).await?;
         let batches = self.reserve_and_ack(shape).await?.limit(limit).target(Target::OfLimit(0.8));
         Ok(vec![batches, self.workers(shape).await?.limit(limit)])
     }
 
-    /// Reserves and acks batches of 100, four loops at once, each with its share of the shards.
+    /// Reserves and acks batches of 100 in four loops, each with its share of the shards.
     async fn reserve_and_ack(&self, shape: Shape) -> Result<Figure, BenchError> {
         let (count, prepared) = self.ready(shape).await?;
         let request = ReserveRequest {
@@ -67,7 +67,7 @@ impl Bench {
         Ok(Figure::new(shape, "reserve + ack, batches of 100 by 4 loops", "/s", measured))
     }
 
-    /// A consumer with 64 workers, each of which takes one message, acks it, and then takes the next.
+    /// A consumer with 64 workers; each takes one message, acks, then takes the next.
     pub(crate) async fn workers(&self, shape: Shape) -> Result<Figure, BenchError> {
         let (count, prepared) = self.ready(shape).await?;
         let mut options = ConsumerOptions::new([prepared.messages.topic.clone()]);
@@ -93,8 +93,7 @@ impl Bench {
         Ok(Figure::new(shape, "reserve + ack, one by one by 64 workers", "/s", measured))
     }
 
-    /// The limit: four bare connections, each with its share of the shards, which reserve and ack as many a call as a
-    /// call may have.
+    /// The limit: four bare connections, each with its share of the shards, reserve and ack in calls of maximum size.
     async fn bare_taking(&self, shape: Shape) -> Result<f64, BenchError> {
         let (count, prepared) = self.ready(shape).await?;
         let start = clock::now();
@@ -109,7 +108,6 @@ impl Bench {
         Ok(count as f64 / (clock::now() - start).as_secs_f64())
     }
 
-    /// A deployment with ready messages, and how many.
     async fn ready(&self, shape: Shape) -> Result<(usize, Prepared), BenchError> {
         let count = self.messages / 2;
         let prepared = self.prepared(shape).await?;
@@ -118,7 +116,7 @@ impl Bench {
     }
 }
 
-/// The shards of one of the loops: its own, or one that it shares with others if there are fewer.
+/// The shards of a loop; with fewer shards than loops, a shared shard.
 fn share(shape: Shape, one: u16) -> impl Iterator<Item = ShardId> {
     let count = shape.shards.get();
     let is_own = move |shard: &ShardId| match count < LOOPS {
@@ -128,7 +126,7 @@ fn share(shape: Shape, one: u16) -> impl Iterator<Item = ShardId> {
     shape.shards.shards().filter(is_own)
 }
 
-/// Reserves and acks on one bare connection until nothing is left in the shard.
+/// Reserves and acks on one bare connection until the shard is empty.
 async fn empty(prepared: &Prepared, shard: ShardId, bare: &mut Bare) -> Result<(), BenchError> {
     let mut reserve = prepared.call(Verb::Reserve, shard);
     reserve.extend([FULL_BATCH.to_string(), "0".into(), String::new()].map(String::into_bytes));

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Two timers that share the shards by an etcd, or one that owns all of them. What is counted is counted over all runs.
+/// Two timers that share the shards by an etcd, or a single timer that owns all. Counters accumulate over all runs.
 #[derive(Debug)]
 pub(crate) struct Timers {
     etcd: Option<EtcdConfig>,
@@ -22,36 +22,31 @@ pub(crate) struct Timers {
 
 #[derive(Debug, Default)]
 struct Numbers {
-    /// Those of the timers of the present run.
+    /// Metrics of the current run's timers.
     present: Vec<Metrics>,
-    /// What those of earlier runs sent.
     past: PumpCalls,
 }
 
-/// Pumps of one shard that were answered.
+/// Answered pumps of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PumpCalls {
-    /// All that came for a due time.
+    /// Pumps for a due time.
     pub(crate) due: u64,
-    /// Of these, those that found nothing.
+    /// Pumps for a due time that found nothing.
     pub(crate) empty: u64,
 }
 
-/// Puts the numbers of a run by when it ends.
+/// Saves the counters of a run when it ends.
 struct Run<'t>(&'t Timers);
 
 // === impl Timers ===
 
 impl Timers {
-    /// Two timers with an etcd, one without.
+    /// With etcd two timers, otherwise one.
     pub(crate) fn new(etcd: Option<EtcdConfig>) -> Self {
         Self { etcd, runs: AtomicU32::new(0), numbers: Mutex::default() }
     }
 
-    /// Runs them on an empty deployment during a measurement, and ends them at once after it.
-    ///
-    /// # Errors
-    /// That of the measurement; or the timers ended before it.
     pub(crate) async fn during<T>(
         &self,
         client: Client,
@@ -78,7 +73,6 @@ impl Timers {
         }
     }
 
-    /// Waits until the timers of the present run own every shard.
     pub(crate) async fn own_all(&self, shards: ShardCount) -> Result<(), BenchError> {
         let owned = async {
             while !self.share(shards.get().into()) {
@@ -89,7 +83,7 @@ impl Timers {
         tokio::time::timeout(PATIENCE, owned).await.map_err(none)
     }
 
-    /// Whether the timers of the present run pump so many shards, about as many each.
+    /// True if the current timers own this many shards, evenly divided.
     fn share(&self, shards: u64) -> bool {
         let numbers = self.numbers();
         let each: Vec<u64> =
@@ -98,7 +92,7 @@ impl Timers {
         each.len() == self.count() && each.iter().sum::<u64>() == shards && each.iter().all(|&n| n >= least)
     }
 
-    /// What they sent so far.
+    /// Pumps so far.
     pub(crate) fn calls(&self) -> PumpCalls {
         self.numbers().calls()
     }
@@ -113,7 +107,7 @@ impl Timers {
             None => Membership::single(&config.name),
             Some(etcd) => {
                 let deployment = DeploymentConfig { shards: client.shards(), ..DeploymentConfig::default() };
-                // The members of an earlier run have died, as far as etcd knows: not among these.
+                // etcd still lists the members of earlier runs: use a separate prefix.
                 let prefix = format!("/bench-{run}").parse().expect("a number is part of a key");
                 let etcd = EtcdConfig { prefix, ..etcd.clone() };
                 stores::membership(&config, &deployment, &etcd, String::new())
@@ -147,7 +141,7 @@ impl Numbers {
 // === impl PumpCalls ===
 
 impl PumpCalls {
-    /// The part of those that found nothing since `before`, in percent.
+    /// Share of pumps since `before` that found nothing, in percent.
     pub(crate) fn empty_percent(self, before: Self) -> f64 {
         100.0 * (self.empty - before.empty) as f64 / (self.due - before.due).max(1) as f64
     }
@@ -163,7 +157,6 @@ impl Drop for Run<'_> {
     }
 }
 
-/// A number of a process, as its `/metrics` would show it.
 fn number(metrics: &Metrics, name: &str) -> u64 {
     let text = metrics.encode();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());

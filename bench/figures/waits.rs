@@ -1,4 +1,4 @@
-//! The file of waits: how many messages waited how long, from which `docs-figures` draws a histogram.
+//! The file of waits: the source of the histogram that `docs-figures` draws.
 
 use crate::error::BenchError;
 use std::collections::BTreeMap;
@@ -9,24 +9,18 @@ use std::path::Path;
 
 const HEADER: &str = "of,shards,rate,wait,us,messages\n";
 
-/// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Waits(File);
 
 // === impl Waits ===
 
 impl Waits {
-    /// Replaces the file.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let mut file = File::create(path)?;
         file.write_all(HEADER.as_bytes())?;
         Ok(Self(file))
     }
 
-    /// Adds a row for each wait, in µs, rounded to two digits: `what` begins it.
     pub(crate) fn write(&self, what: Arguments<'_>, waits_us: &[u64]) -> Result<(), BenchError> {
         let mut counts = BTreeMap::<u64, u64>::new();
         for &us in waits_us {
@@ -38,7 +32,6 @@ impl Waits {
     }
 }
 
-/// To two digits.
 fn rounded(us: u64) -> u64 {
     let mut step = 1;
     while us / step >= 100 {

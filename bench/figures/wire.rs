@@ -1,10 +1,7 @@
-//! A blocking connection of a thread that waits for Redis alone.
-
 use crate::bare::{Answer, Request, parse};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// A blocking connection.
 pub(crate) struct Wire {
     stream: TcpStream,
     input: Vec<u8>,
@@ -20,19 +17,16 @@ impl Wire {
         Ok(Self { stream, input: Vec::new() })
     }
 
-    /// One request, one reply.
     pub(crate) fn call(&mut self, request: &Request) -> io::Result<Answer> {
         self.send([request])?;
         self.answer()
     }
 
-    /// Sends requests in one write, without waiting for their replies.
     pub(crate) fn send<'r>(&mut self, requests: impl IntoIterator<Item = &'r Request>) -> io::Result<()> {
         let bytes: Vec<u8> = requests.into_iter().flat_map(Request::bytes).copied().collect();
         self.stream.write_all(&bytes)
     }
 
-    /// The next reply or message.
     pub(crate) fn answer(&mut self) -> io::Result<Answer> {
         let mut some = [0; 64 * 1024];
         loop {
@@ -47,7 +41,6 @@ impl Wire {
         }
     }
 
-    /// The next reply or message, where all of it has been read already.
     pub(crate) fn arrived(&mut self) -> io::Result<Option<Answer>> {
         let mut at = 0;
         let Some(answer) = parse(&self.input, &mut at) else { return Ok(None) };

@@ -1,8 +1,3 @@
-//! A fleet in one process against a real etcd: what it costs to be many, printed.
-//!
-//! `cargo run --release -p delayq-bench --bin fleet-bench -- [members] [shards] [to kill] [lease seconds]`
-//! (100, 1024, 10 and 10 unless given). Needs `etcd` in the PATH; starts one of its own and ends it.
-
 #[path = "../../crates/delayq-cluster/tests/cluster/fleet.rs"]
 #[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
 mod fleet;
@@ -36,7 +31,7 @@ async fn main() {
     assert!(overlaps.is_empty(), "no fault was injected that permits two workers on a shard: {overlaps:?}");
 }
 
-/// The pure function by itself.
+/// The pure function alone.
 fn print_plan_times(members: usize, shards: usize, doomed: usize) {
     for (members, shards, doomed) in [(members, shards, doomed), (1000, 4096, 100)] {
         let candidate = |n: usize| Candidate {

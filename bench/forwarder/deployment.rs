@@ -1,4 +1,4 @@
-//! A deployment of a benchmark: its shards in a Redis, and what is put there, pumped and forwarded.
+//! A benchmark's deployment: shards in a Redis, puts, a pump and a forwarder.
 
 use delayq::{Admin, Client, Message, Namespace, Producer, Topic};
 use delayq_forwarder::{Deps, Forwarder, RouteConfig, SinkConfig, build};
@@ -9,12 +9,11 @@ use delayq_tests::redis_server::SharedRedis;
 use delayq_tests::shared::namespace;
 use std::collections::BTreeMap;
 
-/// The size of every body, unless a benchmark says otherwise.
+/// Default size of a body.
 pub(crate) const BODY_BYTES: usize = 200;
-/// Messages in one call of the producer while a deployment is filled.
+/// Messages per producer call while filling a deployment.
 const FILLED_AT_ONCE: usize = 8000;
 
-/// A deployment.
 pub(crate) struct Deployment {
     pub(crate) client: Client,
     admin: Admin,
@@ -22,7 +21,7 @@ pub(crate) struct Deployment {
     redis: RedisConfig,
 }
 
-/// A body of its own for each number.
+/// A unique body per number.
 pub(crate) fn body(n: usize) -> Vec<u8> {
     let mut body = format!("{{\"n\":{n}}}").into_bytes();
     body.resize(BODY_BYTES, b' ');
@@ -46,7 +45,7 @@ pub(crate) fn route(topic: &str, sink: &str, to: &str) -> RouteConfig {
 // === impl Deployment ===
 
 impl Deployment {
-    /// An empty one of its own namespace.
+    /// An empty deployment in a separate namespace.
     pub(crate) async fn new(server: &SharedRedis, shards: u16) -> Self {
         let own = settings(server.url(), shards).namespace(Namespace::new(namespace()).unwrap());
         let (client, admin, producer) = created(own).await;
@@ -54,7 +53,6 @@ impl Deployment {
         Self { client, admin, producer, redis }
     }
 
-    /// Puts so many messages that are ready at once.
     pub(crate) async fn fill(&self, name: &str, count: usize) {
         let numbers: Vec<usize> = (0..count).collect();
         for chunk in numbers.chunks(FILLED_AT_ONCE) {
@@ -65,7 +63,7 @@ impl Deployment {
         }
     }
 
-    /// A forwarder over it, and what it counts.
+    /// A forwarder of the deployment, with its metrics.
     pub(crate) async fn forwarder(
         &self,
         sinks: BTreeMap<String, SinkConfig>,
@@ -83,13 +81,12 @@ impl Deployment {
         (build(settings, deps).await.unwrap(), metrics)
     }
 
-    /// How many messages of a topic are not over.
+    /// Unfinished messages of a topic.
     pub(crate) async fn pending(&self, name: &str) -> u64 {
         self.admin.count(&topic(name)).await.unwrap().pending()
     }
 }
 
-/// The value of the metric whose line begins so; 0 where there is none yet.
 pub(crate) fn metric(metrics: &Metrics, start: &str) -> f64 {
     let text = metrics.encode();
     let line = text.lines().find(|line| line.starts_with(start));

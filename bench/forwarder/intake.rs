@@ -1,9 +1,9 @@
-//! The intake: records of a broker until they are messages in Redis and settled, beside a bare consumer that puts the same
-//! messages by `put_many` in batches of the same size and settles them.
+//! The intake: records of a broker until they are settled messages in Redis, compared with a bare consumer that puts
+//! the same messages by `put_many` in batches of the same size and settles them.
 //!
-//! The records are published before, and each run reads them from the start: as a consumer group, a durable consumer, or from a
-//! queue, of its own, into a deployment of its own. Intake and bare consumer take turns to go first; the medians count. A figure begins when
-//! a tenth of the records is through.
+//! The records are published first. Each run reads from the start through its own consumer group, durable consumer or
+//! queue, into a separate deployment. Intake and bare consumer take turns to go first; medians count. A measurement
+//! starts after a tenth of the records.
 
 mod kafka;
 mod nats;
@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 
 const SHARDS: u16 = 16;
 const ROUNDS: usize = 3;
-/// Records in one call to Redis, as many as an intake takes unless it is told otherwise.
 const BATCH: usize = 500;
 const TOPIC: &str = "t";
 /// In the year 2100.
@@ -34,7 +33,7 @@ const DUE: &str = "4102444800000";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const STUCK: Duration = Duration::from_secs(100);
 
-/// Reads so many records under this name, puts and settles them.
+/// Reads, puts and settles records under this name.
 type Bare = Box<dyn Fn(String, Producer, Arc<Course>) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// A broker with the records.
@@ -42,7 +41,7 @@ struct Stand {
     /// The intake that reads them under this name.
     intake: Box<dyn Fn(String) -> IntakeConfig>,
     bare: Bare,
-    /// The server behind it, stopped with it.
+    /// The server, stopped on drop.
     _server: Box<dyn Any>,
 }
 
@@ -55,7 +54,7 @@ fn headers(n: usize) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The message that a record asks for, as a bare consumer makes it.
+/// The message of a record, as a bare consumer creates it.
 fn message(id: &str, body: &[u8]) -> Message {
     let due = UnixMillis::new(DUE.parse().unwrap());
     Message::new(Topic::new(TOPIC).unwrap(), body).with_id(MessageId::own(id).unwrap()).at(due)
@@ -69,7 +68,7 @@ async fn put(producer: &Producer, messages: Vec<Message>, course: &Course) {
     course.confirmed(count);
 }
 
-/// What has arrived, and waits for the first: a batch at most.
+/// Records that have arrived: waits for the first, takes at most a batch.
 async fn arrived<R>(mut records: impl Stream<Item = R> + Unpin) -> Vec<R> {
     let mut batch = vec![records.next().await.expect("a consumer does not end by itself")];
     while batch.len() < BATCH
@@ -117,7 +116,7 @@ async fn taken_in(stand: &Stand, redis: &SharedRedis, count: usize, name: &str) 
     figure
 }
 
-/// Measures the intakes of these names; none: all of them. `--markdown` among them: as a table of docs/performance.md.
+/// Measures the named intakes, by default all. `--markdown` prints a table for docs/performance.md.
 pub(crate) async fn run(count: usize, mut names: Vec<String>) {
     let markdown = names.iter().position(|name| name == "--markdown").map(|at| names.remove(at)).is_some();
     if names.is_empty() {
@@ -163,7 +162,6 @@ pub(crate) async fn run(count: usize, mut names: Vec<String>) {
     }
 }
 
-/// The medians of the intake and of the bare consumer, each run under a name of its own.
 async fn measure(stand: &Stand, redis: &SharedRedis, count: usize, runs: &[String]) -> (Figure, Figure) {
     let (mut bares, mut ours) = (Vec::new(), Vec::new());
     for (round, names) in runs.chunks_exact(2).enumerate() {

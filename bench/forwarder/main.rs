@@ -3,10 +3,10 @@
 //! ```text
 //! cargo run --release -p delayq-bench --features all-sinks --bin forwarder-bench -- COMMAND
 //!
-//! sinks [MESSAGES] [SINK …] [IN_FLIGHT/BATCH …]   ready in Redis → confirmed, beside a bare client and Redis alone
-//! intake [RECORDS] [BROKER …] [--markdown]    records of a broker → messages in Redis, beside a bare consumer and put_many
+//! sinks [MESSAGES] [SINK …] [IN_FLIGHT/BATCH …]   ready in Redis → confirmed, compared with a bare client and Redis alone
+//! intake [RECORDS] [BROKER …] [--markdown]        records of a broker → messages in Redis, compared with a bare consumer
 //! ```
-//! Nothing else should work on the machine.
+//! Measure on an otherwise idle machine.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 const USAGE: u8 = 64;
 
-/// That of `delayq-forwarder`; the bare clients have it too.
+/// The allocator of `delayq-forwarder`, for the bare clients too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

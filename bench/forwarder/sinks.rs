@@ -1,10 +1,10 @@
-//! Each sink end to end, from ready in Redis to confirmed, beside a bare client that publishes the same bodies with the
-//! same headers and waits for the same confirms, and beside Redis alone (reserve and ack of as many such messages).
+//! Each sink end to end, from ready in Redis to confirmed, compared with a bare client that publishes the same bodies
+//! with the same headers and waits for the same confirms, and with Redis alone (reserve and ack of as many messages).
 //!
-//! The three are measured one after the other, three times over, the bare client first and then the forwarder or the
-//! other way round; the medians count. What each needs to connect and to begin is left out: a figure begins when a tenth
-//! of the messages is through. *Of lower* is what is asked for: the forwarder beside the slower of the two others.
-//! Behind each rate stands what a message cost the whole machine, in microseconds of a core.
+//! The three are measured in sequence, three times, with bare client and forwarder in alternating order; medians count.
+//! Connecting and starting are excluded: a measurement starts after a tenth of the messages. The target, *of lower*,
+//! compares the forwarder with the slower of the other two. After each rate stands the CPU of the whole machine per
+//! message, in microseconds of a core.
 
 pub(crate) mod course;
 mod file;
@@ -28,10 +28,9 @@ use target::{Target, next_run, set_room};
 
 const SHARDS: u16 = 16;
 const ROUNDS: usize = 3;
-/// Loops that reserve and ack at the same time, each over its own shards.
+/// Concurrent loops of reserve and ack, each with separate shards.
 const LIMIT_LOOPS: usize = 2;
 const TOPIC: &str = "t";
-/// How often the forwarder's counters are looked at.
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(2);
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(100);
@@ -88,7 +87,7 @@ async fn forwarded(server: &SharedRedis, target: &Target, count: usize) -> Figur
             break;
         }
         assert!(start.elapsed() < STUCK, "the forwarder is stuck: {}", metrics.encode());
-        // To look costs some 0.1 ms: seldom, until the end is near.
+        // Reading counters costs about 0.1 ms: poll rarely until the end is near.
         let left = start.elapsed().mul_f64((count - delivered) as f64 / delivered.max(1) as f64);
         tokio::time::sleep((left / 2).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY)).await;
     }
@@ -99,7 +98,6 @@ async fn forwarded(server: &SharedRedis, target: &Target, count: usize) -> Figur
     figure
 }
 
-/// The bare client.
 async fn bare(target: &Target, count: usize) -> Figure {
     next_run();
     let course = Course::new(count);
@@ -119,7 +117,7 @@ async fn target(name: &str) -> Option<Target> {
     }
 }
 
-/// The one of median rate.
+/// The figure with the median rate.
 pub(crate) fn median(mut figures: Vec<Figure>) -> Figure {
     figures.sort_by(|one, other| one.rate.total_cmp(&other.rate));
     figures[figures.len() / 2]
@@ -141,7 +139,7 @@ async fn compare(name: &str, target: &Target, redis: &SharedRedis, count: usize)
     let (mut limits, mut bares, mut ours) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         limits.push(limit(redis, count).await);
-        // A broker becomes slower with what it holds: neither is always the later one.
+        // A broker slows down with its contents: alternate the order.
         if round % 2 == 0 {
             bares.push(bare(target, count).await);
             ours.push(forwarded(redis, target, count).await);
@@ -159,9 +157,8 @@ async fn compare(name: &str, target: &Target, redis: &SharedRedis, count: usize)
     println!("{:>10.2}", our.rate / bare.rate.min(limit.rate));
 }
 
-/// Measures the sinks of these names; none: all of them.
+/// Measures the named sinks, by default all.
 pub(crate) async fn run(count: usize, mut names: Vec<String>) {
-    // `IN_FLIGHT/BATCH`: to see what another room brings.
     let room = |text: &String| {
         let (in_flight, batch) = text.split_once('/')?;
         Some((in_flight.parse().ok()?, batch.parse().ok()?))

@@ -26,14 +26,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILT = ROOT / "target" / "peers"
 
-# Whose ids the messages have, as a table calls them. A peer without groups, or without own ids, is left out there.
+# The kinds of ids, with their names in tables. A table omits a peer without groups, or without own ids, for that kind.
 KINDS = {
     "own": "own ids",
     "grouped": "own ids and groups",
     "generated": "generated ids",
 }
-# Row of the programs, messages, the kinds of ids, what the table calls its figures, with their units. Of the rows with no
-# kinds, each peer has its first one.
+# Row of the programs, messages, kinds of ids, and the table's names and units of the figures. For a row without kinds,
+# each peer uses its first kind.
 ROWS = [
     ("put_bulk", 50_000, list(KINDS), {"put_bulk": ("put in bulk", "/s")}),
     ("put_single", 50_000, list(KINDS), {"put_single": ("put, 64 single callers", "/s")}),
@@ -81,7 +81,7 @@ class Peer:
     def __init__(self, build: Callable[[], None], tools: list[str], command: list[str], kinds: list[str],
                  more: list[str] | None = None) -> None:
         self.build, self.tools, self.command, self.kinds = build, tools, command, kinds
-        # What its command takes behind the row.
+        # Arguments of the command after the row.
         self.more = more or []
 
     def command_of(self, port: int, row: str, count: int, kind: str) -> list[str]:
@@ -199,7 +199,7 @@ def main() -> None:
     if "lmstfy" in names and not wanted.lmstfy:
         parser.error("lmstfy is a server of its own: name it by --lmstfy")
     peers = ready([(name, PEERS[name]) for name in names], wanted.built)
-    # Of each row and kind, of each peer: its figures, by name.
+    # Figures by row and kind, then by peer, then by name.
     taken = json.loads(wanted.into.read_text()) if wanted.into and wanted.into.exists() else {}
     for row, count, kinds, _ in (row for row in ROWS if row[0] in wanted.rows):
         for key, name, peer, kind in measurements(row, kinds, peers):
@@ -249,7 +249,7 @@ def print_table(taken: dict[str, dict[str, dict[str, float]]]) -> None:
                 values = {name: of_peers.get(name, {}).get(figure) for name in names}
                 title += f", {KINDS[kind]}" if kind else ""
                 title += f", {unit}" if unit else ""
-                # No peer has groups: there delayq does more than they.
+                # No peer has groups: there delayq does more work.
                 others = taken[f"{row}, own"] if kind == "grouped" else of_peers
                 cells = [*map(number, values.values()), ratio(values.get("delayq"), figure, unit, others)]
                 print(f"| {title} | " + " | ".join(cells) + " |")

@@ -3,7 +3,7 @@
 use crate::svg::{Anchor, Picture, thousands};
 use std::collections::BTreeMap;
 
-/// The bars: so many from 10 µs to 100 ms, of equal width on a scale of powers.
+/// Number of bars, from 10 µs to 100 ms, of equal width on a logarithmic scale.
 const BARS: usize = 64;
 const FROM_US: f64 = 10.0;
 const DECADES: f64 = 4.0;
@@ -13,10 +13,9 @@ const TOP: f64 = 86.0;
 const WIDTH: f64 = 836.0;
 const HEIGHT: f64 = 250.0;
 
-/// How many messages waited so long, in µs.
+/// Number of messages by wait in µs.
 type Waits = BTreeMap<u64, u64>;
 
-/// The picture: 1,000 messages a second, due → ready, of delayq and of the bare loop.
 pub(crate) fn draw(csv: &str) -> Result<String, String> {
     let (mut delayq, mut bare) = (Waits::new(), Waits::new());
     let mut shards = "";

@@ -1,13 +1,13 @@
-//! The life of a message: its states, and the scripts that move it from one to another.
+//! The life of a message: its states, and the scripts that move it.
 //!
-//! Which script makes which move is read from the line MOVES of each script's header. The paths are drawn by hand; a move
-//! without a path, and a path without a move, end the program: the picture cannot say what the scripts do not.
+//! Moves are read from the line MOVES of each script's header; paths are drawn by hand. A move without a path, or a
+//! path without a move, ends the program: the picture always matches the scripts.
 
 use crate::svg::{Anchor, Picture};
 use delayq::protocol::Verb;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A state in the picture; a message that ended is finished, whatever ended it.
+/// A state in the picture; all kinds of finished messages share a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Nothing,
@@ -22,7 +22,7 @@ use Place::{Dead, Delayed, Finished, Leased, Nothing, Ready};
 
 type Moves = BTreeMap<(Place, Place), BTreeSet<&'static str>>;
 
-/// How an arrow runs, and where its label is.
+/// The path of an arrow, and the place of its label.
 struct Drawn {
     between: (Place, Place),
     path: &'static str,
@@ -50,7 +50,6 @@ const PATHS: [Drawn; 14] = [
     drawn(Dead, Finished, "M774 86 L850 86 C868 86 876 96 876 120 L876 394", (868.0, 304.0, Anchor::End)),
 ];
 
-/// The states as boxes: what is in them, and where a message is then.
 const BOXES: [(&str, &str, &str, [f64; 4]); 5] = [
     ("blue", "delayed", "in a bucket", [64.0, 208.0, 140.0, 52.0]),
     ("green", "ready", "in a ready queue", [350.0, 208.0, 140.0, 52.0]),
@@ -59,7 +58,6 @@ const BOXES: [(&str, &str, &str, [f64; 4]); 5] = [
     ("grey", "finished", "delivered, cancelled, expired or purged", [64.0, 396.0, 836.0, 52.0]),
 ];
 
-/// The picture.
 pub(crate) fn draw() -> Result<String, String> {
     let mut moves = moves_of_scripts()?;
     let mut picture = Picture::new(
@@ -92,8 +90,8 @@ pub(crate) fn draw() -> Result<String, String> {
     Ok(picture.finish())
 }
 
-/// Every move between two places, with the scripts that make it. One that ends where it began is none; what a script does
-/// to a group stands under the verb for a single message.
+/// Every move between two places, with its scripts. Moves within a place are omitted; a script for groups is listed
+/// under the verb for single messages.
 fn moves_of_scripts() -> Result<Moves, String> {
     let mut moves = Moves::new();
     for verb in Verb::ALL {
@@ -111,7 +109,7 @@ fn moves_of_scripts() -> Result<Moves, String> {
     Ok(moves)
 }
 
-/// The moves that a header names: `A | B -> C | D (why); …`.
+/// The moves in a header: `A | B -> C | D (why); …`.
 fn moves_of(script: &str) -> Result<Vec<(Place, Place)>, String> {
     let mut moves = Vec::new();
     let text = without_notes(&header(script));
@@ -120,7 +118,7 @@ fn moves_of(script: &str) -> Result<Vec<(Place, Place)>, String> {
         let (Some(from), Some(_)) = (sides.next(), clause.split_once("->")) else { continue };
         for to in sides {
             for from in from.split('|') {
-                // What repairs a damaged shard, or forgets an id, is not part of a message's life.
+                // Repairing a damaged shard, or forgetting an id, is not part of a message's life.
                 let Some(from) = place(from)? else { continue };
                 for to in to.split(['|', ',']).filter(|to| !to.trim().is_empty() && to.trim() != "or") {
                     moves.extend(place(to)?.map(|to| (from, to)));
@@ -131,7 +129,7 @@ fn moves_of(script: &str) -> Result<Vec<(Place, Place)>, String> {
     Ok(moves)
 }
 
-/// The text behind MOVES, up to the next word in capitals.
+/// The text after MOVES, up to the next word in capitals.
 fn header(script: &str) -> String {
     let lines = script.lines().skip_while(|line| !line.starts_with("-- MOVES"));
     let mut text = String::new();
@@ -144,7 +142,7 @@ fn header(script: &str) -> String {
     text
 }
 
-/// Without what stands in parentheses.
+/// Removes text in parentheses.
 fn without_notes(text: &str) -> String {
     let (mut depth, mut without) = (0, String::new());
     for c in text.chars() {
@@ -158,7 +156,7 @@ fn without_notes(text: &str) -> String {
     without
 }
 
-/// The place that a header's words mean; `None`: none of a message's life.
+/// The place named in a header; `None` if outside a message's life.
 fn place(words: &str) -> Result<Option<Place>, String> {
     let words = words.trim().trim_start_matches("or ").trim_start_matches(',').trim();
     let first = words.split_whitespace().next().unwrap_or_default();

@@ -9,7 +9,6 @@ const GAP: f64 = 6.0;
 const COLUMNS: usize = 4;
 const CLASSES: [&str; 4] = ["blue", "green", "amber", "grey"];
 
-/// What is read of the command's answer.
 #[derive(Deserialize)]
 struct Shard {
     shard: u16,
@@ -17,7 +16,6 @@ struct Shard {
     owner: Option<String>,
 }
 
-/// The picture.
 pub(crate) fn draw(json: &str) -> Result<String, String> {
     let shards: Vec<Shard> = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let most = shards.iter().map(|shard| shard.messages).max().unwrap_or_default().max(1);

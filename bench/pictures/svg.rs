@@ -1,8 +1,7 @@
-//! A picture: a card of its own, readable on light and on dark pages; and numbers as they are written on it.
+//! A picture on a card that is readable on light and dark pages, and the formatting of its numbers.
 
 use std::fmt::{Display, Write as _};
 
-/// Colours of a class on a light and on a dark page.
 const STYLE: &str = "\
 text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}
 .title{font-size:16px;font-weight:600}.strong{font-weight:600}.small{font-size:11px}.soft{fill:#59636e}
@@ -14,7 +13,6 @@ text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fil
 .halo{stroke:#0d1117}.line{stroke:#9198a1}.tip{fill:#9198a1}.grid{stroke:#3d444d}
 .blue{fill:#1f6feb}.green{fill:#238636}.amber{fill:#9e6a03}.red{fill:#da3633}.grey{fill:#57606a}.pale{fill:#6e7681}}";
 
-/// Where a text begins.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -22,7 +20,6 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// A picture that is being drawn.
 pub(crate) struct Picture {
     text: String,
 }
@@ -30,7 +27,7 @@ pub(crate) struct Picture {
 // === impl Picture ===
 
 impl Picture {
-    /// An empty card; `title` and `meaning` are what a screen reader says.
+    /// An empty card; a screen reader reads `title` and `meaning`.
     pub(crate) fn new(width: u32, height: u32, title: &str, meaning: &str) -> Self {
         let (right, bottom) = (width - 1, height - 1);
         let mut picture = Self { text: String::new() };
@@ -51,7 +48,6 @@ impl Picture {
         writeln!(self.text, "{element}").expect("a string takes whatever is written");
     }
 
-    /// A text of this class.
     pub(crate) fn text(&mut self, [x, y]: [f64; 2], class: &str, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -64,7 +60,6 @@ impl Picture {
         ));
     }
 
-    /// A filled box with round corners; `opacity` from 0 to 1.
     pub(crate) fn area(&mut self, class: &str, [x, y, width, height]: [f64; 4], radius: f64, opacity: f64) {
         self.add(format_args!(
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
@@ -72,19 +67,16 @@ impl Picture {
         ));
     }
 
-    /// A path with a tip at its end.
     pub(crate) fn arrow(&mut self, path: &str) {
         self.add(format_args!("<path class=\"line\" marker-end=\"url(#tip)\" d=\"{path}\"/>"));
     }
 
-    /// A line without tips.
     pub(crate) fn line(&mut self, class: &str, [x, y]: [f64; 2], [to_x, to_y]: [f64; 2]) {
         self.add(format_args!(
             "<line class=\"{class}\" x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{to_x:.1}\" y2=\"{to_y:.1}\"/>"
         ));
     }
 
-    /// The whole file.
     pub(crate) fn finish(mut self) -> String {
         self.add("</svg>");
         self.text
@@ -95,7 +87,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A number as a reader expects it: 1,234,567.
+/// A number with separators: 1,234,567.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =

@@ -1,5 +1,4 @@
-//! The deliveries of a rehearsal, read from the file that the forwarder appends to: by the file alone, not by delayq's own
-//! counters.
+//! The deliveries of a rehearsal, read from the forwarder's file: independent of delayq's own counters.
 
 use delayq_cli::failure::file;
 use delayq_service::Fault;
@@ -10,31 +9,27 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Lateness is kept in µs, up to an hour.
+/// Maximum recorded lateness, in µs: an hour.
 const MOST_LATE_US: u64 = 3_600_000_000;
 
-/// What was delivered so far.
+/// The deliveries so far.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     path: PathBuf,
     offset: u64,
     unfinished: Vec<u8>,
-    /// By topic and id, each delivery.
+    /// Deliveries by topic and id.
     pub(crate) seen: BTreeMap<(String, String), Vec<Delivery>>,
     /// Lateness in µs.
     pub(crate) lateness_us: Histogram<u64>,
-    /// Lines that are no deliveries.
+    /// Lines that are not deliveries.
     pub(crate) unreadable: u64,
 }
 
-/// One delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
-    /// When it was due, on Redis's clock.
     pub(crate) due_ms: u64,
-    /// When it became ready, on Redis's clock.
     pub(crate) ready_ms: u64,
-    /// Which attempt it was, from 1.
     pub(crate) attempt: u32,
 }
 
@@ -51,22 +46,17 @@ struct Record {
 // === impl Deliveries ===
 
 impl Deliveries {
-    /// Reads from this offset on.
     pub(crate) fn new(path: &Path, offset: u64) -> Self {
         let lateness_us = Histogram::new_with_max(MOST_LATE_US, 3).expect("three digits are allowed");
         let path = path.to_owned();
         Self { path, offset, unfinished: Vec::new(), seen: BTreeMap::new(), lateness_us, unreadable: 0 }
     }
 
-    /// The size of the file now; 0 where the file does not exist yet.
+    /// Current size of the file; 0 if missing.
     pub(crate) fn end_of(path: &Path) -> u64 {
         std::fs::metadata(path).map_or(0, |found| found.len())
     }
 
-    /// Reads what was appended since the last time.
-    ///
-    /// # Errors
-    /// The file is there, but cannot be read.
     pub(crate) fn read_on(&mut self) -> Result<(), Fault> {
         let mut from = match File::open(&self.path) {
             Ok(from) => from,
@@ -85,12 +75,10 @@ impl Deliveries {
         Ok(())
     }
 
-    /// How many different messages were delivered.
     pub(crate) fn messages(&self) -> usize {
         self.seen.len()
     }
 
-    /// A quantile of the lateness, in ms.
     pub(crate) fn late_ms(&self, quantile: f64) -> f64 {
         self.lateness_us.value_at_quantile(quantile) as f64 / 1000.0
     }

@@ -1,5 +1,3 @@
-//! How far a rehearsal is, kept in the data folder: what a killed one needs to resume.
-
 use crate::day::Day;
 use crate::script::Script;
 use delayq_cli::failure::{file, usage};
@@ -10,49 +8,42 @@ use std::path::Path;
 
 const NAME: &str = "rehearsal.json";
 
-/// How far a rehearsal is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Journal {
-    /// What the log is recognised by.
+    /// Identifies the log.
     pub(crate) fingerprint: u64,
-    /// When it is played, and how fast.
+    /// Start and speed of the replay.
     pub(crate) day: Day,
-    /// The steps that were answered, from the first.
     pub(crate) done: usize,
-    /// Steps that were answered otherwise than the log says.
+    /// Steps with an answer that contradicts the log.
     pub(crate) odd: Vec<Odd>,
-    /// How many processes played it, this one included.
+    /// Number of processes of this rehearsal, including this process.
     pub(crate) lives: u32,
-    /// Where its deliveries begin in the file.
+    /// Offset of the rehearsal's first delivery in the file.
     pub(crate) delivered_from: u64,
-    /// Whether it was judged.
+    /// True after the verdict.
     pub(crate) finished: bool,
 }
 
-/// A step that was answered otherwise than the log says.
+/// A step with an answer that contradicts the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Odd {
-    /// Its line in the log.
+    /// Line in the log.
     pub(crate) line: usize,
-    /// The answer.
     pub(crate) answer: String,
-    /// Whether the message was due by then: this machine played the step too late, so that its answer proves nothing.
+    /// True if the message was due by then: this machine played the step too late, so the answer proves nothing.
     pub(crate) late: bool,
 }
 
 // === impl Journal ===
 
 impl Journal {
-    /// A rehearsal that begins.
     pub(crate) fn new(script: &Script, day: Day, delivered_from: u64) -> Self {
         let fingerprint = script.fingerprint;
         Self { fingerprint, day, done: 0, odd: Vec::new(), lives: 1, delivered_from, finished: false }
     }
 
-    /// The rehearsal that was interrupted in this folder, if there is one.
-    ///
-    /// # Errors
-    /// It is of another log, or cannot be read.
+    /// The interrupted rehearsal in this folder, if any. Fails if the journal belongs to another log.
     pub(crate) fn resume(folder: &Path, script: &Script) -> Result<Option<Self>, Fault> {
         let path = folder.join(NAME);
         let text = match std::fs::read_to_string(&path) {
@@ -73,10 +64,7 @@ impl Journal {
         }
     }
 
-    /// Writes it as a whole: a reader finds the old one or the new one, after a kill as well.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
+    /// Writes the journal atomically: after a kill a reader finds either the old or the new journal.
     pub(crate) fn save(&self, folder: &Path) -> Result<(), Fault> {
         let (path, fresh) = (folder.join(NAME), folder.join("rehearsal.json.new"));
         let text = serde_json::to_string(self).expect("a journal is made of plain values");

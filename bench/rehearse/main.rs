@@ -1,12 +1,12 @@
-//! Rehearses a day: plays an event log against a running delayq, faster than it happened, and checks what is delivered.
+//! Rehearses a day: replays an event log faster than real time against a running delayq, and checks the deliveries.
 //!
 //! ```text
-//! log ─► script (what to do when, what to expect) ─► player ─► Redis ─► timer ─► forwarder ─► file
-//!            │                    day (log time ─► Redis's clock) ▲                            │
-//!            └──────────────────────────► verdict ◄── deliveries ─┴────────────────────────────┘
+//! log ─► script (steps and expectations) ─► player ─► Redis ─► timer ─► forwarder ─► file
+//!            │                day (log time ─► Redis's clock) ▲                         │
+//!            └─────────────────────► verdict ◄── deliveries ──┴─────────────────────────┘
 //! ```
-//! It starts and drives `delayq up` from outside, as a user would. The journal in the data folder says how far the player
-//! is: killed at any moment and started again, it resumes.
+//! The program starts and drives `delayq up` from outside, as a user would. The journal in the data folder records
+//! progress: a killed rehearsal resumes.
 
 mod day;
 mod deliveries;
@@ -35,10 +35,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Play an event log, faster than it happened, and check what is delivered
+/// Replay an event log faster than real time, and check the deliveries
 ///
-/// The log has one event a line: {"at":TIME,"put":{"topic":…,"id":…,"group":…,"due":TIME,"payload":…}}, or "reschedule"
-/// with a new due time, or "cancel". Killed at any moment and started again with the same --data, it resumes.
+/// The log has one event per line: {"at":TIME,"put":{"topic":…,"id":…,"group":…,"due":TIME,"payload":…}}, or
+/// "reschedule" with a new due time, or "cancel". Resumes after a crash when given the same --data.
 #[derive(Debug, Parser)]
 #[command(name = "delayq-rehearse", version, max_term_width = 100, verbatim_doc_comment)]
 struct Rehearse {
@@ -53,10 +53,10 @@ struct Rehearse {
     /// With --up: run without etcd
     #[arg(long)]
     no_etcd: bool,
-    /// How long it takes from the first event to the last due time. Default 60s
+    /// Time from the first event to the last due time. Default 60s
     #[arg(long, value_name = "DURATION", conflicts_with = "speed")]
     within: Option<HumanDuration>,
-    /// How many times faster than it happened
+    /// Speed relative to the log
     #[arg(long, value_name = "FACTOR")]
     speed: Option<f64>,
     /// With --up: start over instead of resuming
@@ -69,7 +69,7 @@ struct Rehearse {
     global: Global,
 }
 
-/// `delayq up` ends with the thread that started it, however that ends: so everything runs on the first one.
+/// `delayq up` ends with the thread that started it, so everything runs on the main thread.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     delayq_service::install_tls();
@@ -109,7 +109,7 @@ impl Rehearse {
         }
     }
 
-    /// Against a deployment that runs already.
+    /// Rehearses against a running deployment.
     async fn against(&self, delivered: PathBuf, mut script: Script, speed: f64) -> Result<Exit, Fault> {
         let context = self.global.context()?;
         script.pace(speed);
@@ -124,7 +124,7 @@ impl Rehearse {
         run.conclude(played, &delayq)
     }
 
-    /// Against a `delayq up` of its own.
+    /// Rehearses against a private `delayq up`.
     async fn with_up(&self, mut script: Script, speed: f64) -> Result<Exit, Fault> {
         let output = Output::of_process(self.global.json());
         let journal = if self.fresh { None } else { Journal::resume(&self.data, &script)? };
@@ -135,7 +135,8 @@ impl Rehearse {
         let topics: Vec<String> = script.topics().iter().map(ToString::to_string).collect();
         let delivered = self.data.join("forwarded/delivered.ndjson");
         if journal.is_some() {
-            // Without a forwarder first: what the log cancelled meanwhile may be due, and is not to be delivered.
+            // First without a forwarder: messages that the log cancelled meanwhile may be due, and must not be
+            // delivered.
             let up = self.start_up(&[]).await?;
             let folder = Some(self.data.clone());
             let run = Run { script, output, delivered: delivered.clone(), client: up.client()?, folder };
@@ -177,7 +178,7 @@ impl Rehearse {
     }
 }
 
-/// Requested by Ctrl-C.
+/// A shutdown that Ctrl-C requests.
 fn interrupted() -> Shutdown {
     let shutdown = Shutdown::new();
     let stop = shutdown.clone();

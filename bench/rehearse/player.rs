@@ -1,7 +1,7 @@
-//! The player: does what the log says, when the compressed day comes to it.
+//! The player: carries out the log's steps at their times in the compressed day.
 //!
-//! What is due to be done at a time goes together, and is counted once it is answered: after a kill the last few steps may
-//! be done again, which changes nothing.
+//! Steps due at the same time go together and count once answered: after a kill the last few steps may be repeated,
+//! which changes nothing.
 
 use crate::journal::{Journal, Odd};
 use crate::script::{Act, Script, Step};
@@ -17,24 +17,21 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Steps in one call.
+/// Maximum steps in one call.
 const MAX_STEPS: usize = 500;
-/// How long Redis may be away before the rehearsal gives up.
+/// Maximum absence of Redis before the rehearsal gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_millis(200);
 
-/// The player of one script.
 pub(crate) struct Player<'p> {
-    /// What it plays.
     pub(crate) script: &'p Script,
-    /// How far it is.
     pub(crate) journal: Journal,
     producer: Producer,
     clock: Clock,
     folder: Option<&'p Path>,
 }
 
-/// Redis's clock, carried on by this host's monotonic one.
+/// Redis's clock, extrapolated by this host's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     redis: UnixMillis,
@@ -44,21 +41,15 @@ pub(crate) struct Clock {
 // === impl Clock ===
 
 impl Clock {
-    /// Asks Redis.
-    ///
-    /// # Errors
-    /// Redis cannot be used.
     pub(crate) async fn of(client: &Client) -> Result<Self, Fault> {
         let redis = redis_now(client).await?;
         Ok(Self { redis, here: Instant::now() })
     }
 
-    /// Redis's time now.
     pub(crate) fn now(&self) -> UnixMillis {
         self.redis + self.here.elapsed()
     }
 
-    /// When Redis's clock will be there.
     fn when(&self, at: UnixMillis) -> Instant {
         self.here + at.since(self.redis)
     }
@@ -67,7 +58,6 @@ impl Clock {
 // === impl Player ===
 
 impl<'p> Player<'p> {
-    /// A player; with a folder it keeps its journal there.
     pub(crate) fn new(
         script: &'p Script,
         journal: Journal,
@@ -78,15 +68,11 @@ impl<'p> Player<'p> {
         Self { script, journal, producer, clock, folder }
     }
 
-    /// Redis's clock.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Does what is overdue, without waiting for anything.
-    ///
-    /// # Errors
-    /// Redis cannot be used, or the journal cannot be written.
+    /// Plays overdue steps without waiting.
     pub(crate) async fn catch_up(&mut self) -> Result<(), Fault> {
         while self.ripe() > 0 {
             self.batch().await?;
@@ -94,10 +80,7 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    /// Plays to the end, or until shutdown. `progress` is called with the number of steps that are done.
-    ///
-    /// # Errors
-    /// Redis cannot be used, or the journal cannot be written.
+    /// Plays to the end, or until shutdown. Calls `progress` with the number of finished steps.
     pub(crate) async fn play(
         &mut self,
         shutdown: &Shutdown,
@@ -114,15 +97,15 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    /// How many of the next steps are due to be done.
+    /// Number of steps due now.
     fn ripe(&self) -> usize {
         let now = self.clock.now();
         let left = &self.script.steps[self.journal.done..];
         left.iter().take(MAX_STEPS).take_while(|step| self.journal.day.real(step.play_ms) <= now).count()
     }
 
-    /// Does the next steps; at least one. In a script no message is changed before it is put or after it is cancelled, so
-    /// those of a kind can go together: puts, then reschedules, then cancels.
+    /// Plays the next steps; at least one. A script changes no message before its put or after its cancel, so steps of
+    /// a kind go together: puts, then reschedules, then cancels.
     async fn batch(&mut self) -> Result<(), Fault> {
         let left = &self.script.steps[self.journal.done..];
         let some = &left[..self.ripe().max(1).min(left.len())];
@@ -147,7 +130,7 @@ impl<'p> Player<'p> {
         }
     }
 
-    /// Each step's answer, where it is not what the log says. Redis may be away for a while: every step is safe to
+    /// For each step, the answer if it contradicts the log. Tolerates an absence of Redis: every step is safe to
     /// repeat.
     async fn patiently(&self, topic: &Topic, some: &[&Step]) -> Result<Vec<Option<String>>, Fault> {
         let deadline = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! One run of a rehearsal: begun or resumed, played while it is watched, judged at its end.
+//! One run of a rehearsal: started or resumed, played and watched, then judged.
 
 use crate::day::Day;
 use crate::deliveries::Deliveries;
@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long after the last due time, or the start of a life, deliveries may still come in.
+/// Time for deliveries after the last due time, or after the start of a process.
 const GRACE: Duration = Duration::from_secs(30);
-/// From the start to the first event.
+/// Time from the start to the first event.
 const LEAD: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How often books that do not balance are read again: shards are read one after the other.
+/// Retries of unbalanced books: the shards are read in sequence.
 const AUDITS: u32 = 10;
 
-/// What was delivered is not what the log says.
+/// The deliveries contradict the log.
 const UNEXPECTED: Code = Code {
     id: "DQ-B002",
     title: "the deliveries are not what the log says",
@@ -41,7 +41,7 @@ const UNEXPECTED: Code = Code {
     exit: Exit::Bug,
 };
 
-/// Only what this machine played too late differs from the log.
+/// Only steps that this machine played too late contradict the log.
 const INCONCLUSIVE: Code = Code {
     id: "DQ-B003",
     title: "this machine was too busy to judge",
@@ -55,21 +55,17 @@ const INCONCLUSIVE: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// Where the file with the deliveries is, and how the log is judged in the end.
+/// The inputs of a rehearsal, and the rules of the verdict.
 pub(crate) struct Run {
-    /// What is played.
     pub(crate) script: Script,
-    /// How to print.
     pub(crate) output: Output,
-    /// The file that the forwarder appends deliveries to.
+    /// The file that receives the forwarder's deliveries.
     pub(crate) delivered: PathBuf,
-    /// The deployment that it is played against.
     pub(crate) client: Client,
-    /// Where the journal is kept; without one, an interrupted rehearsal starts over.
+    /// The folder of the journal; `None`: an interrupted rehearsal starts over.
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// What a run came to.
 pub(crate) struct Played {
     journal: Journal,
     unbalanced: Vec<String>,
@@ -79,10 +75,7 @@ pub(crate) struct Played {
 // === impl Run ===
 
 impl Run {
-    /// The journal of a rehearsal that begins now.
-    ///
-    /// # Errors
-    /// Redis cannot be used, or the journal cannot be written.
+    /// Creates the journal of a new rehearsal.
     pub(crate) async fn begin(&self, speed: f64) -> Result<Journal, Fault> {
         let start_ms = (redis_now(&self.client).await? + LEAD).get();
         let day = Day { first_ms: self.script.first_ms, last_ms: self.script.last_ms, start_ms, speed };
@@ -93,11 +86,7 @@ impl Run {
         Ok(journal)
     }
 
-    /// Pauses the log's topics, so that nothing is delivered before [`Run::resume`] has made up for what the log cancelled
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// Redis cannot be used.
+    /// Pauses the log's topics, so that nothing is delivered before [`Run::resume`] has caught up with cancels.
     pub(crate) async fn pause(&self) -> Result<(), Fault> {
         let admin = Admin::new(self.client.clone());
         for topic in self.script.topics() {
@@ -106,10 +95,7 @@ impl Run {
         Ok(())
     }
 
-    /// Resumes after a kill: what the log did meanwhile is done, and the topics go on.
-    ///
-    /// # Errors
-    /// Redis cannot be used, or the journal cannot be written.
+    /// Resumes after a kill: plays the steps missed meanwhile, then resumes the topics.
     pub(crate) async fn resume(&self, journal: Journal, clock: Clock) -> Result<Journal, Fault> {
         let steps = journal.done;
         if let Some(folder) = &self.folder {
@@ -130,16 +116,12 @@ impl Run {
         Ok(player.journal)
     }
 
-    /// The player of its script.
     pub(crate) fn player(&self, journal: Journal, clock: Clock) -> Player<'_> {
         let producer = Producer::start(self.client.clone(), ProducerOptions::default());
         Player::new(&self.script, journal, producer, clock, self.folder.as_deref())
     }
 
-    /// Plays to the last delivery, while showing how it stands.
-    ///
-    /// # Errors
-    /// Redis or a file cannot be used.
+    /// Plays to the last delivery, with a live view.
     pub(crate) async fn play(&self, mut player: Player<'_>, shutdown: &Shutdown) -> Result<Played, Fault> {
         let (clock, shown) = (player.clock(), player.journal.clone());
         let done = AtomicUsize::new(shown.done);
@@ -155,7 +137,7 @@ impl Run {
         Ok(Played { journal: player.journal, unbalanced, interrupted })
     }
 
-    /// Shows how it stands until everything is delivered that is to be, or it takes too long.
+    /// Shows progress until every expected delivery has arrived, or the time is up.
     async fn watch(&self, mut journal: Journal, clock: Clock, done: impl Fn() -> usize) -> Result<(), Fault> {
         let mut deliveries = Deliveries::new(&self.delivered, journal.delivered_from);
         let mut view = View::new(self.output);
@@ -195,7 +177,6 @@ impl Run {
         Ok(total)
     }
 
-    /// The topics whose books do not balance.
     async fn audit(&self) -> Result<Vec<String>, Fault> {
         let admin = Admin::new(self.client.clone());
         let mut unbalanced = Vec::new();
@@ -215,10 +196,7 @@ impl Run {
         Ok(unbalanced)
     }
 
-    /// Judges once nothing can be delivered any more. `delayq` is how a command for the same deployment begins.
-    ///
-    /// # Errors
-    /// What was delivered is not what the log says.
+    /// Judges after the last delivery. `delayq` is the beginning of a command for the same deployment.
     pub(crate) fn conclude(&self, played: Played, delayq: &str) -> Result<Exit, Fault> {
         let Played { mut journal, unbalanced, interrupted } = played;
         if interrupted {

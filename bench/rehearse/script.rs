@@ -1,4 +1,4 @@
-//! The event log as what to do when, and what has to come of it. Pure.
+//! The event log as steps with times and expected results. Pure.
 
 use delayq::{Group, Message, MessageId, Target, Topic};
 use delayq_bench::event_log::Event;
@@ -6,81 +6,63 @@ use delayq_cli::put_line::payload_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The least real time between a change and the due time that it changes.
+/// Minimum real time between a change and the due time that it changes.
 pub(crate) const LEAD: Duration = Duration::from_secs(2);
 
-/// A log without faults, in the order of its times.
+/// A valid log, in time order.
 #[derive(Debug)]
 pub(crate) struct Script {
-    /// What to do.
     pub(crate) steps: Vec<Step>,
-    /// What has to come of each message.
     pub(crate) expected: BTreeMap<(String, String), Expected>,
-    /// Where the log begins, ms since the epoch.
+    /// First time of the log, ms since the epoch.
     pub(crate) first_ms: i64,
-    /// Where it ends, the last due time included.
+    /// Last time of the log, due times included.
     pub(crate) last_ms: i64,
-    /// What the log is recognised by.
+    /// Identifies the log.
     pub(crate) fingerprint: u64,
 }
 
-/// One thing to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// Its line in the log, from 1.
+    /// Line in the log, from 1.
     pub(crate) line: usize,
-    /// When it happened, ms since the epoch, in log time.
+    /// Time in the log, ms since the epoch.
     pub(crate) at_ms: i64,
-    /// When it is played, in log time: then, or a little earlier (see [`Script::pace`]).
+    /// Replay time, in log time: `at_ms` or earlier (see [`Script::pace`]).
     pub(crate) play_ms: i64,
-    /// When the message that it changes is due, in log time; `None` of a put.
+    /// Previous due time of the changed message, in log time; `None` for a put.
     pub(crate) until_ms: Option<i64>,
-    /// The topic.
     pub(crate) topic: Topic,
-    /// The message.
     pub(crate) target: Target,
-    /// What.
     pub(crate) act: Act,
 }
 
-/// What to do with a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Put it.
     Put {
-        /// Due then, in log time.
+        /// Due time, in log time.
         due_ms: i64,
-        /// What it holds.
         payload: Vec<u8>,
     },
-    /// Make it due then, in log time.
     Reschedule {
-        /// When.
         due_ms: i64,
     },
-    /// Keep it from being delivered.
     Cancel,
 }
 
-/// What has to come of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// It is delivered, due then in log time.
+    /// Delivered, due at this log time.
     Delivered {
-        /// When.
         due_ms: i64,
     },
-    /// It is not delivered.
     Cancelled,
 }
 
 // === impl Script ===
 
 impl Script {
-    /// Reads a log.
-    ///
-    /// # Errors
-    /// Every faulty line, as `line N: what`.
+    /// Reads a log. Fails with every faulty line, as `line N: what`.
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<String>> {
         let (mut steps, mut faults) = (Vec::new(), Vec::new());
         for (line, number) in text.lines().zip(1..) {
@@ -115,9 +97,9 @@ impl Script {
         Ok(Self { steps, expected, first_ms, last_ms, fingerprint: fingerprint(text) })
     }
 
-    /// Says when each step is played at this speed, and puts the steps into that order. A change that would come within
-    /// [`LEAD`] of the due time of its message is played so much earlier: a log minute may last a few milliseconds, and
-    /// what is tried here is the delivery, not how evenly this machine runs.
+    /// Sets each step's replay time at this speed, and sorts by it. A change within [`LEAD`] of its message's due time
+    /// is played earlier: a log minute may last a few milliseconds, and the rehearsal tests deliveries, not this
+    /// machine's scheduling.
     pub(crate) fn pace(&mut self, speed: f64) {
         let lead_ms = (LEAD.as_millis() as f64 * speed) as i64;
         let mut played: BTreeMap<(Topic, MessageId), (i64, i64)> = BTreeMap::new();
@@ -136,12 +118,10 @@ impl Script {
         self.steps.sort_by_key(|step| step.play_ms);
     }
 
-    /// The topics that it is about.
     pub(crate) fn topics(&self) -> BTreeSet<Topic> {
         self.steps.iter().map(|step| step.topic.clone()).collect()
     }
 
-    /// How many messages have to be delivered.
     pub(crate) fn deliveries(&self) -> usize {
         self.expected.values().filter(|expected| matches!(expected, Expected::Delivered { .. })).count()
     }
@@ -150,7 +130,7 @@ impl Script {
 // === impl Act ===
 
 impl Act {
-    /// Its place in the life of a message: a put comes first, a cancel last.
+    /// Order within the life of a message: a put first, a cancel last.
     pub(crate) const fn order(&self) -> u8 {
         match self {
             Self::Put { .. } => 0,
@@ -188,7 +168,7 @@ impl Step {
         Ok(Self { line: number, at_ms, play_ms: at_ms, until_ms: None, topic, target, act })
     }
 
-    /// What has to come of its message from here on.
+    /// Updates the expected result of the step's message.
     fn expect(&self, expected: &mut BTreeMap<(String, String), Expected>) -> Result<(), String> {
         let key = (self.topic.to_string(), self.target.id.to_string());
         let id = &key.1;
@@ -219,7 +199,7 @@ impl Step {
     }
 }
 
-/// FNV-1a: it only has to distinguish logs.
+/// FNV-1a: only distinguishes logs.
 fn fingerprint(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -254,7 +234,7 @@ mod tests {
             let first_ms = script.first_ms;
             script.steps.iter().map(|step| (step.play_ms - first_ms) / 60_000).collect::<Vec<_>>()
         };
-        // A minute before the due time, or two real seconds, forty minutes here, but never before the put.
+        // A minute before the due time, or two real seconds (here forty minutes), but never before the put.
         assert_eq!(played(1.0), [0, 119]);
         assert_eq!(played(1200.0), [0, 80]);
         assert_eq!(played(1_000_000.0), [0, 0]);

@@ -1,4 +1,4 @@
-//! `delayq up` as a child: started, waited for, watched and stopped, as a user would by hand.
+//! `delayq up` as a child process: started, watched and stopped as by a user.
 
 use delayq::Client;
 use delayq_cli::deployment::CliConfig;
@@ -17,28 +17,25 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
-/// How long an earlier `delayq up` may take to leave the folder: it was killed together with its rehearsal.
+/// Time for an earlier `delayq up`, killed with its rehearsal, to leave the folder.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
-/// How long it may take to stop before it is killed.
+/// Time to stop before a kill.
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A `delayq up` that runs. Killed with this process, by the kernel.
+/// A running `delayq up`. The kernel kills it with this process.
 pub(crate) struct Up {
     child: Child,
     config: PathBuf,
     log: PathBuf,
-    /// Open for as long as it runs, so that it may print.
+    /// Kept open so that the child can print.
     _output: Lines<BufReader<ChildStdout>>,
 }
 
 // === impl Up ===
 
 impl Up {
-    /// Starts it on a folder and waits until it is up; `topics` are forwarded into `delivered.ndjson`.
-    ///
-    /// # Errors
-    /// It cannot be started, or ends at its start.
+    /// Starts `delayq up` on a folder and waits for readiness; `topics` are forwarded into `delivered.ndjson`.
     pub(crate) async fn start(
         data: &Path,
         topics: &[String],
@@ -53,14 +50,14 @@ impl Up {
         let log = log.map_err(|error| file(&path, "write", error))?;
         let begin = log.metadata().map_or(0, |found| found.len());
 
-        // The kernel kills it when this thread ends, by a kill as well.
+        // The kernel kills the child when this thread ends, even by a kill.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(program()).args(["up", "--json", "--data"]).arg(data);
         for topic in topics {
             command.args(["--forward", &format!("{topic}=file")]);
         }
         more(&mut command);
-        // A process group of its own: Ctrl-C on the terminal is for the rehearsal, which stops it.
+        // A separate process group: Ctrl-C on the terminal reaches only the rehearsal, which stops the child.
         command.process_group(0).env_remove("DELAYQ_CONFIG").stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::from(log));
         let mut child = command.spawn().map_err(|error| {
@@ -79,28 +76,22 @@ impl Up {
         }
     }
 
-    /// A client on its Redis.
-    ///
-    /// # Errors
-    /// Its configuration cannot be read.
+    /// A client of the child's Redis.
     pub(crate) fn client(&self) -> Result<Client, Fault> {
         let config = load::<CliConfig>(&Source::File(self.config.clone()), &Environment::empty())?.config;
         client(&config.deployment, &config.redis)
     }
 
-    /// Resolves when it has ended unasked. Cancel safe.
+    /// Resolves when the child ends unasked. Cancel safe.
     pub(crate) async fn ended(&mut self) -> Fault {
         let how = self.child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
         Fault::new(&UNREACHABLE, format!("delayq up ended ({how}); see {}", self.log.display()))
     }
 
-    /// Stops it as Ctrl-C would, and waits for its end.
-    ///
-    /// # Errors
-    /// It did not drain, or ended before.
+    /// Stops the child as Ctrl-C would, and waits for the end. Fails without a complete drain.
     pub(crate) async fn stop(mut self) -> Result<(), Fault> {
         if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
-            // One that has ended cannot be signalled: its exit code is read below.
+            // A finished process cannot be signalled: its exit code is read below.
             let _ = kill_process(pid, Signal::INT);
         }
         match timeout(STOPS_WITHIN, self.child.wait()).await {
@@ -114,7 +105,7 @@ impl Up {
     }
 }
 
-/// Waits until no process holds the folder's lock. What is still held then, `delayq up` refuses by name.
+/// Waits until no process holds the folder's lock. `delayq up` refuses a lock still held, by name.
 async fn free(data: &Path) {
     let path = data.join("lock");
     let Ok(lock) = File::open(&path) else { return };
@@ -126,14 +117,14 @@ async fn free(data: &Path) {
     let _ = timeout(LEAVES_WITHIN, free).await;
 }
 
-/// `delayq`: the one in the folder of this program, else that of the PATH.
+/// `delayq` from this program's folder, else from the PATH.
 fn program() -> PathBuf {
     let this = std::env::current_exe().ok();
     let beside = this.and_then(|this| Some(this.parent()?.join("delayq"))).filter(|path| path.is_file());
     beside.unwrap_or_else(|| "delayq".into())
 }
 
-/// What was appended to a log from there on.
+/// The part of a log after an offset.
 fn text_from(path: &Path, begin: u64) -> String {
     let mut text = String::new();
     let read = File::open(path).and_then(|mut log| {

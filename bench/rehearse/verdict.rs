@@ -1,4 +1,4 @@
-//! Whether a rehearsed log was delivered exactly as it says. Pure.
+//! The verdict: deliveries compared with the log. Pure.
 
 use crate::deliveries::Deliveries;
 use crate::journal::{Journal, Odd};
@@ -7,71 +7,61 @@ use delayq_cli::output::Output;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// A message: its topic and its id.
+/// Topic and id.
 type Key = (String, String);
 
-/// How many examples of each fault are named.
+/// Maximum examples of each fault.
 const EXAMPLES: usize = 5;
 
-/// What was expected against what was seen.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
-    /// Whether everything is as the log says.
     pub(crate) result: Conclusion,
-    /// Puts: in the log, and answered so.
+    /// Puts: in the log, and answered as expected.
     pub(crate) put: Pair,
-    /// Reschedules: in the log, and answered so.
+    /// Reschedules: in the log, and answered as expected.
     pub(crate) rescheduled: Pair,
-    /// Cancels: in the log, and answered so.
+    /// Cancels: in the log, and answered as expected.
     pub(crate) cancelled: Pair,
     /// Messages delivered.
     pub(crate) delivered: Pair,
-    /// Further deliveries of the same messages; only allowed after a kill.
+    /// Repeated deliveries; only allowed after a kill.
     pub(crate) duplicates: usize,
-    /// Messages that should have been delivered and were not.
+    /// Messages not delivered against the log.
     pub(crate) missing: usize,
-    /// Messages that were delivered and should not have been.
+    /// Messages delivered against the log.
     pub(crate) unexpected: usize,
-    /// Deliveries due at another time than the log says.
+    /// Deliveries with another due time than the log's.
     pub(crate) misdated: usize,
-    /// Deliveries that were ready before they were due.
+    /// Deliveries ready before due.
     pub(crate) early: usize,
-    /// Messages that are not judged: this machine changed them when they were due already, and was answered so.
+    /// Messages excluded from the verdict: this machine changed them after their due time, and received that answer.
     pub(crate) too_late: usize,
-    /// Lines of the file that are no deliveries.
+    /// Lines that are not deliveries.
     pub(crate) unreadable: u64,
-    /// Topics whose books do not balance at the end.
+    /// Topics with unbalanced books at the end.
     pub(crate) unbalanced: Vec<String>,
-    /// ready − due, in ms: p50, p90, p99, most.
+    /// ready − due, in ms: p50, p90, p99, maximum.
     pub(crate) lateness_ms: [f64; 4],
-    /// How many processes played it.
+    /// Number of processes of this rehearsal.
     pub(crate) lives: u32,
-    /// What went wrong, for example.
     pub(crate) examples: Vec<String>,
 }
 
-/// What a verdict comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Conclusion {
-    /// Everything is as the log says.
     Exact,
-    /// Everything is, but for messages that were changed too late to judge.
+    /// Exact except for messages that were changed too late to judge.
     Inconclusive,
-    /// Something is not.
     Wrong,
 }
 
-/// What the log says, and what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Pair {
-    /// What the log says.
     pub(crate) expected: usize,
-    /// What was seen.
     pub(crate) seen: usize,
 }
 
-/// Judges a rehearsal that has come to its end.
 pub(crate) fn judge(
     script: &Script,
     journal: &Journal,
@@ -110,7 +100,7 @@ pub(crate) fn judge(
     let right = answered.iter().all(|pair| pair.expected == pair.seen)
         && [verdict.missing, verdict.unexpected, verdict.misdated, verdict.early] == [0; 4]
         && verdict.unbalanced.is_empty()
-        // What was under way at a kill comes twice, and its line may be torn.
+        // Deliveries in flight at a kill repeat, and the last line may be torn.
         && (journal.lives > 1 || (verdict.duplicates == 0 && verdict.unreadable == 0));
     verdict.result = match (right, not_judged.is_empty()) {
         (true, true) => Conclusion::Exact,
@@ -147,7 +137,7 @@ impl Verdict {
                     self.duplicates += seen.len() - 1;
                     let due_ms = journal.day.real(*due_ms).get();
                     for delivery in seen {
-                        // What a killed forwarder held is due again when its lease ends.
+                        // A killed forwarder's messages are due again when the lease ends.
                         let is_again = delivery.attempt > 1 && journal.lives > 1;
                         if delivery.due_ms != due_ms && !(is_again && delivery.due_ms > due_ms) {
                             self.misdated += 1;
@@ -190,7 +180,6 @@ impl Verdict {
         }
     }
 
-    /// As a table.
     pub(crate) fn table(&self, output: Output) -> String {
         let mut rows = output.rows(&["", ">expected", ">seen"]);
         let pairs = [
@@ -278,7 +267,7 @@ mod tests {
             (&[("a", DUE, DUE - 1, 1)], &[]),
             (&[("a", DUE, DUE, 1), ("a", DUE, DUE, 1)], &[]),
             (&[("a", DUE, DUE, 1)], &[(3, false)]),
-            // A cancel that came too late explains what happened to its own message alone.
+            // A late cancel explains only its own message.
             (&[("b", DUE, DUE, 1)], &[(3, true)]),
         ] {
             let verdict = verdict_of(seen, 1, odd);

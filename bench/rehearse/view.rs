@@ -1,4 +1,4 @@
-//! The live view of a rehearsal: a bar of the day on a terminal, plain lines elsewhere, nothing where JSON is asked for.
+//! The live view of a rehearsal: a progress bar on a terminal, plain lines elsewhere, nothing with JSON.
 
 use crate::day::Day;
 use crate::deliveries::Deliveries;
@@ -10,27 +10,21 @@ use delayq_cli::printable::printable;
 use delayq_service::Fault;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The bar's length; the fraction of the day is scaled to it.
+/// Length of the bar, to which the fraction of the day is scaled.
 const BAR: u64 = 10_000;
-/// Plain lines come at each tenth of the day.
+/// Number of plain lines, spread over the day.
 const LINES: u64 = 10;
 
-/// The live view.
 pub(crate) struct View {
     output: Output,
     bar: ProgressBar,
     lines: u64,
 }
 
-/// What it shows.
 pub(crate) struct Shown<'s> {
-    /// Redis's clock.
     pub(crate) now: UnixMillis,
-    /// How far the player is.
     pub(crate) journal: &'s Journal,
-    /// The numbers of the log's topics.
     pub(crate) numbers: &'s Numbers,
-    /// What was delivered.
     pub(crate) deliveries: &'s Deliveries,
     /// Messages cancelled by the log so far.
     pub(crate) cancelled: usize,
@@ -39,7 +33,6 @@ pub(crate) struct Shown<'s> {
 // === impl View ===
 
 impl View {
-    /// A view that shows nothing yet.
     pub(crate) fn new(output: Output) -> Self {
         let bar = if output.lively { ProgressBar::new(BAR) } else { ProgressBar::hidden() };
         let style = "{prefix} {wide_bar:.cyan/blue} {percent:>3} %\n{msg}";
@@ -47,10 +40,6 @@ impl View {
         Self { output, bar, lines: 0 }
     }
 
-    /// Shows how it stands.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub(crate) fn show(&mut self, shown: &Shown<'_>) -> Result<(), Fault> {
         if self.output.json {
             return Ok(());
@@ -72,7 +61,6 @@ impl View {
         Ok(())
     }
 
-    /// Takes the bar away.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -95,7 +83,6 @@ fn sentence(shown: &Shown<'_>) -> String {
     )
 }
 
-/// The time of the log, as a clock.
 fn clock(day: &Day, now: UnixMillis) -> String {
     let log_ms = day.log_ms(now).clamp(day.first_ms, day.last_ms);
     jiff::Timestamp::from_millisecond(log_ms)

@@ -1,20 +1,20 @@
-//! The least that any such queue does: the bare commands, each step's in a script of nothing else.
+//! The minimum work of any such queue: bare commands, each step in a script of its own.
 //!
-//! The same ids, bodies and due times as delayq's, in sorted sets of the same size; a put is told its bucket.
+//! Ids, bodies and due times equal delayq's, in sorted sets of the same size; a put names its bucket.
 
 use crate::ids::Ids;
 use crate::scripts::{BATCH, PUMP_BATCH, fill};
 use crate::server::{HOUR_MS, Server, envelope};
 use redis::{Cmd, Value};
 
-/// As the commands stand: two for each message.
+/// Two commands per message.
 const PUT: &str = "
 for i = 2, #ARGV, 3 do
   redis.call('SET', '{dq:0}:m:1:' .. ARGV[i], ARGV[i + 2], 'NX')
   redis.call('ZADD', ARGV[1], ARGV[i + 1], ARGV[i])
 end
 return 0";
-/// The same with one ZADD for all of them.
+/// One ZADD for all messages.
 const PUT_AT_ONCE: &str = "
 local entries = {}
 for i = 2, #ARGV, 3 do
@@ -56,7 +56,7 @@ const ACK_ONE: &str = "
 redis.call('ZREM', '{dq:0}:leases', ARGV[1])
 redis.call('UNLINK', '{dq:0}:m:1:' .. ARGV[1])
 return 0";
-/// Takes a batch out again, so that as many stay as there were.
+/// Removes a batch, so that the number of pending messages is unchanged.
 const REMOVE: &str = "
 for i = 2, #ARGV do
   redis.call('ZREM', ARGV[1], ARGV[i])
@@ -94,7 +94,7 @@ impl Bare {
         bare
     }
 
-    /// Measures each step as often as a round of delayq does, and leaves as many pending as there were.
+    /// Measures each step as often as a round of delayq does, and keeps the number of pending messages.
     pub(crate) async fn round(&mut self, round: usize) {
         for batch in 0..PUMP_BATCH / BATCH {
             let first = round * PUMP_BATCH + batch * BATCH;
@@ -129,7 +129,7 @@ impl Bare {
         }
     }
 
-    /// A batch of puts of one message each, due in the next hour or already, and their ids.
+    /// A batch of puts of one message each, due in the next hour or already, and the ids.
     pub(crate) fn single_puts(&mut self, ids: Ids, past: bool) -> (Vec<Cmd>, Vec<Vec<u8>>) {
         let names: Vec<Vec<u8>> = (0..BATCH).map(|_| ids.id(&mut self.server)).collect();
         let one = |(n, id): (usize, &Vec<u8>)| {
@@ -154,7 +154,7 @@ impl Bare {
         self.command(7, [self.server.now_ms.to_string().into()])
     }
 
-    /// The ack of what a reserve answered.
+    /// The ack of a reserve's answer.
     pub(crate) fn single_ack(&self, reserved: Value) -> Cmd {
         let (id, _): (Vec<u8>, Value) = redis::from_redis_value(reserved).expect("an id and a body");
         self.command(8, [id])
@@ -177,7 +177,7 @@ impl Bare {
     }
 }
 
-/// The sorted set of the hour; what is past is in the one before.
+/// The sorted set of the hour; past due times belong to the previous set.
 fn bucket(due: u64) -> Vec<u8> {
     format!("{{dq:0}}:b:1:{}", due / HOUR_MS).into_bytes()
 }

@@ -1,5 +1,5 @@
-//! Calls of one message and of a hundred, with each kind of id, inside one shard: what a call costs, and what an own id
-//! and a group add to a message.
+//! Calls of one message and of a hundred, with each kind of id, inside one shard: the cost of a call, and the extra
+//! cost of own ids and groups.
 
 use crate::bare::Bare;
 use crate::ids::{Ids, KINDS};
@@ -13,24 +13,24 @@ use std::time::Duration;
 const VERBS: [Verb; 8] =
     [Verb::Init, Verb::Configure, Verb::Hold, Verb::Put, Verb::Cancel, Verb::Pump, Verb::Reserve, Verb::Ack];
 
-/// How long finished ids are remembered, so that the shard is soon rid of them.
+/// How long finished ids are remembered: short, to clear the shard quickly.
 const REMEMBER: Duration = Duration::from_millis(160);
 
-/// How many markers end together: a list of a busy deployment has many, since it takes the markers of seconds.
+/// Markers that expire together: a busy deployment's list holds the markers of several seconds.
 const MARKERS: usize = 2 * PUMP_BATCH;
 
-/// How long these are remembered: longer than it takes to leave them.
+/// How long these are remembered: longer than creating them takes.
 const REMEMBER_MARKERS: Duration = Duration::from_secs(1);
 const MARKER_ROUNDS: usize = 10;
 
-/// Which ids, how many messages a call, and which step.
+/// Kind of ids, messages per call, and step.
 pub(crate) type Row = (Ids, usize, &'static str);
 
-/// µs a message, by row.
+/// µs per message, by row.
 #[derive(Default)]
 pub(crate) struct Laps(BTreeMap<Row, Vec<f64>>);
 
-/// A shard and a bare Redis with as many pending, and what they cost.
+/// A shard and a bare Redis with equally many pending messages, and their measurements.
 pub(crate) struct Calls {
     shard: Shard,
     bare: Bare,
@@ -47,8 +47,8 @@ impl Calls {
     }
 
     pub(crate) async fn round(&mut self) {
-        // Each is measured right after the same unmeasured: own ids come behind the pause in which markers end, which leaves
-        // the processor's caches cold, and generated ids do not.
+        // Each measurement follows an unmeasured run of the same kind: own ids follow the pause in which markers
+        // expire, which cools the processor's caches, and generated ids do not.
         for ids in KINDS {
             for each in [1, BATCH] {
                 life(&mut self.shard, &mut Laps::default(), ids, each).await;
@@ -86,7 +86,7 @@ impl Laps {
     }
 }
 
-/// What the end of a marker costs where many end together, in full calls: µs by kind of ids.
+/// Cost of expiring a marker among many, in full calls: µs by kind of ids.
 pub(crate) async fn ends_of_markers(pending: usize) -> BTreeMap<Ids, f64> {
     let (mut shard, mut costs) = (shard(pending, REMEMBER_MARKERS).await, Laps::default());
     let row = |ids| (ids, PUMP_BATCH, "end of a marker");
@@ -103,9 +103,9 @@ pub(crate) async fn ends_of_markers(pending: usize) -> BTreeMap<Ids, f64> {
     KINDS.into_iter().filter_map(|ids| Some((ids, costs.median(row(ids))?))).collect()
 }
 
-/// A shard with so many pending, which remembers own ids for so long.
+/// A shard with pending messages that remembers own ids for this long.
 async fn shard(pending: usize, remember: Duration) -> Shard {
-    // A Redis knows the scripts that its clients call: each more makes Lua's collector slower, and so every call.
+    // Load only these scripts: each script known to Redis makes Lua's collector, and so every call, slower.
     let mut shard = Shard::created(&VERBS).await;
     shard.put_later(pending).await;
     let ms = remember.as_millis().to_string();
@@ -113,7 +113,7 @@ async fn shard(pending: usize, remember: Duration) -> Shard {
     shard
 }
 
-/// Takes a hundred messages through their life, so many a call, and leaves nothing of them but markers of own ids.
+/// Takes a hundred messages through their life, `each` per call, and leaves only markers of own ids.
 async fn life(shard: &mut Shard, laps: &mut Laps, ids: Ids, each: usize) {
     let row = |step| (ids, each, step);
     let (calls, names) = puts(shard, ids, each, |shard, n| shard.server.due_ms(1, n));
@@ -135,7 +135,7 @@ async fn life(shard: &mut Shard, laps: &mut Laps, ids: Ids, each: usize) {
     laps.time(&mut shard.server, row("ack"), &acks).await;
 }
 
-/// The same by the bare commands.
+/// The same steps by the bare commands.
 async fn bare_life(bare: &mut Bare, laps: &mut Laps, ids: Ids) {
     let row = |step| (ids, 1, step);
     let (calls, names) = bare.single_puts(ids, false);
@@ -164,7 +164,7 @@ fn puts(
     (calls, names)
 }
 
-/// Ends all markers, once their time is over: an eighth longer than they are remembered at most. The µs, and how many.
+/// Expires all markers, at most an eighth after the remembered time. Returns µs and their number.
 async fn end_markers(shard: &mut Shard, remembered: Duration) -> (f64, usize) {
     let left = redis::cmd("ZCARD").arg("{dq:0}:ends").to_owned();
     if shard.server.run(&left).await == Value::Int(0) {
@@ -177,7 +177,7 @@ async fn end_markers(shard: &mut Shard, remembered: Duration) -> (f64, usize) {
     (spent, answers.iter().map(forgotten).sum())
 }
 
-/// How many markers a pump ended.
+/// Markers that a pump expired.
 fn forgotten(answer: &Value) -> usize {
     let Value::Array(items) = answer else { panic!("pump answers a list") };
     let Value::Int(ended) = items[7] else { panic!("pump says how many it has forgotten") };

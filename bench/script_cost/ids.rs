@@ -1,10 +1,10 @@
-//! What names a message, and its envelope.
+//! Ids of messages, and their envelopes.
 
 use crate::server::{Server, envelope};
 use delayq::protocol::Envelope;
 use delayq::{Group, MessageId, Target};
 
-/// What names a message: the client, its producer, or its producer who also gives each a group of its own.
+/// The source of ids: the client, the producer, or the producer with a separate group per message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ids {
     Generated,
@@ -17,7 +17,7 @@ pub(crate) const KINDS: [Ids; 3] = [Ids::Generated, Ids::Own, Ids::Grouped];
 // === impl Ids ===
 
 impl Ids {
-    /// The kind of id and the groups, as two columns of a table.
+    /// Kind of id and groups, as two columns of a table.
     pub(crate) fn columns(self) -> &'static str {
         match self {
             Self::Generated => "generated | none",
@@ -37,7 +37,7 @@ impl Ids {
         }
     }
 
-    /// The envelope of the message with this id, as a producer makes it.
+    /// The envelope of the message with this id, as a producer encodes it.
     pub(crate) fn envelope(self, id: &[u8]) -> Vec<u8> {
         let own = self != Self::Generated;
         let group = Target::from_stored(id).group;

@@ -1,13 +1,13 @@
-//! What each script costs inside Redis, and how that grows with what is pending: µs a message from `INFO commandstats`,
-//! compared with the bare commands that do the least of the same; and the bytes of a pending message.
+//! The cost of each script inside Redis, and its growth with pending messages: µs per message from `INFO commandstats`,
+//! compared with the bare commands for the minimum of the same work; and the bytes of a pending message.
 //!
-//! Then what a call of one message costs compared with its bare commands, and what own ids and groups add in calls of a
-//! hundred.
+//! Then the cost of a call of one message compared with its bare commands, and the extra cost of own ids and groups in
+//! calls of a hundred.
 //!
-//! One shard, whose topic keeps the defaults, except that it remembers finished ids for no longer than a measurement
-//! needs. Six new servers, delayq's and a bare one each, take turns; medians of all rounds.
+//! One shard with a topic of default policy, except that finished ids are remembered only as long as needed. Six new
+//! servers, three for delayq and three bare, take turns; medians of all rounds.
 //!
-//! `script-cost [pending]`; `pending` is 1,000,000 unless given. Fewer than 100,000 say nothing about bytes.
+//! `script-cost [pending]`; `pending` defaults to 1,000,000. Below 100,000 the figures for bytes are meaningless.
 
 mod bare;
 mod calls;
@@ -26,7 +26,7 @@ const FEW: usize = 1_000;
 const ROUNDS: usize = 40;
 const WARM_ROUNDS: usize = 3;
 
-/// Step, its bare commands, and the most that it may cost as a multiple of these.
+/// Step, bare commands, and maximum cost as a multiple of these.
 const TARGETS: [(&str, &str, f64); 4] = [
     ("put", "SET NX + ZADD", 1.6),
     ("pump", "ZRANGEBYSCORE + RPUSH + ZREM", 1.5),
@@ -35,14 +35,14 @@ const TARGETS: [(&str, &str, f64); 4] = [
 ];
 const ALL_FOUR: f64 = 1.75;
 const GROWTH: f64 = 1.6;
-/// The most that a call of one message may cost as a multiple of its bare commands.
+/// Maximum cost of a call of one message, as a multiple of its bare commands.
 const SINGLE: f64 = 3.5;
 const STEPS: [&str; 4] = ["put", "pump", "reserve", "ack"];
-/// What own ids, and groups of their own, may add in calls of a hundred, as multiples of generated ids.
+/// Maximum extra cost of own ids, and of groups, in calls of a hundred, as multiples of generated ids.
 const ADDED: [(&str, Ids, f64); 4] =
     [("put", Ids::Own, 1.15), ("put", Ids::Grouped, 1.5), ("ack", Ids::Own, 2.0), ("ack", Ids::Grouped, 2.5)];
 const MARKER_US: f64 = 1.0;
-/// With fewer messages, what is there once weighs more than what each of them takes.
+/// With fewer messages, fixed memory outweighs memory per message.
 const ENOUGH_FOR_BYTES: usize = 100_000;
 const PLAIN_BYTES: f64 = 480.0;
 const DICTIONARY_BYTES: f64 = 320.0;

@@ -1,4 +1,4 @@
-//! A shard whose pending orders are compressed with a trained dictionary, for the bytes that they take.
+//! The memory of a shard whose pending orders are compressed with a trained dictionary.
 
 use crate::server::{HOURS, PAYLOAD_BYTES, Server, order};
 use delayq::{Admin, Client, Message, Producer, ProducerOptions, Settings, ShardCount, Topic, UnixMillis};
@@ -6,7 +6,7 @@ use delayq::{Admin, Client, Message, Producer, ProducerOptions, Settings, ShardC
 const SAMPLES: usize = 2_000;
 const STEP: usize = 10_000;
 
-/// The bytes of a pending order, all of `pending` counted.
+/// Bytes per pending order.
 pub(crate) async fn bytes_with_dictionary(pending: usize) -> f64 {
     assert_eq!(order(pending).len(), PAYLOAD_BYTES, "an order is as long as it is said to be");
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Every script of delayq, on a shard with so many messages pending.
+//! Every script of delayq, on a shard with a given number of pending messages.
 
 use crate::server::{HOUR_MS, HOURS, Server, envelope};
 use delayq::Group;
@@ -9,7 +9,7 @@ pub(crate) const BATCH: usize = 100;
 pub(crate) const PUMP_BATCH: usize = 500;
 const META: &str = "{dq:0}:meta";
 const NEVER: &str = "{dq:0}:never";
-/// A deployment that has grown once, so that `grow` has something to look at.
+/// A deployment that has grown once, so that `grow` has work to do.
 const LAYOUT: &str = "2";
 const COUNTS: &str = "1,2";
 
@@ -24,7 +24,7 @@ pub(crate) struct Shard {
 // === impl Shard ===
 
 impl Shard {
-    /// A shard without any message, on a Redis that knows these scripts.
+    /// An empty shard on a Redis with these scripts loaded.
     pub(crate) async fn created(verbs: &[Verb]) -> Self {
         let mut server = Server::start().await;
         let scripts = Scripts::published();
@@ -38,13 +38,13 @@ impl Shard {
         let (envelope, grouped) = (envelope().encode(), grouped.encode());
         let mut shard = Self { server, scripts, envelope, grouped, epoch: 0 };
         shard.call(Verb::Init, words(["0", COUNTS])).await;
-        // What is cancelled is to leave nothing, as what is delivered does.
+        // Cancelled messages must leave nothing, like delivered ones.
         shard.call(Verb::Configure, words(["orders", "remember_cancelled_ms", "0"])).await;
         shard
     }
 
-    /// A shard with `pending` messages: what the rounds will deliver, due already and put long ago, and the others,
-    /// as many in each hour.
+    /// A shard with `pending` messages: those for the rounds, put long ago and already due, and the rest, evenly spread
+    /// over hours.
     pub(crate) async fn filled(pending: usize) -> Self {
         let mut shard = Self::created(Verb::ALL).await;
         for (batch, fill) in fill(pending).into_iter().enumerate() {
@@ -60,7 +60,7 @@ impl Shard {
         shard
     }
 
-    /// Puts messages that are due later, as many in each hour.
+    /// Puts messages due later, evenly spread over hours.
     pub(crate) async fn put_later(&mut self, pending: usize) {
         for batch in 0..pending / BATCH {
             let dues = self.hour_dues(batch as u64, batch * BATCH);
@@ -69,9 +69,9 @@ impl Shard {
         }
     }
 
-    /// Measures every script once or a few times, and leaves as many pending as there were.
+    /// Measures every script once or several times, and keeps the number of pending messages.
     pub(crate) async fn round(&mut self, round: usize) {
-        // These in the same order as the bare ones, so that both find the same in the processor's caches.
+        // The same order as the bare commands, for equal processor caches.
         for batch in 0..PUMP_BATCH / BATCH {
             self.put_and_take_out(round * PUMP_BATCH + batch * BATCH).await;
         }
@@ -93,7 +93,7 @@ impl Shard {
         self.call(Verb::Cancel, of_topic(&ids)).await;
     }
 
-    /// Puts a batch into the next hour, moves it to the one behind, and takes it out again.
+    /// Puts a batch into the next hour, reschedules it by an hour, and cancels it.
     async fn change_pending(&mut self, first: usize) {
         let dues = self.hour_dues(1, first);
         let (call, ids) = self.put_call(&dues, false);
@@ -116,7 +116,7 @@ impl Shard {
         self.server.run(&call).await;
     }
 
-    /// Pumps, reserves and acks what is due.
+    /// Pumps, reserves and acks due messages.
     async fn deliver(&mut self) {
         let pump = [text(self.epoch), text(PUMP_BATCH)];
         self.measure("pump", PUMP_BATCH, Verb::Pump, pump).await;
@@ -130,7 +130,7 @@ impl Shard {
         }
     }
 
-    /// Extends, gives back, buries and replays a batch.
+    /// Extends, releases, buries and replays a batch.
     async fn settle_otherwise(&mut self) {
         self.call(Verb::Pump, [text(self.epoch), text(BATCH)]).await;
         let held = receipts(&self.call(Verb::Reserve, reserve()).await, BATCH);
@@ -184,7 +184,7 @@ impl Shard {
         self.measure("dictionary", 1, Verb::Dictionary, words(["7", "bytes"])).await;
     }
 
-    /// Puts batches that are due already, and stay in their bucket because the shard is held.
+    /// Puts batches that are already due, and stay in their bucket because the shard is held.
     async fn put_due(&mut self, first: usize, batches: usize) {
         self.hold("on").await;
         for batch in 0..batches {
@@ -197,7 +197,7 @@ impl Shard {
 
     pub(crate) async fn hold(&mut self, word: &str) {
         if word == "on" {
-            // All leases were acked. Their alarm, a minute later, would take half of a pump that is measured.
+            // All leases were acked. Their alarm, a minute later, would take half of a measured pump.
             self.server.run(redis::cmd("ZREM").arg("{dq:0}:alarms").arg("leases")).await;
         }
         self.call(Verb::Hold, [text(self.epoch), word.as_bytes().to_vec()]).await;
@@ -241,8 +241,8 @@ impl Shard {
     }
 }
 
-/// The batches of a shard's filling: in which hour they are due, or `None` for those that are due already. Of these
-/// as many rounds' as there are, if `pending` has room for so many, strewn among the others as what has waited long is.
+/// The batches of a shard's filling: the hour of each, or `None` if already due. The latter, one set per round if
+/// `pending` has room, are mixed among the others like messages that have waited long.
 pub(crate) fn fill(pending: usize) -> Vec<Option<u64>> {
     let batches = pending / BATCH;
     let each_round = PUMP_BATCH / BATCH + 1;
@@ -256,7 +256,6 @@ fn reserve() -> Vec<Vec<u8>> {
     words(["100", "0", "60000", "orders"])
 }
 
-/// The receipts of all `count` that were asked for.
 pub(crate) fn receipts(answer: &Value, count: usize) -> Vec<Vec<u8>> {
     let Value::Array(items) = answer else { panic!("reserve answers a list") };
     let bytes = |value: &Value| match value {

@@ -1,4 +1,4 @@
-//! A Redis of its own, spoken to directly, that says what each call cost inside it.
+//! A private Redis, addressed directly, that reports the cost of each call inside the server.
 
 use delayq::protocol::Envelope;
 use delayq::{State, UnixMillis};
@@ -7,30 +7,29 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use std::collections::BTreeMap;
 
-/// The bytes of the JSON order that every message carries.
+/// Bytes of the JSON order in every message.
 pub(crate) const PAYLOAD_BYTES: usize = 200;
-/// Over how many hours the pending messages are spread.
+/// Hours over which pending messages spread.
 pub(crate) const HOURS: u64 = 5;
 pub(crate) const HOUR_MS: u64 = 3_600_000;
-/// How long the first messages wait, so that none becomes due while all is measured.
+/// Delay of the first messages, so that none becomes due during the measurement.
 const HEADROOM_MS: u64 = 240_000;
 
-/// How long ago what is due became so.
+/// How long past due times lie in the past.
 const PAST_MS: u64 = 50_000;
 
-/// The cost is the server's, so that the client's does not matter.
+/// Measures the server's cost, independent of the client's.
 pub(crate) struct Server {
     redis: RedisServer,
     connection: MultiplexedConnection,
-    /// In-server µs for each message (or call), by the row of the table.
+    /// In-server µs per message (or call), by table row.
     laps: BTreeMap<&'static str, Vec<f64>>,
     next_id: u64,
-    /// The first of the hours.
     first_hour_ms: u64,
-    /// No pending message of the first hour is due before.
+    /// No pending message of the first hour is due before this.
     soonest_ms: u64,
     pub(crate) now_ms: u64,
-    /// What it used when it was empty.
+    /// Memory when empty.
     empty_bytes: f64,
 }
 
@@ -58,51 +57,49 @@ impl Server {
         server
     }
 
-    /// A due time in that hour (of [`HOURS`]), as if by chance, but for every server the same.
+    /// A pseudo-random due time in this hour (of [`HOURS`]), equal for every server.
     pub(crate) fn due_ms(&self, hour: u64, n: usize) -> u64 {
         let start = (self.first_hour_ms + hour % HOURS * HOUR_MS).max(self.soonest_ms);
         let end = self.first_hour_ms + (hour % HOURS + 1) * HOUR_MS;
         start + spread(n as u64) % (end - start)
     }
 
-    /// A due time that is past: of the last 50 seconds before the start, or before the hour began.
+    /// A past due time: within 50 seconds before the start, or before the hour began.
     pub(crate) fn past_ms(&self, n: usize) -> u64 {
         let hour = self.now_ms - self.now_ms % HOUR_MS;
         let last = if self.now_ms - hour > PAST_MS { self.now_ms } else { hour };
         last - 1 - spread(n as u64) % PAST_MS
     }
 
-    /// An id as the client makes them, spread like those of many clients.
+    /// An id in the client's format, spread like the ids of many clients.
     pub(crate) fn id(&mut self) -> Vec<u8> {
         [&[1, 2, 3, 4, 5, 6, 0x70, 0][..], &spread(self.number()).to_be_bytes()].concat()
     }
 
-    /// A number that was not given before.
     pub(crate) fn number(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
 
-    /// Makes a script known; its name in EVALSHA.
+    /// Loads a script; returns its hash for EVALSHA.
     pub(crate) async fn load(&mut self, source: &str) -> String {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(source);
         command.query_async(&mut self.connection).await.expect("a script loads")
     }
 
-    /// Runs a command.
     pub(crate) async fn run(&mut self, command: &Cmd) -> Value {
         command.query_async(&mut self.connection).await.expect("a command is answered")
     }
 
-    /// Runs a call of a script that handles `count` messages, and notes what it cost under `row`.
+    /// Runs a script call that handles `count` messages, and records the cost under `row`.
     pub(crate) async fn measure(&mut self, row: &'static str, count: usize, call: &Cmd) -> Value {
         let (spent, mut answers) = self.timed(std::slice::from_ref(call)).await;
         self.laps.entry(row).or_default().push(spent / count as f64);
         answers.remove(0)
     }
 
-    /// Runs calls of scripts in one pipeline: the µs that they cost in the server, and their answers.
+    /// Runs script calls in one pipeline; returns the µs spent in the server, and the answers.
     pub(crate) async fn timed(&mut self, calls: &[Cmd]) -> (f64, Vec<Value>) {
         let mut pipeline = redis::pipe();
         for call in calls {
@@ -113,7 +110,7 @@ impl Server {
         (self.spent_us().await - before, answers)
     }
 
-    /// µs that the server spent in scripts since its start.
+    /// µs that the server has spent in scripts since its start.
     async fn spent_us(&mut self) -> f64 {
         let info: String =
             redis::cmd("INFO").arg("commandstats").query_async(&mut self.connection).await.expect("INFO");
@@ -122,12 +119,11 @@ impl Server {
         usec.map_or(0.0, |usec| usec.parse().expect("usec is a number"))
     }
 
-    /// Forgets what was measured so far.
     pub(crate) fn forget(&mut self) {
         self.laps.clear();
     }
 
-    /// The median of what was measured, by row.
+    /// Medians by row.
     pub(crate) fn medians(&self) -> BTreeMap<&'static str, f64> {
         let median = |laps: &Vec<f64>| {
             let mut laps = laps.clone();
@@ -137,14 +133,13 @@ impl Server {
         self.laps.iter().map(|(row, laps)| (*row, median(laps))).collect()
     }
 
-    /// The bytes that Redis uses.
     pub(crate) async fn used_bytes(&self) -> f64 {
         let info: String = self.redis.command(&["INFO", "memory"]).await;
         let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
         line.and_then(|n| n.trim().parse().ok()).expect("INFO memory says used_memory")
     }
 
-    /// The bytes of one of `pending` messages, where nothing else was stored since the start.
+    /// Bytes per message of `pending`, if nothing else was stored since the start.
     pub(crate) async fn bytes_of(&self, pending: usize) -> f64 {
         (self.used_bytes().await - self.empty_bytes) / pending as f64
     }
@@ -154,7 +149,7 @@ impl Server {
     }
 }
 
-/// The numbers from 0, in an order as if by chance.
+/// A pseudo-random permutation.
 fn spread(n: u64) -> u64 {
     n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
@@ -177,7 +172,6 @@ pub(crate) fn order(n: usize) -> Vec<u8> {
     format!("{body}{:.room$}\"}}", format!("{note:<room$}")).into_bytes()
 }
 
-/// An order as it is stored.
 pub(crate) fn envelope() -> Envelope {
     Envelope {
         state: State::Delayed,

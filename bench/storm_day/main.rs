@@ -1,7 +1,7 @@
 //! Turns a day's departures into an event log of boarding notices, on standard output.
 //!
-//! `storm-day [CSV]`; without a file it takes the snow-storm day of `examples/flights/`. `examples/flights/README.md` says
-//! what happens when.
+//! `storm-day [CSV]`; the default is the snow-storm day of `examples/flights/`. `examples/flights/README.md` lists the
+//! times of each notice.
 
 use delayq_bench::event_log::{Cancelled, Event, Moved, Put};
 use jiff::{SignedDuration, Timestamp};
@@ -13,18 +13,18 @@ use std::io::Write as _;
 
 const STORM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/flights/departures-2013-02-08.csv");
 const TOPIC: &str = "boarding";
-/// How long before its departure a flight boards.
+/// Minutes from boarding to departure.
 const BOARDING: i64 = 40;
-/// How long before the scheduled departure a delay is announced.
+/// Minutes from the announcement of a delay to the scheduled departure.
 const ANNOUNCED: i64 = 60;
-/// A notice is put between three and five hours before the scheduled departure.
+/// Latest put of a notice, in minutes before the scheduled departure; the earliest is two hours before that.
 const PUT_LATEST: i64 = 180;
 const PUT_SPREAD: u64 = 120;
-/// A cancel comes at least so long after its put, and so long before the notice.
+/// Minimum minutes from a put to its cancel, and from the cancel to the notice.
 const AFTER_PUT: i64 = 10;
 const BEFORE_NOTICE: i64 = 5;
 
-/// A flight, as it becomes the payload.
+/// A flight, in the form of the payload.
 #[derive(Serialize)]
 struct Flight {
     carrier: String,
@@ -33,7 +33,7 @@ struct Flight {
     origin: String,
     destination: String,
     scheduled: Timestamp,
-    /// Minutes; none for a flight that never left.
+    /// Minutes; `None` for a flight that never left.
     #[serde(skip)]
     delay: Option<i64>,
     #[serde(skip)]
@@ -109,7 +109,7 @@ impl Flight {
         Ok(events)
     }
 
-    /// FNV-1a of what is to be spread and the id: the same on every machine and in every version.
+    /// FNV-1a of the spread quantity and the id: equal on every machine and in every version.
     fn hash(&self, what: &str) -> u64 {
         what.bytes().chain(self.id.bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! The pictures of the documents are what `docs-figures` draws from the scripts and from the data next to them.
+//! The pictures of the documents equal the output of `docs-figures`.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 

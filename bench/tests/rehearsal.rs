@@ -1,4 +1,4 @@
-//! Rehearsals: the storm day, shortened, 930 flights against `delayq up`, also killed on the way; and small logs.
+//! Rehearsals: the storm day, shortened, 930 flights against `delayq up`, also killed midway; and small logs.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/flights/departures-2013-02-08.csv");
 
-/// The event log of the day.
 async fn log(folder: &Folder) -> PathBuf {
     let finished = Binary::new("storm-day").arg(FLIGHTS).run(b"", SHORT).await;
     assert_eq!(finished.code, Some(0), "{finished:?}");
@@ -27,7 +26,7 @@ fn rehearse(log: &Path, data: &Path) -> Binary {
     rehearse.arg("--data").arg(data)
 }
 
-/// Checks the verdict, and the file itself once more; an `Err` says what this machine was too busy for.
+/// Checks the verdict, and the file itself again; an `Err` means that this machine was too busy.
 fn check(finished: &Finished, data: &Path) -> Result<Value, Timing> {
     let verdict: Value = serde_json::from_str(&finished.stdout).unwrap();
     if verdict["result"] == "inconclusive" {
@@ -47,7 +46,7 @@ fn check(finished: &Finished, data: &Path) -> Result<Value, Timing> {
     Ok(verdict)
 }
 
-/// The processes that belong to a data folder, by their command lines.
+/// Number of processes of a data folder, by command line.
 fn left_running(data: &Path) -> usize {
     let data = data.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -92,7 +91,7 @@ async fn a_storm_day_that_is_killed_three_times_ends_exactly_as_its_log_says() {
             Err(timing) => return timing,
         };
         assert_eq!(verdict["lives"], 4);
-        // Nothing twice beyond what was in flight: a batch of the forwarder at each kill.
+        // Repeats are limited to deliveries in flight: a batch of the forwarder per kill.
         assert!(verdict["duplicates"].as_u64().unwrap() <= 3 * 256, "{verdict}");
         Timing::Kept
     })
@@ -104,7 +103,7 @@ fn events_done(data: &Path) -> Option<u64> {
     serde_json::from_str::<Value>(&text).ok()?["done"].as_u64()
 }
 
-/// Three messages within a log minute: one goes out, one is moved, one is cancelled.
+/// Three messages within a log minute: the first is delivered, the second rescheduled, the third cancelled.
 const SHORT_LOG: &str = r#"{"at":"2026-01-01T00:00:00Z","put":{"topic":"t","id":"out","due":"2026-01-01T00:00:50Z","payload":"one"}}
 {"at":"2026-01-01T00:00:01Z","put":{"topic":"t","id":"moved","group":"g","due":"2026-01-01T00:00:40Z","payload":{}}}
 {"at":"2026-01-01T00:00:02Z","put":{"topic":"t","id":"not","due":"2026-01-01T00:00:55Z","payload":3}}
@@ -112,7 +111,6 @@ const SHORT_LOG: &str = r#"{"at":"2026-01-01T00:00:00Z","put":{"topic":"t","id":
 {"at":"2026-01-01T00:00:30Z","cancel":{"topic":"t","id":"not"}}
 "#;
 
-/// A `delayq up` that forwards the topic of the short log.
 async fn forwarding(data: &Path) -> Process {
     let up = Binary::new("delayq").args(["up", "--no-etcd", "--forward", "t=file", "--data"]).arg(data);
     let mut up = up.start();
@@ -153,7 +151,7 @@ async fn a_delivery_that_the_log_does_not_know_is_no_success() {
         Binary::new("delayq").arg("--config").arg(&config).args(args).run(b"", LONG).await
     };
     let stranger = async {
-        // What was delivered before a rehearsal begins is none of its business.
+        // Deliveries before the start of a rehearsal do not count.
         wait_until("the rehearsal to put", LONG, async || {
             delayq(&["list", "t"]).await.stdout.contains("out")
         })

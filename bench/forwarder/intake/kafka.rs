@@ -1,4 +1,4 @@
-//! Kafka: the bare consumer reads what has been fetched, puts it, and stores its offsets.
+//! Kafka: the bare consumer puts fetched records and stores its offsets.
 
 use super::{Stand, arrived, headers, message, put};
 use crate::deployment::body;

@@ -1,4 +1,4 @@
-//! NATS: the bare consumer pulls through a durable consumer, puts what has arrived, and acks each.
+//! NATS: the bare consumer pulls through a durable consumer, puts arrived records, and acks each.
 
 use super::{Stand, arrived, headers, message, put};
 use crate::deployment::body;

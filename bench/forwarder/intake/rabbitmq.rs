@@ -1,4 +1,4 @@
-//! RabbitMQ: a queue of its own for each run, filled beforehand; the bare consumer puts what has arrived, and acks each.
+//! RabbitMQ: a separate queue per run, filled beforehand; the bare consumer puts arrived records, and acks each.
 
 use super::{Stand, arrived, headers, message, put};
 use crate::deployment::body;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const DEAD: &str = "dead";
 
-/// What is acked is gone, so each run has its own queue: `names` are all of them.
+/// Acked records are gone, so each run has its own queue; `names` lists all queues.
 pub(super) async fn stand(count: usize, names: &[String]) -> Stand {
     let server = RabbitmqServer::start().await;
     let channel = channel(&server.url()).await;

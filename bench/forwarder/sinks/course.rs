@@ -1,25 +1,24 @@
-//! The course of one measurement: what has been confirmed, and from when on it counts.
+//! The course of a measurement: confirmed messages, and the end of the warm-up.
 
 use crate::cpu;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Messages a second, and what one cost the machine in microseconds of a core.
 #[derive(Clone, Copy)]
 pub(crate) struct Figure {
     pub(crate) rate: f64,
     pub(crate) cost_us: f64,
 }
 
-/// A measurement of so many messages. The first tenth of them is its warm-up.
+/// A measurement of `count` messages. The first tenth is warm-up.
 pub(crate) struct Course {
     count: usize,
     confirmed: AtomicUsize,
     warm: OnceLock<Warm>,
 }
 
-/// When the warm-up was over, and how many messages it had.
+/// The end of the warm-up, and the messages confirmed by then.
 struct Warm {
     at: Instant,
     worked: Duration,
@@ -33,13 +32,12 @@ impl Course {
         Arc::new(Self { count, confirmed: AtomicUsize::new(0), warm: OnceLock::new() })
     }
 
-    /// So many more are confirmed.
+    /// Counts further confirmed messages.
     pub(crate) fn confirmed(&self, more: usize) {
         let before = self.confirmed.fetch_add(more, Ordering::Relaxed);
         self.warmed_up(before, before + more);
     }
 
-    /// So many are confirmed altogether.
     pub(crate) fn reached(&self, confirmed: usize) {
         let before = self.confirmed.swap(confirmed, Ordering::Relaxed);
         self.warmed_up(before, confirmed);
@@ -52,7 +50,7 @@ impl Course {
         }
     }
 
-    /// What it comes to, now that all are confirmed.
+    /// The figure, once all messages are confirmed.
     pub(crate) fn figure(&self) -> Figure {
         assert_eq!(self.confirmed.load(Ordering::Relaxed), self.count);
         let warm = self.warm.get().expect("a tenth is less than all");

@@ -1,4 +1,4 @@
-//! Kafka: the bare client is an idempotent producer that waits for each record's ack of all replicas.
+//! Kafka: the bare client is an idempotent producer that waits for each record's ack from all replicas.
 
 use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};

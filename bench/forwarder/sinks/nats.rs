@@ -1,4 +1,4 @@
-//! NATS JetStream: the bare client publishes with a message id and waits for each one's ack.
+//! NATS JetStream: the bare client publishes with a message id and waits for each ack.
 
 use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};

@@ -1,4 +1,4 @@
-//! RabbitMQ: the bare client publishes persistent, mandatory messages on one channel and waits for each one's confirm.
+//! RabbitMQ: the bare client publishes persistent, mandatory messages on one channel and waits for each confirm.
 
 use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};

@@ -1,5 +1,3 @@
-//! A destination with two ways into it: a sink of the forwarder, and a bare client.
-
 use super::course::Course;
 use delayq_forwarder::SinkConfig;
 use futures_util::{StreamExt, stream};
@@ -12,46 +10,45 @@ static RUN: AtomicU16 = AtomicU16::new(0);
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 static BATCH: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives bare clients the room that the sink has.
+/// Sets the bare clients' room to the sink's.
 pub(crate) fn set_room(in_flight: u32, batch: u16) {
     IN_FLIGHT.store(in_flight as usize, Ordering::Relaxed);
     BATCH.store(usize::from(batch), Ordering::Relaxed);
 }
 
-/// Messages that a bare client has on their way, as many as the sink.
+/// Messages of a bare client in flight, equal to the sink's.
 pub(crate) fn in_flight() -> usize {
     IN_FLIGHT.load(Ordering::Relaxed)
 }
 
-/// Messages that a bare client of a batching protocol sends at once, as many as the sink.
+/// Batch size of a bare client, equal to the sink's.
 pub(crate) fn batch() -> usize {
     BATCH.load(Ordering::Relaxed)
 }
 
-/// Publishes so many messages, says when each is confirmed, and ends with the last of them.
+/// Publishes messages, reports each confirm, and ends with the last.
 pub(crate) type Bare = Box<dyn Fn(usize, Arc<Course>) -> Pin<Box<dyn Future<Output = ()>>>>;
 
-/// A destination.
 pub(crate) struct Target {
     pub(crate) sink: SinkConfig,
     pub(crate) to: &'static str,
     pub(crate) bare: Bare,
-    /// The server behind it, stopped with it.
+    /// The server, stopped on drop.
     pub(crate) _server: Box<dyn Any>,
 }
 
-/// Begins another run of a bare client: its ids are new, so that no broker takes them for repeats.
+/// Starts another run of a bare client with fresh ids, so that no broker treats them as repeats.
 pub(crate) fn next_run() {
     RUN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The id of a bare client's message, as long as a generated one.
+/// The id of a bare client's message, as long as a generated id.
 pub(crate) fn id(n: usize) -> String {
     let run = RUN.load(Ordering::Relaxed);
     format!("019aa5c1-{run:04x}-7abc-8def-{n:012x}")
 }
 
-/// The headers that the forwarder sends with a message, of the same length.
+/// Headers of the same length as the forwarder's.
 pub(crate) fn headers(n: usize) -> [(&'static str, String); 7] {
     [
         ("delayq-id", id(n)),
@@ -64,7 +61,7 @@ pub(crate) fn headers(n: usize) -> [(&'static str, String); 7] {
     ]
 }
 
-/// Publishes one by one, so many at a time; `publish` ends with its confirm.
+/// Publishes singly, `in_flight` at a time; `publish` ends with its confirm.
 pub(crate) async fn one_by_one<F, Fut>(count: usize, in_flight: usize, course: &Course, publish: F)
 where
     F: Fn(usize) -> Fut,

@@ -51,7 +51,7 @@ async fn publish(
     .await;
 }
 
-/// Answers every request of a connection with 204: a head and a body of one size, or a HEAD without one.
+/// Answers every request of a connection with 204: a head and a fixed-size body, or a HEAD without a body.
 async fn serve(mut stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
     let mut buffer = Vec::with_capacity(4096);

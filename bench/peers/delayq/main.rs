@@ -1,5 +1,5 @@
-//! The rows of `bench/peers/compare.py` for delayq, by its public client alone:
-//! `peer REDIS_PORT ROW COUNT IDS [SHARDS]`, with the ids `own`, `grouped` or `generated`.
+//! The rows of `bench/peers/compare.py` for delayq, through its public client alone: `peer REDIS_PORT ROW COUNT IDS
+//! [SHARDS]`, with the ids `own`, `grouped` or `generated`.
 
 use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, ShardCount,
@@ -31,7 +31,7 @@ struct Bench {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ids {
     Own,
-    /// Own ids, each in a group of its own.
+    /// Own ids, each in a separate group.
     Grouped,
     Generated,
 }
@@ -124,7 +124,7 @@ impl Bench {
         Ok(json!({ "put_single": rate(self.count, start) }))
     }
 
-    /// Bytes are counted by who asks.
+    /// The caller counts bytes.
     async fn memory(&self) -> Result<Value> {
         let start = now_ms() as u64 + HOUR_MS;
         self.fill(|n| start + n as u64 * 10).await?;
@@ -209,7 +209,7 @@ impl Bench {
     }
 }
 
-/// This host's clock, as the peers read it.
+/// This host's clock, as for the other peers.
 #[allow(
     clippy::disallowed_methods,
     reason = "every peer is measured by the host's clock, so that they compare"
