@@ -1,37 +1,31 @@
-//! The admin endpoint of a running service, as a scraper sees it.
+//! The admin endpoint of a running service, from a scraper's view.
 
 use crate::deadline::{SHORT, within};
 use crate::process::Process;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Where a service answers.
+/// The address of an admin endpoint.
 #[derive(Clone, Debug)]
 pub struct AdminEndpoint(String);
 
 // === impl AdminEndpoint ===
 
 impl AdminEndpoint {
-    /// Whatever answers at this address, `host:port`.
+    /// The endpoint at this address, `host:port`.
     #[must_use]
     pub fn at(address: impl Into<String>) -> Self {
         Self(address.into())
     }
 
-    /// That of a process with `listen = "127.0.0.1:0"`, as its log names it.
-    ///
-    /// # Panics
-    /// If it does not log one.
+    /// The endpoint of a process with `listen = "127.0.0.1:0"`, at the address in its log.
     pub async fn of(process: &mut Process) -> Self {
         let line = process.wait_for_line("admin endpoint listening", SHORT).await;
         let logged: serde_json::Value = serde_json::from_str(&line).expect("a log line is an object");
         Self(logged["address"].as_str().expect("the line names the address").to_owned())
     }
 
-    /// What it answers to `GET path`: the status and the body.
-    ///
-    /// # Panics
-    /// If it does not answer.
+    /// The status and body of the answer to `GET path`.
     pub async fn get(&self, path: &str) -> (u16, String) {
         let answer = within("the admin endpoint", SHORT, async {
             let mut stream = TcpStream::connect(&self.0).await?;

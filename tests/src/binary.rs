@@ -1,6 +1,6 @@
-//! The programs of this workspace, as a user would start them.
+//! The programs of this workspace, started as by a user.
 //!
-//! They come from the folder that the running test was built into; `make test` builds them there first.
+//! The programs come from the folder of the running test's build; `make test` builds them first.
 
 use crate::deadline::within;
 use crate::process::Process;
@@ -13,33 +13,30 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A program of the workspace and how it is started.
+/// A program of the workspace, with its arguments.
 #[derive(Debug)]
 pub struct Binary {
     name: String,
     command: Command,
 }
 
-/// How a program ended.
+/// The result of a finished program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// Its exit code; `None` if a signal ended it.
+    /// Exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
-    /// All of its standard output.
+    /// All of standard output.
     pub stdout: String,
-    /// All of its standard error.
+    /// All of standard error.
     pub stderr: String,
 }
 
 // === impl Binary ===
 
 impl Binary {
-    /// The program of that name, such as `delayq` or `delayq-timer`.
+    /// The program of this name, such as `delayq` or `delayq-timer`.
     ///
-    /// It inherits only `PATH`, `HOME` and `TMPDIR`: the user's settings must not change what the tests mean.
-    ///
-    /// # Panics
-    /// If it has not been built.
+    /// The program inherits only `PATH`, `HOME` and `TMPDIR`: the user's settings must not affect tests.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "hands three variables through, reads none")]
     pub fn new(name: &str) -> Self {
@@ -53,10 +50,7 @@ impl Binary {
         Self { name: name.to_owned(), command }
     }
 
-    /// Where the program of that name is.
-    ///
-    /// # Panics
-    /// If it has not been built.
+    /// The path of the program of this name.
     #[must_use]
     pub fn path(name: &str) -> PathBuf {
         let path = folder_of_binaries().join(name);
@@ -68,7 +62,7 @@ impl Binary {
         path
     }
 
-    /// Adds one argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
@@ -82,51 +76,39 @@ impl Binary {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Sets the folder that it starts in.
+    /// Sets the working folder.
     #[must_use]
     pub fn current_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.command.current_dir(path.into());
         self
     }
 
-    /// Starts it and leaves it running.
-    ///
-    /// # Panics
-    /// If it cannot be started.
+    /// Starts the program in the background.
     #[must_use]
     pub fn start(self) -> Process {
         Process::spawn(&self.name, self.command)
     }
 
-    /// Runs it to its end with `input` as its standard input.
-    ///
-    /// # Panics
-    /// If it has not ended after `limit`; it is then killed.
+    /// Runs to the end with `input` as standard input. After `limit`, kills the program and panics.
     pub async fn run(self, input: &[u8], limit: Duration) -> Finished {
         self.run_into(Stdio::piped(), input, limit).await
     }
 
-    /// Runs it to its end while no process reads its standard output, as before `| true`.
-    ///
-    /// # Panics
-    /// If it has not ended after `limit`; it is then killed.
+    /// Runs to the end while no process reads standard output, as before `| true`.
     pub async fn run_unread(self, limit: Duration) -> Finished {
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
         drop(reader);
         self.run_into(writer.into(), b"", limit).await
     }
 
-    /// Runs it to its end with a terminal as its standard output; returns what it printed there.
-    ///
-    /// # Panics
-    /// If there is no pseudo-terminal, or it has not ended after `limit`.
+    /// Runs to the end with a terminal as standard output; returns the printed text.
     pub async fn on_a_terminal(self, limit: Duration) -> String {
         let (screen, inner) = terminal().unwrap_or_else(|e| panic!("cannot make a terminal: {e}"));
         let reading = tokio::task::spawn_blocking(move || shown_on(screen.into()));
@@ -134,10 +116,7 @@ impl Binary {
         within("the terminal's end", limit, reading).await.expect("reading does not panic")
     }
 
-    /// Runs it to its end on a terminal on which `typed` is typed; returns what the terminal shows, and the exit code.
-    ///
-    /// # Panics
-    /// If there is no pseudo-terminal, or it has not ended after `limit`.
+    /// Runs to the end on a terminal that receives `typed`; returns the terminal's text, and the exit code.
     pub async fn asked(self, typed: &str, limit: Duration) -> (String, Option<i32>) {
         let (screen, inner) = terminal().unwrap_or_else(|e| panic!("cannot make a terminal: {e}"));
         let mut screen = std::fs::File::from(screen);
@@ -174,7 +153,6 @@ impl Binary {
     }
 }
 
-/// A terminal: the reading side, and the side that a program writes to.
 fn terminal() -> std::io::Result<(OwnedFd, std::fs::File)> {
     let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&screen)?;
@@ -184,7 +162,7 @@ fn terminal() -> std::io::Result<(OwnedFd, std::fs::File)> {
     Ok((screen, inner))
 }
 
-/// All that a terminal is given to show.
+/// Everything written to a terminal.
 fn shown_on(mut screen: std::fs::File) -> String {
     let mut printed = Vec::new();
     // Reading fails once no process has the other side open.
@@ -192,7 +170,6 @@ fn shown_on(mut screen: std::fs::File) -> String {
     String::from_utf8_lossy(&printed).into_owned()
 }
 
-/// `target/debug`: the running test is in its `deps`.
 fn folder_of_binaries() -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");
     let deps = test.parent().expect("a program is in a folder");

@@ -1,4 +1,4 @@
-//! A private certificate authority and the server certificates that it signs, as PEM files in a temporary folder.
+//! A private certificate authority with its server certificates, as PEM files in a temporary folder.
 
 use crate::folder::Folder;
 use rcgen::{
@@ -7,40 +7,37 @@ use rcgen::{
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The only name in [`Authority::wrong_name`]'s certificate, in a domain that nobody can own.
+/// The only name in [`Authority::wrong_name`]'s certificate, in a domain that cannot be owned.
 pub const WRONG_NAME: &str = "elsewhere.invalid";
 
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
-/// An authority that no machine trusts by default. Dropping it removes its files and those of all that it signed.
+/// An authority that no machine trusts by default. Dropping the authority removes all its files.
 #[derive(Debug)]
 pub struct Authority {
     folder: Folder,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, as files that a server reads.
+/// A certificate and its key, as files for a server.
 #[derive(Debug, Clone)]
 pub struct Certificate {
     /// The certificate, in PEM.
     pub certificate: PathBuf,
-    /// Its key, in PEM (PKCS #8).
+    /// The key, in PEM (PKCS #8).
     pub key: PathBuf,
 }
 
 // === impl Authority ===
 
 impl Authority {
-    /// Makes one.
-    ///
-    /// # Panics
-    /// If the files cannot be written.
+    /// Creates an authority.
     #[must_use]
     pub fn new() -> Self {
         let folder = Folder::new("certs");
         let key = KeyPair::generate().expect("ring makes P-256 keys");
         let mut about = CertificateParams::default();
-        // A client distinguishes authorities by name before it checks signatures.
+        // A client distinguishes authorities by name before checking signatures.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         about.distinguished_name.push(DnType::CommonName, format!("delayq tests {number}"));
         about.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -50,32 +47,26 @@ impl Authority {
         Self { folder, issuer: Issuer::new(about, key) }
     }
 
-    /// The authority's own certificate, in PEM, which clients must trust.
+    /// The authority's own certificate, in PEM, for clients to trust.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
 
     /// A certificate for a server on this host: `127.0.0.1` and `localhost`.
-    ///
-    /// # Panics
-    /// As [`Self::sign`].
     #[must_use]
     pub fn server(&self) -> Certificate {
         self.sign("server", &["127.0.0.1", "localhost"])
     }
 
     /// A certificate signed by this authority for [`WRONG_NAME`] only: a client that checks names refuses it.
-    ///
-    /// # Panics
-    /// As [`Self::sign`].
     #[must_use]
     pub fn wrong_name(&self) -> Certificate {
         self.sign("wrong-name", &[WRONG_NAME])
     }
 
-    /// By which a Redis or a sentinel shows a certificate of this authority, and trusts clients that show one of it; it `asks`
-    /// every client for one, or none.
+    /// Settings of a Redis or sentinel with a certificate of this authority, which also trusts clients of this
+    /// authority; `asks` makes client certificates mandatory.
     pub(crate) fn redis_settings(
         &self,
         certificate: &Certificate,
@@ -90,26 +81,18 @@ impl Authority {
         ]
     }
 
-    /// Signs a new certificate for these names and addresses; `label` names its files, which a second one of the same
-    /// label replaces.
-    ///
-    /// # Panics
-    /// If a name is not ASCII, or the files cannot be written.
+    /// Signs a new certificate for these names and addresses. `label` names its files; reusing a label replaces them.
     #[must_use]
     pub fn sign(&self, label: &str, names: &[&str]) -> Certificate {
         self.sign_until(label, names, 4096)
     }
 
-    /// A certificate for a server on this host whose last day is past.
-    ///
-    /// # Panics
-    /// As [`Self::sign`].
+    /// An expired certificate for a server on this host.
     #[must_use]
     pub fn expired(&self) -> Certificate {
         self.sign_until("expired", &["127.0.0.1", "localhost"], 2020)
     }
 
-    /// It is valid until that year begins.
     fn sign_until(&self, label: &str, names: &[&str], year: i32) -> Certificate {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut about = CertificateParams::new(names).expect("the names are ASCII");

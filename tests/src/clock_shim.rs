@@ -1,8 +1,8 @@
-//! A wall clock that a test can step, for programs it starts: a small library loaded before libc.
+//! A steppable wall clock for a test's programs: a small library loaded before libc.
 //!
-//! The library (`clock_shim.c`) adds an offset to the wall clock of the process that loads it, and leaves the monotonic
-//! clock alone, like a real step of the wall clock. The offset is in a file that every such process maps, so that a
-//! step reaches all of them at once while they run.
+//! The library (`clock_shim.c`) adds an offset to the wall clock of a process, and leaves the monotonic clock alone,
+//! like a real step of the wall clock. The offset is in a file that every such process maps, so a step reaches all
+//! running processes at once.
 
 use crate::folder::Folder;
 use crate::preload::Library;
@@ -16,7 +16,7 @@ const SOURCE: &str = include_str!("clock_shim.c");
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// One steppable clock; its copies are the same clock.
+/// A steppable clock; copies share the same clock.
 #[derive(Debug, Clone)]
 pub struct ClockShim {
     shared: Arc<Shared>,
@@ -31,10 +31,7 @@ struct Shared {
 // === impl ClockShim ===
 
 impl ClockShim {
-    /// A clock that agrees with the machine's until it is stepped.
-    ///
-    /// # Panics
-    /// If there is no C compiler named `cc`, or no place to write to.
+    /// A clock that agrees with the machine's until stepped. Needs a C compiler named `cc`.
     #[must_use]
     pub fn new() -> Self {
         let folder = Folder::new("clock");
@@ -44,24 +41,21 @@ impl ClockShim {
         clock
     }
 
-    /// Steps the clock: from now on it is this many milliseconds ahead of the machine's (negative: behind).
-    ///
-    /// # Panics
-    /// If the offset's file cannot be written.
+    /// Steps the clock to this many milliseconds ahead of the machine's (negative: behind).
     pub fn set_offset_ms(&self, offset_ms: i64) {
-        // One write of eight aligned bytes: a reader sees the old offset or the new one.
+        // One write of eight aligned bytes: a reader sees either the old or the new offset.
         self.shared
             .offset
             .write_all_at(&offset_ms.to_ne_bytes(), 0)
             .expect("the offset's file is open for writing");
     }
 
-    /// Makes a program use this clock once it starts.
+    /// Makes a program use this clock once started.
     pub fn apply(&self, command: &mut Command) {
         command.env("LD_PRELOAD", library()).env("DELAYQ_CLOCK_OFFSET_FILE", self.offset_path());
     }
 
-    /// The environment variables for a program that another process starts: the library and the offset's file.
+    /// Environment variables for a program that another process starts: the library and the offset's file.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", library()), ("DELAYQ_CLOCK_OFFSET_FILE", self.offset_path())]
@@ -78,7 +72,6 @@ impl Default for ClockShim {
     }
 }
 
-/// The compiled library, made once per test process.
 fn library() -> PathBuf {
     LIBRARY.get_or_init(|| Library::compile("clock_shim", SOURCE)).path.clone()
 }

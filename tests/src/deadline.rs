@@ -3,21 +3,18 @@
 use std::future::Future;
 use std::time::Duration;
 
-/// The pause between two probes; short compared with every limit in use, long compared with a probe's cost.
+/// Pause between two probes; short compared with every limit in use, long compared with a probe's cost.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The limit for what takes well under a second on an idle machine: only what hangs takes this long on a busy one.
+/// Limit for operations that take well under a second on an idle machine: on a busy one, only a hang takes this long.
 pub const SHORT: Duration = Duration::from_secs(60);
 
-/// The limit for what takes seconds on an idle machine, such as a broker's start.
+/// Limit for operations that take seconds on an idle machine, such as a broker's start.
 pub const LONG: Duration = Duration::from_secs(90);
 
-/// Repeats `probe` until it returns a value, and returns that.
+/// Repeats `probe` until it returns a value, and returns that. After `limit`, panics with `what`.
 ///
-/// Cancel safe. It probes at least once, whatever the limit.
-///
-/// # Panics
-/// If `limit` has passed; the message names `what`.
+/// Cancel safe. Probes at least once, whatever the limit.
 pub async fn wait_for<T, F, Fut>(what: &str, limit: Duration, mut probe: F) -> T
 where
     F: FnMut() -> Fut,
@@ -37,10 +34,7 @@ where
     }
 }
 
-/// Repeats `holds` until it returns true.
-///
-/// # Panics
-/// If `limit` has passed; the message names `what`.
+/// Repeats `holds` until true. After `limit`, panics with `what`.
 pub async fn wait_until<F, Fut>(what: &str, limit: Duration, mut holds: F)
 where
     F: FnMut() -> Fut,
@@ -53,10 +47,7 @@ where
     .await;
 }
 
-/// Awaits `work` for at most `limit`.
-///
-/// # Panics
-/// If `limit` has passed; the message names `what`.
+/// Awaits `work` for at most `limit`, then panics with `what`.
 pub async fn within<T>(what: &str, limit: Duration, work: impl Future<Output = T>) -> T {
     match tokio::time::timeout(limit, work).await {
         Ok(done) => done,

@@ -1,4 +1,4 @@
-//! A deployment of delayq on a real Redis, with what nearly every test needs of it.
+//! A deployment of delayq on a real Redis, with the basics of nearly every test.
 
 use crate::deadline::{LONG, within};
 use crate::redis_server::{RedisServer, SharedRedis};
@@ -13,39 +13,33 @@ use std::time::Duration;
 /// A created deployment, with a producer and an admin over one connection.
 #[derive(Debug)]
 pub struct Deployment<S = SharedRedis> {
-    /// Its Redis: one that others may use, or a [`RedisServer`] that the test may break.
+    /// The Redis: shared, or a [`RedisServer`] that the test may break.
     pub server: S,
-    /// A client of it.
+    /// A client of the deployment.
     pub client: Client,
-    /// A producer over that client.
+    /// A producer of the client.
     pub producer: Producer,
-    /// An admin over that client.
+    /// An admin of the client.
     pub admin: Admin,
 }
 
 // === impl Deployment ===
 
 impl Deployment {
-    /// On a Redis that the test cannot break, with so many shards.
-    ///
-    /// # Panics
-    /// If Redis does not start or the deployment cannot be created.
+    /// Creates a deployment on a Redis that the test cannot break.
     pub async fn new(shards: u16) -> Self {
         Self::on(RedisServer::start().await, shards).await
     }
 }
 
 impl<S: Borrow<SharedRedis>> Deployment<S> {
-    /// On this Redis, with so many shards.
-    ///
-    /// # Panics
-    /// If the deployment cannot be created.
+    /// Creates a deployment on this Redis.
     pub async fn on(server: S, shards: u16) -> Self {
         let (client, admin, producer) = created(settings(server.borrow().url(), shards)).await;
         Self { server, client, producer, admin }
     }
 
-    /// The sections of a configuration file by which a program works with it.
+    /// The configuration sections for programs of this deployment.
     #[must_use]
     pub fn sections(&self) -> String {
         format!(
@@ -57,17 +51,11 @@ impl<S: Borrow<SharedRedis>> Deployment<S> {
     }
 
     /// Redis's clock.
-    ///
-    /// # Panics
-    /// If Redis does not answer.
     pub async fn now(&self) -> UnixMillis {
         UnixMillis::new(self.server.borrow().now_ms().await)
     }
 
-    /// Puts messages, each of which is accepted.
-    ///
-    /// # Panics
-    /// If one is not.
+    /// Puts messages, and panics unless all are accepted.
     pub async fn put(&self, messages: impl IntoIterator<Item = Message>) {
         for put in self.producer.put_many(messages.into_iter().collect()).await {
             let put = put.expect("it is put");
@@ -76,10 +64,7 @@ impl<S: Borrow<SharedRedis>> Deployment<S> {
     }
 }
 
-/// A deployment of these settings, for a test that shares its Redis with others.
-///
-/// # Panics
-/// If it cannot be created.
+/// A deployment with these settings, for a test that shares its Redis with others.
 pub async fn created(settings: Settings) -> (Client, Admin, Producer) {
     let client = Client::new(settings);
     let admin = Admin::new(client.clone());
@@ -88,11 +73,8 @@ pub async fn created(settings: Settings) -> (Client, Admin, Producer) {
     (client, admin, producer)
 }
 
-/// Puts two hundred messages that are due, half of them with own ids, and takes each of them once; then the books balance and
-/// an audit finds nothing.
-///
-/// # Panics
-/// If it is otherwise.
+/// Puts two hundred due messages, half of them with own ids, and takes each once; then the books balance and an audit
+/// finds nothing.
 pub async fn lives(client: &Client, admin: &Admin, producer: &Producer, topic: &Topic) {
     let due = || Message::new(topic.clone(), "x").after(Duration::ZERO);
     let generated = (0..100).map(|_| due());
@@ -115,8 +97,8 @@ pub async fn lives(client: &Client, admin: &Admin, producer: &Producer, topic: &
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 }
 
-/// How long a [`confirming`] client waits for a confirmation: longer than a busy machine keeps a replica from it; and what a
-/// test of a frozen one waits each time.
+/// Wait of a [`confirming`] client for a confirmation: longer than a busy machine delays a replica; a test of a frozen
+/// replica waits this long each time.
 pub const CONFIRM: Duration = Duration::from_secs(3);
 
 /// A link for writes that replicas confirm.
@@ -125,10 +107,7 @@ pub fn confirming(url: &str) -> LinkSettings {
     LinkSettings::new(url).deadline(10 * CONFIRM).confirm_timeout(CONFIRM)
 }
 
-/// The settings of a deployment with so many shards.
-///
-/// # Panics
-/// If there are no deployments with so many.
+/// The settings of a deployment with this many shards.
 #[must_use]
 pub fn settings(link: impl Into<LinkSettings>, shards: u16) -> Settings {
     Settings::new(link).shards(ShardCount::new(shards).expect("a number of shards"))

@@ -1,7 +1,7 @@
-//! A disk that forgets, when its power is cut, what was not synced: for programs that a test starts.
+//! A disk that loses unsynced data in a power cut, for a test's programs.
 //!
-//! The library (`disk_shim.c`) keeps a copy of every page that a program has synced. A cut leaves those, and of what was
-//! written since any part: a disk writes pages in any order. It needs no privilege, so no environment skips its tests.
+//! The library (`disk_shim.c`) keeps a copy of every synced page. A cut leaves these pages, and a random subset of
+//! later writes: a disk writes pages in any order. Needs no privilege, so no environment skips its tests.
 
 use crate::folder::Folder;
 use crate::preload::Library;
@@ -13,7 +13,6 @@ use std::sync::OnceLock;
 
 const SOURCE: &str = include_str!("disk_shim.c");
 
-/// The unit that is written whole or not at all.
 const PAGE: usize = 4096;
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -25,38 +24,35 @@ pub struct DiskShim {
     synced: Folder,
 }
 
-/// What the disk does when it is to sync a file.
+/// The disk's response to syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syncs {
-    /// What it is told.
+    /// Syncs work.
     Work,
-    /// Nothing, and it says that all is well: what a program without syncs amounts to.
+    /// Syncs do nothing and report success: like a program without syncs.
     Lie,
-    /// The one of this number fails, and forgets what it should have written; the others work.
+    /// The sync with this number fails and loses its data; the others work.
     Fail(u32),
-    /// What it is told; in front of the one of this number the program is killed.
+    /// The program is killed before the sync with this number; earlier syncs work.
     End(u32),
 }
 
 // === impl DiskShim ===
 
 impl DiskShim {
-    /// An empty folder.
+    /// Creates an empty folder.
     #[must_use]
     pub fn new() -> Self {
         Self { folder: Folder::new("disk"), synced: Folder::new("disk-synced") }
     }
 
-    /// The folder.
+    /// The path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Puts the folder on this disk for a program, once it starts.
-    ///
-    /// # Panics
-    /// If there is no C compiler named `cc`.
+    /// Puts the folder on this disk for a program, once started. Needs a C compiler named `cc`.
     pub fn apply(&self, command: &mut Command, syncs: Syncs) {
         let library = LIBRARY.get_or_init(|| Library::compile("disk_shim", SOURCE));
         let mode = match syncs {
@@ -69,17 +65,14 @@ impl DiskShim {
         command.env("DELAYQ_DISK", self.path()).env("DELAYQ_DISK_SYNCED", self.synced.path());
     }
 
-    /// What is there after a power cut, once all programs were killed; `luck` says of each page, length and name that was
-    /// not synced whether it is there all the same.
-    ///
-    /// # Panics
-    /// If a file cannot be read or written.
+    /// The folder after a power cut that follows the kill of all programs; `luck` decides whether an unsynced page,
+    /// length or name survives.
     pub fn cut(&self, mut luck: impl FnMut() -> bool) -> Folder {
         let after = Folder::new("disk-after");
         let read = |folder: &Path, name: &str| fs::read(folder.join(name)).unwrap_or_default();
         let named = names(&self.synced.join("names"));
         for name in names(self.path()) {
-            // The index that processes share in memory is gone with them.
+            // The shared-memory index vanishes with its processes.
             if name.ends_with("-shm") || !named.contains(&name) && !luck() {
                 continue;
             }

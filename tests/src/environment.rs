@@ -1,24 +1,23 @@
-//! What a test run reads from its environment: servers that are already running or installed, and how strictly times are
-//! judged.
+//! A test run's settings from the environment: running or installed servers, and the strictness of time bounds.
 
 use std::path::{Path, PathBuf};
 
 /// How clients reach a Redis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RedisShape {
-    /// By its address.
+    /// By address.
     #[default]
     Plain,
     /// As a Redis Cluster, by the addresses of some nodes.
     Cluster,
-    /// By sentinels that watch it.
+    /// By sentinels.
     Sentinel,
 }
 
 // === impl RedisShape ===
 
 impl RedisShape {
-    /// Of this URL.
+    /// The shape of this URL.
     pub(crate) fn of(url: &str) -> Self {
         match url.split_once("://") {
             Some(("redis+cluster", _)) => Self::Cluster,
@@ -28,16 +27,16 @@ impl RedisShape {
     }
 }
 
-/// The Redis to use in place of a private one, from `DELAYQ_TEST_REDIS_URL`; `None`: it names none, or only a shape.
+/// The Redis of `DELAYQ_TEST_REDIS_URL`, in place of a private one; `None`: unset, or only a shape.
 ///
-/// What was in it before a test is not cleared: each test keeps to what is its own.
+/// Existing data is not cleared: each test keeps to its own data.
 #[must_use]
 pub fn given_redis_url() -> Option<String> {
     redis_url().filter(|url| !url.ends_with("://"))
 }
 
-/// The shape of every Redis that a test shares or has for itself: that of `DELAYQ_TEST_REDIS_URL`, which may be a scheme
-/// alone, such as `redis+cluster://`.
+/// The shape of every Redis in tests: the shape of `DELAYQ_TEST_REDIS_URL`, which may be a scheme alone, such as
+/// `redis+cluster://`.
 #[must_use]
 pub fn redis_shape() -> RedisShape {
     redis_url().as_deref().map(RedisShape::of).unwrap_or_default()
@@ -48,8 +47,8 @@ fn redis_url() -> Option<String> {
     std::env::var("DELAYQ_TEST_REDIS_URL").ok().filter(|url| !url.is_empty())
 }
 
-/// The program that every private Redis and every sentinel is started by, from `DELAYQ_TEST_REDIS_SERVER`: a
-/// `valkey-server`, for example, or another version.
+/// The program of every private Redis and sentinel, from `DELAYQ_TEST_REDIS_SERVER`: a `valkey-server`, for example, or
+/// another version.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn redis_server() -> PathBuf {
@@ -57,12 +56,12 @@ pub fn redis_server() -> PathBuf {
     given.map_or_else(|| "redis-server".into(), Into::into)
 }
 
-/// Why a test that needs a Valkey is skipped.
+/// The reason for skipping a test that needs a Valkey.
 pub const NO_VALKEY: &str =
     "no valkey-server on the PATH, no DELAYQ_TEST_VALKEY, and scripts/valkey.sh has brought none";
 
 /// A server with WAITAOF (Valkey, or Redis 7.2 and newer): the path in `DELAYQ_TEST_VALKEY`, the `valkey-server` on the
-/// PATH, or the one that `scripts/valkey.sh` has brought.
+/// PATH, or the copy that `scripts/valkey.sh` has fetched.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn valkey_server() -> Option<PathBuf> {
@@ -75,7 +74,7 @@ pub fn valkey_server() -> Option<PathBuf> {
     on_the_path.chain([brought]).find(|path| path.is_file())
 }
 
-/// The etcd endpoints to use in place of a private etcd, from `DELAYQ_TEST_ETCD_ENDPOINTS`, separated by commas.
+/// The etcd endpoints of `DELAYQ_TEST_ETCD_ENDPOINTS`, separated by commas, in place of a private etcd.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn given_etcd_endpoints() -> Option<Vec<String>> {
@@ -85,28 +84,19 @@ pub fn given_etcd_endpoints() -> Option<Vec<String>> {
     (!endpoints.is_empty()).then_some(endpoints)
 }
 
-/// How many failovers the tests of what replicas confirmed make, from `DELAYQ_TEST_FAILOVERS`; `None`: a few.
-///
-/// # Panics
-/// If it is no number.
+/// Number of failovers in the tests of confirmed writes, from `DELAYQ_TEST_FAILOVERS`; `None`: a few.
 #[must_use]
 pub fn failovers() -> Option<usize> {
     count("DELAYQ_TEST_FAILOVERS")
 }
 
-/// How many outages the long form of their tests has in all, from `DELAYQ_TEST_OUTAGES`; `None`: the short form is meant.
-///
-/// # Panics
-/// If it is no number.
+/// Number of outages in the long form of their tests, from `DELAYQ_TEST_OUTAGES`; `None`: the short form.
 #[must_use]
 pub fn outages() -> Option<usize> {
     count("DELAYQ_TEST_OUTAGES")
 }
 
-/// How many runs of each shape share these outages side by side, from `DELAYQ_TEST_OUTAGES_AT_ONCE`; by default one.
-///
-/// # Panics
-/// If it is no number, or none.
+/// Number of concurrent runs of each shape that share these outages, from `DELAYQ_TEST_OUTAGES_AT_ONCE`; default 1.
 #[must_use]
 pub fn outages_at_once() -> usize {
     let at_once = count("DELAYQ_TEST_OUTAGES_AT_ONCE").unwrap_or(1);
@@ -120,7 +110,7 @@ fn count(variable: &str) -> Option<usize> {
     Some(count.parse().unwrap_or_else(|e| panic!("{variable} is {count:?}: {e}")))
 }
 
-/// Whether a test fails if the machine was too busy to judge its times, from `DELAYQ_TEST_TIMING=strict`.
+/// True if a test fails when the machine was too busy to judge its times, from `DELAYQ_TEST_TIMING=strict`.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 pub fn strict_timing() -> bool {

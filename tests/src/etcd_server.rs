@@ -12,15 +12,14 @@ use tokio::net::TcpStream;
 
 mod operator;
 
-/// A cluster of members that know each other. Dropping it kills them and removes their folders.
+/// A cluster of members. Dropping the cluster kills the members and removes their folders.
 #[derive(Debug)]
 pub struct EtcdCluster {
     members: Vec<EtcdMember>,
-    /// The first arguments of every `etcdctl`.
     operator: Vec<String>,
 }
 
-/// One member.
+/// A member.
 #[derive(Debug)]
 pub struct EtcdMember {
     folder: Folder,
@@ -29,13 +28,13 @@ pub struct EtcdMember {
     client_port: u16,
     peer_port: u16,
     health_port: u16,
-    /// The proxy that the other members use instead of the peer port.
+    /// The proxy in front of the peer port, used by the other members.
     peer_proxy: Option<Proxy>,
     arguments: Vec<String>,
     process: Option<Process>,
 }
 
-/// How a cluster is started; the default is one member without TLS.
+/// Options of a cluster; the default is a single member without TLS.
 #[derive(Debug, Clone)]
 pub struct EtcdOptions {
     members: usize,
@@ -54,28 +53,28 @@ impl Default for EtcdOptions {
 }
 
 impl EtcdOptions {
-    /// How many members; 1, 3 or 5 make sense.
+    /// Number of members; 1, 3 or 5 make sense.
     #[must_use]
     pub fn members(mut self, members: usize) -> Self {
         self.members = members;
         self
     }
 
-    /// Lets the members talk to each other through proxies, for [`EtcdCluster::isolate`].
+    /// Connects members through proxies, for [`EtcdCluster::isolate`].
     #[must_use]
     pub fn partitionable(mut self) -> Self {
         self.partitionable = true;
         self
     }
 
-    /// Keeps the data in memory, as quick as the disk that etcd asks for: for tests whose bounds a slow one breaks.
+    /// Keeps the data in memory, as fast as the disk that etcd recommends: for tests whose bounds a slow disk breaks.
     #[must_use]
     pub fn in_memory(mut self) -> Self {
         self.in_memory = true;
         self
     }
 
-    /// Further arguments of `etcd`, for every member.
+    /// Further arguments of every member's `etcd`.
     #[must_use]
     pub fn arguments<I: IntoIterator<Item = S>, S: Into<String>>(mut self, arguments: I) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
@@ -95,26 +94,17 @@ impl EtcdOptions {
 // === impl EtcdCluster ===
 
 impl EtcdCluster {
-    /// Starts one member and waits until it is healthy.
-    ///
-    /// # Panics
-    /// If it does not become healthy.
+    /// Starts one member and waits for its health.
     pub async fn start_one() -> Self {
         Self::start_with(EtcdOptions::default()).await
     }
 
-    /// Starts three members and waits until they are healthy.
-    ///
-    /// # Panics
-    /// If they do not become healthy.
+    /// Starts three members and waits for their health.
     pub async fn start_three() -> Self {
         Self::start_with(EtcdOptions::default().members(3)).await
     }
 
-    /// Starts a cluster and waits until every member is healthy.
-    ///
-    /// # Panics
-    /// If one does not become healthy; the message contains its output.
+    /// Starts a cluster and waits for the health of every member; a failure shows the member's output.
     pub async fn start_with(options: EtcdOptions) -> Self {
         let members: Vec<EtcdMember> = (1..=options.members).map(|n| EtcdMember::new(n, &options)).collect();
         let list: Vec<String> = members.iter().map(|m| format!("{}={}", m.name, m.peer_url())).collect();
@@ -141,18 +131,12 @@ impl EtcdCluster {
     }
 
     /// One member, from 0, to stop and start.
-    ///
-    /// # Panics
-    /// If there is no member of that number.
     #[must_use]
     pub fn member(&mut self, number: usize) -> &mut EtcdMember {
         &mut self.members[number]
     }
 
     /// The number of the current leader.
-    ///
-    /// # Panics
-    /// If no running member leads in time.
     pub async fn leader(&self) -> usize {
         wait_for("etcd to have a leader", SHORT, || async { self.leaders().await.first().copied() }).await
     }
@@ -168,21 +152,15 @@ impl EtcdCluster {
         leaders
     }
 
-    /// Waits until every running member reports that it is healthy.
-    ///
-    /// # Panics
-    /// If one does not in time.
+    /// Waits for the health of every running member.
     pub async fn wait_healthy(&mut self) {
         for member in &mut self.members {
             member.wait_healthy().await;
         }
     }
 
-    /// Cuts one member off from its peers, both ways; its clients still reach it. Only in a cluster that was started
+    /// Cuts a member off from its peers, both ways; clients still reach the member. Requires
     /// [`EtcdOptions::partitionable`].
-    ///
-    /// # Panics
-    /// If the cluster was started otherwise, or that member is stopped.
     pub fn isolate(&self, number: usize) {
         const WHY: &str = "only a partitionable cluster can be parted";
         let process = self.members[number].process.as_ref().expect("a stopped member is alone already").id();
@@ -209,11 +187,8 @@ impl EtcdCluster {
         self.members.iter().for_each(EtcdMember::thaw);
     }
 
-    /// Kills every member, removes its data and starts the cluster from scratch: same addresses, revisions from the
-    /// start.
-    ///
-    /// # Panics
-    /// If it does not become healthy.
+    /// Kills every member, removes the data and starts the cluster from scratch at the same addresses: revisions
+    /// restart.
     pub async fn rebuild(&mut self) {
         for member in &mut self.members {
             if member.process.is_some() {
@@ -246,65 +221,52 @@ impl EtcdMember {
         }
     }
 
-    /// Its client endpoint, `http://127.0.0.1:PORT`; the same after a restart.
+    /// The client endpoint, `http://127.0.0.1:PORT`; constant over restarts.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("{}://{}", self.scheme, self.address())
     }
 
-    /// Its client address, `127.0.0.1:PORT`.
+    /// The client address, `127.0.0.1:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.client_port)
     }
 
-    /// Stops it as an operator would (SIGTERM) and waits for its end.
-    ///
-    /// # Panics
-    /// If it does not end in time.
+    /// Stops the member as an operator would (SIGTERM) and waits for the end.
     pub async fn stop(&mut self) -> ExitStatus {
         self.end_by(Signal::TERM).await
     }
 
-    /// Kills it (SIGKILL) and waits for its end.
-    ///
-    /// # Panics
-    /// If it does not end in time.
+    /// Kills the member (SIGKILL) and waits for the end.
     pub async fn kill(&mut self) -> ExitStatus {
         self.end_by(Signal::KILL).await
     }
 
-    /// Starts it again on the same data, without waiting for its health: alone it has no quorum. Does nothing while
-    /// it runs.
+    /// Restarts the member on the same data, without waiting for health: alone it has no quorum. A no-op while running.
     pub fn launch(&mut self) {
         if self.process.is_none() {
             self.process = Some(Process::spawn("etcd", self.command()));
         }
     }
 
-    /// Starts it again on the same data and waits until it is healthy.
-    ///
-    /// # Panics
-    /// If it does not become healthy in time.
+    /// Restarts the member on the same data and waits for its health.
     pub async fn resume(&mut self) {
         self.launch();
         self.wait_healthy().await;
     }
 
-    /// Freezes it (SIGSTOP), if it is running.
+    /// Freezes the member (SIGSTOP), if running.
     pub fn freeze(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::STOP));
     }
 
-    /// Resumes it (SIGCONT).
+    /// Resumes the member (SIGCONT).
     pub fn thaw(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::CONT));
     }
 
-    /// Waits until it reports that it is healthy; returns at once if it is stopped.
-    ///
-    /// # Panics
-    /// If it does not in time, or ends; the message contains its output.
+    /// Waits for the member's health; returns at once if stopped. A failure shows the member's output.
     pub async fn wait_healthy(&mut self) {
         let port = self.health_port;
         let Some(process) = &mut self.process else { return };
@@ -317,7 +279,7 @@ impl EtcdMember {
         .await;
     }
 
-    /// How many messages its clients have sent it so far, by method; empty while it does not answer.
+    /// Number of messages received from clients so far, by method; empty without an answer.
     pub async fn received(&self) -> BTreeMap<String, f64> {
         let received = |line: &str| {
             let (labels, count) = line.strip_prefix("grpc_server_msg_received_total{")?.split_once("} ")?;
@@ -339,7 +301,7 @@ impl EtcdMember {
         process.end_by(signal, SHORT).await
     }
 
-    /// Its address for peers.
+    /// The address for peers.
     fn peer_url(&self) -> String {
         let own = || format!("127.0.0.1:{}", self.peer_port);
         format!("http://{}", self.peer_proxy.as_ref().map_or_else(own, Proxy::address))
@@ -353,7 +315,7 @@ impl EtcdMember {
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         let listen = format!("http://127.0.0.1:{}", self.peer_port);
         command.args(["--listen-peer-urls", &listen, "--initial-advertise-peer-urls", &peer]);
-        // Health has its own plain listener, so that probes work whatever clients must present.
+        // Health has its own plain listener, so that probes work whatever certificates clients must present.
         command.args(["--listen-metrics-urls", &health]);
         command.args(["--initial-cluster-state", "new", "--initial-cluster-token", "delayq-tests"]);
         command.args(&self.arguments);
@@ -361,13 +323,13 @@ impl EtcdMember {
     }
 }
 
-/// The head and body of the answer to a GET on the loopback address, if there is one.
+/// The head and body of the answer to a GET on the loopback address, if any.
 async fn get(port: u16, path: &str) -> Option<String> {
     // A frozen member accepts connections and never answers.
     tokio::time::timeout(std::time::Duration::from_secs(2), ask(port, "GET", path, "")).await.ok()?
 }
 
-/// The head and body of the answer to a request on the loopback address, if there is one.
+/// The head and body of the answer to a request on the loopback address, if any.
 async fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let length = body.len();

@@ -1,9 +1,8 @@
-//! The temporary folders of a test process, and the janitor that clears them and its servers when the process ends.
+//! The temporary folders of a test process, and the janitor that clears folders and servers when the process ends.
 //!
 //! The janitor is a shell that waits for the end of its standard input, which this process holds. However this process
 //! ends (returns, panics, is killed), the pipe closes; then the janitor kills the process groups that are still marked
-//! in the run's folder and removes the folder. So servers that a whole run shares, which are never dropped, end with it
-//! too.
+//! in the run's folder and removes the folder. So servers that a whole run shares, which are never dropped, end too.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -13,8 +12,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
-/// Waits for the end of input, ends the groups marked in the first folder, and removes all that it is given, twice in case a
-/// server wrote into them meanwhile.
+/// Waits for the end of input, kills the groups marked in the first folder, and removes all given folders, twice in
+/// case a dying server wrote meanwhile.
 const JANITOR: &str = r#"
 cat >/dev/null
 for mark in "$1"/groups/*; do
@@ -23,14 +22,14 @@ done
 rm -rf "$@" || { sleep 1; rm -rf "$@"; }
 "#;
 
-/// Where memory stands in for a disk, and how much of it has to be free: etcd allocates 64 MiB at once.
+/// Memory in place of a disk, and the free space required: etcd allocates 64 MiB at once.
 const MEMORY: &str = "/dev/shm";
 const MEMORY_FREE: u64 = 512 << 20;
 
 static RUN: OnceLock<Run> = OnceLock::new();
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
-/// A folder that is removed with its contents when this is dropped.
+/// A folder that is removed with its contents on drop.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -38,9 +37,9 @@ pub struct Folder {
 
 struct Run {
     path: PathBuf,
-    /// Its folder in memory, where the system has one.
+    /// The folder in memory, if the system has one.
     in_memory: Option<PathBuf>,
-    /// Held open, never written to: its end is the janitor's signal.
+    /// Held open, never written to: the end of the pipe is the janitor's signal.
     _janitor: Child,
 }
 
@@ -48,19 +47,13 @@ struct Run {
 
 impl Folder {
     /// Creates an empty folder; `label` is only for human readers.
-    ///
-    /// # Panics
-    /// If the folder cannot be created.
     #[must_use]
     pub fn new(label: &str) -> Self {
         Self::within(&run().path, label)
     }
 
-    /// The same in memory, for a server whose disk would be what a test measures; on disk where the system has no memory for
-    /// it.
-    ///
-    /// # Panics
-    /// If the folder cannot be created.
+    /// Creates a folder in memory, for a server whose disk would dominate a measurement; on disk if the system lacks
+    /// such memory.
     #[must_use]
     pub fn in_memory(label: &str) -> Self {
         let run = run();
@@ -77,13 +70,13 @@ impl Folder {
         Self { path }
     }
 
-    /// Its path.
+    /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of `name` in it.
+    /// The path of `name` in the folder.
     #[must_use]
     pub fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -92,7 +85,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A server that is just ending may still write a file; the janitor removes what stays.
+        // A server that is ending may still write a file; the janitor removes leftovers.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -103,7 +96,7 @@ pub(crate) fn mark_group(group: u32) {
     fs::write(&mark, "").unwrap_or_else(|e| panic!("cannot write {}: {e}", mark.display()));
 }
 
-/// Removes a process group that has ended from the janitor's list.
+/// Removes an ended process group from the janitor's list.
 pub(crate) fn forget_group(group: u32) {
     let _ = fs::remove_file(group_mark(group));
 }
@@ -124,7 +117,7 @@ fn run() -> &'static Run {
             .args(["-c", JANITOR, "janitor"])
             .arg(&path)
             .args(&in_memory)
-            // Its own group, so that Ctrl-C ends the tests and not the janitor.
+            // A separate group, so that Ctrl-C ends the tests and not the janitor.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -1,22 +1,23 @@
-//! The history of a run: the requests to delayq and their answers, and what an independent consumer received.
+//! The history of a run: requests to delayq with their answers, and the deliveries that an independent consumer
+//! received.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::sync::{Mutex, PoisonError};
 
-/// What a caller knows after a request.
+/// The caller's knowledge after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It was done.
+    /// Done.
     Ok,
-    /// It was not done, and will not be. For a cancel: too late.
+    /// Not done, now or later. For a cancel: too late.
     Refused,
-    /// It may have been done.
+    /// Possibly done.
     Unknown,
 }
 
-/// One event, in the order in which its end was observed.
+/// An event, in the order in which its end was observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "each field is what the sentence of its variant says of it")]
@@ -27,11 +28,11 @@ pub enum Event {
     Cancel { id: String, answer: Answer },
     /// A move to another due time and its answer.
     Reschedule { id: String, due_ms: u64, answer: Answer },
-    /// What an independent consumer read from a destination. `ready_ms` is by Redis's clock.
+    /// A delivery that an independent consumer read from a destination. `ready_ms` is by Redis's clock.
     Delivery { destination: String, id: String, sha256: String, delivery: u32, ready_ms: u64 },
     /// A dead letter and its reason.
     Dead { id: String, reason: String },
-    /// One pump call of a timer with its epoch; `fenced` when the script refused that epoch.
+    /// A timer's pump call with its epoch; `fenced` if the script refused that epoch.
     Pump { shard: u32, epoch: u64, fenced: bool, moved: u64 },
 }
 
@@ -44,7 +45,7 @@ pub struct History {
 // === impl History ===
 
 impl History {
-    /// An empty history.
+    /// Creates an empty history.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -55,7 +56,7 @@ impl History {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    /// Adds a put of that payload.
+    /// Adds a put of this payload.
     pub fn put(&self, id: &str, due_ms: u64, payload: &[u8], answer: Answer) {
         self.record(Event::Put { id: id.to_owned(), due_ms, sha256: sha256_hex(payload), answer });
     }
@@ -70,13 +71,13 @@ impl History {
         self.record(Event::Reschedule { id: id.to_owned(), due_ms, answer });
     }
 
-    /// Everything so far.
+    /// All events so far.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Everything so far as one JSON object a line, to be kept with a failed run.
+    /// All events so far as one JSON object per line, to keep with a failed run.
     #[must_use]
     pub fn to_ndjson(&self) -> String {
         let line = |event| serde_json::to_string(event).expect("an event is plain data");

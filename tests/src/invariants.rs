@@ -1,18 +1,18 @@
-//! The checker: what must hold for the history of every run, whatever was broken during it.
+//! The invariants of every run's history, whatever was broken during the run.
 //!
-//! With A, U, R the ids whose put was answered ok, unknown, refused (and never anything better), C those whose cancel
+//! With A, U, R the ids whose put was answered ok, unknown, refused (and never anything better), C the ids whose cancel
 //! was answered *cancelled*, D the deliveries and Z the dead letters:
 //!
 //! | | | |
 //! | --- | --- | --- |
-//! | I1 | nothing accepted is lost | A without C is in D or Z; every reason in Z is one that the faults permit |
-//! | I2 | nothing unexpected | every delivery is of A or U, with the payload that was put |
+//! | I1 | nothing accepted is lost | A without C is in D or Z; every reason in Z is permitted by the faults |
+//! | I2 | nothing unexpected | every delivery is of A or U, with the payload of its put |
 //! | I3 | no phantom | nothing of R is delivered |
 //! | I4 | never early | ready at or after the due time |
-//! | I5 | cancelled stays cancelled | nothing of C is delivered; what was cancelled too late is in D or Z |
+//! | I5 | cancelled stays cancelled | nothing of C is delivered; messages cancelled too late are in D or Z |
 //! | I6 | duplicates bounded | at most as many as the faults allow, with rising delivery numbers |
 //! | I7 | on time | ready within the bound after the due time |
-//! | I8 | one effective owner | a fenced batch moves nothing, epochs that moved something only rise |
+//! | I8 | one effective owner | a fenced batch moves nothing; epochs that moved messages only rise |
 //! | I9 | the books balance | [`Books::violation`] |
 //! | I10 | drained means empty | [`leftovers`] |
 //! | I11 | failures are typed | [`check_output`] |
@@ -21,32 +21,32 @@ use crate::history::{Answer, Event, History};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What the faults of a run permit; the default is a run without faults and without a lateness bound.
+/// The effects that the faults of a run permit; the default is a run without faults and without a lateness bound.
 #[derive(Debug, Clone, Default)]
 pub struct Permit {
     /// Maximum repeated deliveries, over all ids.
     pub duplicates: usize,
-    /// Texts of which the reason of each dead letter must contain one; empty: no dead letters.
+    /// Permitted texts: the reason of each dead letter must contain one; empty: no dead letters.
     pub dead_reasons: Vec<String>,
-    /// How late a message may become ready after its due time; `None`: not checked.
+    /// Maximum lateness of ready; `None`: not checked.
     pub late: Option<Duration>,
-    /// Whether Redis lost its last writes: a delivery number that it had given out may come again.
+    /// True if Redis lost its last writes: a delivery number may then repeat.
     pub rewound: bool,
 }
 
-/// One invariant that does not hold, and where.
+/// A violated invariant, with evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Its number, such as 4 for *never early*.
+    /// Number of the invariant, such as 4 for *never early*.
     pub invariant: u8,
-    /// What was observed, with the id.
+    /// The observation, with the id.
     pub what: String,
 }
 
 /// A shard's counters at one moment, from one script.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Books {
-    /// Puts that were stored.
+    /// Stored puts.
     pub accepted: u64,
     /// Acked.
     pub delivered: u64,
@@ -54,17 +54,17 @@ pub struct Books {
     pub cancelled: u64,
     /// Expired before delivery.
     pub expired: u64,
-    /// In the dead letters now.
+    /// Current dead letters.
     pub dead: u64,
     /// Removed by a purge.
     pub purged: u64,
-    /// Overwritten by a put that asked for it.
+    /// Overwritten by a replacing put.
     pub replaced: u64,
-    /// Delayed, ready or leased now.
+    /// Currently delayed, ready or leased.
     pub pending: u64,
 }
 
-/// Destination, SHA-256, delivery number and the ms when it became ready.
+/// Destination, SHA-256, delivery number and ready time in ms.
 type Seen<'a> = (&'a str, &'a str, u32, u64);
 
 /// All events of one id.
@@ -76,7 +76,7 @@ struct Life<'a> {
     refused: bool,
     cancelled: bool,
     too_late: bool,
-    /// The due times that may have applied since the last one known for certain, including that one.
+    /// The due times that may apply: the last certain due time, and all later ones.
     dues_ms: Vec<u64>,
     deliveries: Vec<Seen<'a>>,
     dead: Vec<&'a str>,
@@ -117,10 +117,10 @@ pub fn check(history: &History, permit: &Permit) -> Vec<Violation> {
     found
 }
 
-/// I10: the keys besides the registry after everything is drained and forgotten. `keys` are all of a namespace.
+/// I10: keys beyond the registry after everything is drained and forgotten. `keys` are all keys of a namespace.
 #[must_use]
 pub fn leftovers(keys: &[String]) -> Vec<Violation> {
-    // Checks the key after its shard, so that no user's text is mistaken for it.
+    // Checks the key after its shard, so that a user's text cannot match.
     let registry = |key: &str| {
         let name = key.split_once("}:").map_or(key, |(_, name)| name);
         matches!(name, "meta" | "stats" | "dictionaries") || name.starts_with("t:")
@@ -129,7 +129,7 @@ pub fn leftovers(keys: &[String]) -> Vec<Violation> {
     left.map(|key| Violation { invariant: 10, what: format!("{key} is left") }).collect()
 }
 
-/// I11: panics and secrets in what a program printed.
+/// I11: panics and secrets in a program's output.
 #[must_use]
 pub fn check_output(output: &str, secrets: &[&str]) -> Vec<Violation> {
     let bad =

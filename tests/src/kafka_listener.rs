@@ -5,7 +5,7 @@ use crate::ports::free_port;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A further port that a broker listens on besides its plain one.
+/// A further listening port of a broker, in addition to the plain one.
 ///
 /// Clients ask a broker for its address and connect there. So a listener behind a proxy must advertise the proxy:
 /// create the listener, start the proxy in front of [`Listener::address`], and pass its address to
@@ -22,41 +22,41 @@ pub struct Listener {
 // === impl Listener ===
 
 impl Listener {
-    /// A plain one.
+    /// A plain listener.
     #[must_use]
     pub fn plain() -> Self {
         let port = free_port();
         Self { port, advertised: format!("127.0.0.1:{port}"), certificate: None, asks: None, login: None }
     }
 
-    /// Its own address, `127.0.0.1:PORT`.
+    /// The listener's address, `127.0.0.1:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The address that it advertises.
+    /// Sets the advertised address.
     #[must_use]
     pub fn advertised_as(mut self, address: &str) -> Self {
         address.clone_into(&mut self.advertised);
         self
     }
 
-    /// With TLS, and this certificate.
+    /// Uses TLS with this certificate.
     #[must_use]
     pub fn certificate(mut self, certificate: &Certificate) -> Self {
         self.certificate = Some(certificate.clone());
         self
     }
 
-    /// Asks clients for a certificate of this authority.
+    /// Requires client certificates of this authority.
     #[must_use]
     pub fn asking(mut self, authority: &Path) -> Self {
         self.asks = Some(authority.to_owned());
         self
     }
 
-    /// For one user, by SASL PLAIN; neither name nor password contains a quote.
+    /// Requires SASL PLAIN for one user; neither name nor password may contain a quote.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.to_owned(), password.to_owned()));

@@ -1,4 +1,4 @@
-//! A private Kafka: one KRaft node or a cluster of them, run from its jars.
+//! A private Kafka: one KRaft node or a cluster, run from jars.
 
 use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
@@ -14,7 +14,7 @@ const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kafka/pom.xml");
 /// Any 16 bytes in base64; a broker of another id refuses the data.
 const CLUSTER_ID: &str = "ZGVsYXlxLXRlc3RzLTAwMQ";
 
-/// A running (or stopped) broker without automatic topics. Dropping it kills it and removes its folder.
+/// A running (or stopped) broker without automatic topics. Dropping the server kills the process and removes the folder.
 #[derive(Debug)]
 pub struct KafkaServer {
     folder: Folder,
@@ -51,29 +51,20 @@ impl Node {
 // === impl KafkaServer ===
 
 impl KafkaServer {
-    /// Fetches the jars if they are missing, formats the storage, starts the broker and waits for it.
-    ///
-    /// # Panics
-    /// If the jars cannot be fetched or it does not start; the message contains the output.
+    /// Fetches missing jars, formats the storage, and starts the broker; a failure shows the output.
     pub async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
-    /// The same, with further listeners.
-    ///
-    /// # Panics
-    /// As [`Self::start`].
+    /// As [`Self::start`], with further listeners.
     pub async fn start_with(listeners: &[Listener]) -> Self {
         let mut server = Self::formatted(Node::cluster(1).remove(0), listeners);
         server.resume().await;
         server
     }
 
-    /// Starts a cluster of this many nodes (from 1), each broker and controller, and waits until they know each other.
-    /// More than half of them must live.
-    ///
-    /// # Panics
-    /// As [`Self::start`].
+    /// Starts a cluster of this many nodes (from 1), each broker and controller, and waits for the cluster to form.
+    /// More than half of the nodes must live.
     pub async fn start_cluster(count: usize) -> Vec<Self> {
         let mut servers: Vec<Self> =
             Node::cluster(count).into_iter().map(|node| Self::formatted(node, &[])).collect();
@@ -89,7 +80,6 @@ impl KafkaServer {
         servers
     }
 
-    /// A node that has its storage and was never started.
     fn formatted(node: Node, listeners: &[Listener]) -> Self {
         let (folder, port) = (Folder::new("kafka"), free_port());
         let server = Self { folder, port, node, jars: fetch_jars(), process: None };
@@ -101,16 +91,13 @@ impl KafkaServer {
         server
     }
 
-    /// The bootstrap address, `127.0.0.1:PORT`; the same after a restart.
+    /// The bootstrap address, `127.0.0.1:PORT`; constant over restarts.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Creates a topic of this many partitions (from 1) with its own settings, such as `max.message.bytes`.
-    ///
-    /// # Panics
-    /// If the broker refuses it, with the broker's code and message, or does not answer in time.
+    /// Creates a topic with this many partitions (from 1) and its own settings, such as `max.message.bytes`.
     pub async fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
         let address = self.address();
         let asking = kafka_topics::create(&address, NewTopic { name, partitions, settings });
@@ -121,19 +108,13 @@ impl KafkaServer {
         }
     }
 
-    /// Kills it (SIGKILL) and waits for its end.
-    ///
-    /// # Panics
-    /// If it is already stopped.
+    /// Kills the broker (SIGKILL) and waits for the end.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a stopped Kafka cannot be killed");
         process.end_by(Signal::KILL, LONG).await;
     }
 
-    /// Starts it again on the same data and waits until it answers. Does nothing while it runs.
-    ///
-    /// # Panics
-    /// If it does not answer in time, or ends.
+    /// Restarts the broker on the same data and waits for answers. A no-op while running.
     pub async fn resume(&mut self) {
         if self.process.is_none() {
             self.spawn();
@@ -161,12 +142,12 @@ impl KafkaServer {
         .await;
     }
 
-    /// Freezes it (SIGSTOP).
+    /// Freezes the broker (SIGSTOP).
     pub fn freeze(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::STOP));
     }
 
-    /// Resumes it (SIGCONT).
+    /// Resumes the broker (SIGCONT).
     pub fn thaw(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::CONT));
     }
@@ -202,7 +183,7 @@ impl KafkaServer {
     }
 }
 
-/// How many brokers a broker knows, according to the independent client kcat; `None` if it does not answer.
+/// Number of brokers that a broker knows, according to the independent client kcat; `None` without an answer.
 async fn brokers(address: String) -> Option<usize> {
     let mut kcat = tokio::process::Command::new("kcat");
     kcat.args(["-b", &address, "-L", "-m", "1"]).kill_on_drop(true);
@@ -211,10 +192,9 @@ async fn brokers(address: String) -> Option<usize> {
     Some(said.lines().filter(|line| line.starts_with("  broker ")).count())
 }
 
-/// The folder of the jars, in the build folder, so that later runs find them there.
 fn fetch_jars() -> PathBuf {
     let jars = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kafka-4.3.1");
-    // One test fetches, the others wait for it, in this process and in others.
+    // The first test fetches; tests in this process and in others wait.
     let lock = jars.with_extension("lock");
     std::fs::create_dir_all(jars.parent().expect("the folder of the jars is in the build's"))
         .expect("target can be made");

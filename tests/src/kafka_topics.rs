@@ -1,5 +1,4 @@
-//! The one request that creates a Kafka topic (`CreateTopics`, version 2), written out so that the harness needs no
-//! Kafka client.
+//! The request that creates a Kafka topic (`CreateTopics`, version 2), written out to avoid a Kafka client.
 //!
 //! A frame is its length (4 bytes), then a header: API key, version, number, the client's name. Numbers are big-endian;
 //! a text is its length (2 bytes, −1 for none) and its bytes, a list its length (4 bytes) and its elements.
@@ -9,14 +8,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const CREATE_TOPICS: i16 = 19;
-/// The oldest that Kafka 4 speaks.
+/// The oldest version of Kafka 4.
 const VERSION: i16 = 2;
-/// How long the broker itself may take.
+/// Time limit of the broker.
 const LIMIT_MS: i32 = 30_000;
-/// Far more than the answer about one topic.
+/// Far larger than the answer about one topic.
 const MAX_ANSWER_BYTES: u32 = 65_536;
 
-/// A topic to create.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewTopic<'a> {
     /// Letters, digits, dots, dashes, underscores.
@@ -58,7 +56,7 @@ fn request(topic: NewTopic<'_>) -> Vec<u8> {
         text(&mut body, value);
     }
     body.extend(LIMIT_MS.to_be_bytes());
-    // Create it, not only validate.
+    // Creates the topic, rather than only validating.
     body.push(0);
     let mut frame = Vec::new();
     count(&mut frame, body.len());
@@ -66,7 +64,7 @@ fn request(topic: NewTopic<'_>) -> Vec<u8> {
     frame
 }
 
-/// The number, how long the client was throttled, then the list of one: name, code, words.
+/// The number, the throttling time, then the list of one element: name, code, words.
 fn outcome(answer: &[u8]) -> Option<(i16, String)> {
     let rest = answer.get(4 + 4 + 4..)?;
     let (_, rest) = read_text(rest)?;

@@ -1,10 +1,10 @@
 //! The harness: real servers, broken networks, stepped clocks and the checker of a run's history.
 //!
-//! The harness panics with a message instead of returning errors: a server that does not start is a failed test, and
-//! the message names what it waited for, how long, and the last output of the process.
+//! The harness panics with a message instead of returning errors: a server that does not start is a failed test. The
+//! message names the awaited condition, the time limit, and the last output of the process.
 //!
-//! A server belongs to the test that started it and ends with it. The janitor of the [`folder`] module clears what a
-//! test process leaves behind, however it ends.
+//! A server belongs to the test that started it and ends with that test. The janitor of the [`folder`] module clears
+//! leftovers of a test process, however the process ends.
 
 pub mod admin_endpoint;
 pub mod binary;

@@ -1,5 +1,3 @@
-//! A private MariaDB.
-
 use crate::certs::Certificate;
 use crate::deadline::LONG;
 use crate::folder::Folder;
@@ -11,7 +9,7 @@ use std::process::Command;
 const UNFLUSHED: [&str; 3] =
     ["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync", "--innodb-doublewrite=0"];
 
-/// A running (or stopped) server with an empty database `shop`. Dropping it kills it and removes its folder.
+/// A running (or stopped) server with an empty database `shop`. Dropping the server kills the process and removes the folder.
 #[derive(Debug)]
 pub struct MariadbServer {
     folder: Folder,
@@ -23,18 +21,12 @@ pub struct MariadbServer {
 // === impl MariadbServer ===
 
 impl MariadbServer {
-    /// Starts a server that flushes nothing to the disk (it survives kills, but no power cut), and waits until it is up.
-    ///
-    /// # Panics
-    /// If it does not come up; the message contains its output.
+    /// Starts a server without flushes to disk (data survives kills, but no power cut); a failure shows the output.
     pub async fn start() -> Self {
         Self::start_with(Vec::new()).await
     }
 
-    /// One that speaks only TLS, with this certificate.
-    ///
-    /// # Panics
-    /// As [`Self::start`].
+    /// Starts a server that accepts only TLS, with this certificate.
     pub async fn start_tls(certificate: &Certificate) -> Self {
         let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let pair = [file("ssl-cert", &certificate.certificate), file("ssl-key", &certificate.key)];
@@ -65,36 +57,30 @@ impl MariadbServer {
         server
     }
 
-    /// Its URL.
+    /// The URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("mysql://root@127.0.0.1:{}/shop", self.port)
     }
 
-    /// Kills it (SIGKILL) and waits for its end.
-    ///
-    /// # Panics
-    /// If it is already stopped, or does not end in time.
+    /// Kills the server (SIGKILL) and waits for the end.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a stopped MariaDB cannot be killed");
         process.end_by(Signal::KILL, LONG).await;
     }
 
-    /// Starts it again on the same data. Does nothing while it runs.
-    ///
-    /// # Panics
-    /// If it does not come up; the message contains its output.
+    /// Restarts the server on the same data. A no-op while running.
     pub async fn resume(&mut self) {
         if self.process.is_some() {
             return;
         }
         let folder = &self.folder;
         let mut server = Command::new("/usr/sbin/mariadbd");
-        // A server that starts deletes the temporary tables of all others in its folder for them.
+        // A starting server deletes all other servers' temporary tables in the shared temporary folder.
         server.env("TMPDIR", folder.path());
-        // It refuses to run as root unless it is told to; to others it does not matter.
+        // MariaDB refuses to run as root without this option, which is harmless for other users.
         server.args(["--no-defaults", "--user=root", "--bind-address=127.0.0.1", "--skip-log-bin"]);
-        // Numbers of concurrent statements are mixed, as they are by default in MySQL.
+        // Interleaves the numbers of concurrent statements, as MySQL does by default.
         server.args(UNFLUSHED).arg("--innodb-autoinc-lock-mode=2");
         server.arg(format!("--port={}", self.port)).args(&self.settings);
         for (name, file) in [

@@ -1,8 +1,8 @@
-//! Mutated inputs: what a damaged disk, a foreign peer or a slip of the hand makes of a valid one.
+//! Mutated inputs: variants of a valid input from a damaged disk, a foreign peer or a typing error.
 
 use fastrand::Rng;
 
-/// The bytes with a few of them changed, cut out, repeated or added.
+/// The bytes with a few changed, cut out, repeated or added.
 pub fn bytes(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..rng.usize(1..6) {
@@ -23,7 +23,7 @@ pub fn bytes(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The text with a few characters changed or cut out, and `pieces` of its grammar where they do not belong.
+/// The text with a few characters changed or cut out, and misplaced `pieces` of its grammar.
 pub fn text(rng: &mut Rng, seed: &str, pieces: &[&str]) -> String {
     let mut text: Vec<char> = seed.chars().collect();
     for _ in 0..rng.usize(1..5) {
@@ -38,8 +38,8 @@ pub fn text(rng: &mut Rng, seed: &str, pieces: &[&str]) -> String {
     text.into_iter().collect()
 }
 
-/// Tries each claim, a function of the number of inputs, in two tests of its name: with few inputs in every run of the
-/// tests, and in `long::` with as many as `make fuzz` shall try.
+/// Runs each claim, a function of the number of inputs, in two tests: with few inputs in every run, and in `long::`
+/// with the number of `make fuzz`.
 #[macro_export]
 macro_rules! try_with_mutations {
     ($(#[test] fn $name:ident() { $claim:ident($few:literal, $many:literal) })+) => {

@@ -1,5 +1,3 @@
-//! A private nats-server with JetStream.
-
 use crate::deadline::{SHORT, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;
@@ -7,7 +5,7 @@ use crate::process::{Process, Signal};
 use std::process::Command;
 use tokio::net::TcpStream;
 
-/// A running (or stopped) server. Dropping it kills it and removes its folder.
+/// A running (or stopped) server. Dropping the server kills the process and removes the folder.
 #[derive(Debug)]
 pub struct NatsServer {
     folder: Folder,
@@ -19,10 +17,7 @@ pub struct NatsServer {
 // === impl NatsServer ===
 
 impl NatsServer {
-    /// Starts a server and waits until it accepts connections; `arguments` are further arguments of `nats-server`.
-    ///
-    /// # Panics
-    /// If it does not start; the message contains its output.
+    /// Starts a server and waits until it accepts connections; `arguments` extend the command line of `nats-server`.
     pub async fn start(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|&a| a.to_owned()).collect();
         let mut server = Self { folder: Folder::new("nats"), port: free_port(), arguments, process: None };
@@ -30,31 +25,25 @@ impl NatsServer {
         server
     }
 
-    /// Its address, `127.0.0.1:PORT`; the same after a restart.
+    /// The address, `127.0.0.1:PORT`; constant over restarts.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Its URL.
+    /// The URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("nats://{}", self.address())
     }
 
-    /// Kills it (SIGKILL) and waits for its end.
-    ///
-    /// # Panics
-    /// If it is already stopped.
+    /// Kills the server (SIGKILL) and waits for the end.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a stopped nats-server cannot be killed");
         process.end_by(Signal::KILL, SHORT).await;
     }
 
-    /// Starts it again on the same data. Does nothing while it runs.
-    ///
-    /// # Panics
-    /// If it does not start; the message contains its output.
+    /// Restarts the server on the same data. A no-op while running.
     pub async fn resume(&mut self) {
         if self.process.is_some() {
             return;
@@ -64,7 +53,7 @@ impl NatsServer {
             .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"])
             .arg(self.folder.join("data"));
         command.args(&self.arguments);
-        // Debian keeps daemons where only root's PATH looks.
+        // Debian installs daemons outside a normal user's PATH.
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         let process = self.process.insert(Process::spawn("nats-server", command));
         process.wait_for_line("Server is ready", SHORT).await;
@@ -75,12 +64,12 @@ impl NatsServer {
         .await;
     }
 
-    /// Freezes it (SIGSTOP).
+    /// Freezes the server (SIGSTOP).
     pub fn freeze(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::STOP));
     }
 
-    /// Resumes it (SIGCONT).
+    /// Resumes the server (SIGCONT).
     pub fn thaw(&self) {
         self.process.iter().for_each(|p| p.signal(Signal::CONT));
     }

@@ -1,5 +1,5 @@
-//! Outages that a run puts a Redis of each shape through: of the network before it, of servers, and of their data; and when
-//! they may have cost something.
+//! Outages for a Redis of each shape: of the network, of servers, and of data; with the time windows in which writes
+//! may be lost.
 
 mod cluster;
 mod one_redis;
@@ -16,59 +16,59 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long after an outage a message is put, moved and delivered at the latest.
+/// Maximum time after an outage until a message is put, moved and delivered.
 pub const BOUND: Duration = Duration::from_secs(3);
-/// How long outages last in the short form; seconds in the long one.
+/// Duration of outages in the short form; the long form uses seconds.
 const SHORT_MS: Range<u64> = 1_000..2_500;
 const LONG_MS: Range<u64> = 1_000..60_000;
-/// For how long before a fault an answered write may be missing from the replica that takes over.
+/// Time before a fault for which an answered write may be missing from the promoted replica.
 const UNREPLICATED: Duration = Duration::from_secs(2);
-/// The longest lease of those who work meanwhile.
+/// Longest lease of workers during the run.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// The servers of a run, and the outages that it puts them through.
+/// The servers of a run, and their outages.
 ///
 /// # Contract
-/// An outage ends with Redis in use again; until it is mended, servers may be missing that nobody needs.
+/// An outage ends with Redis in use again; until [`mend`](Self::mend), redundant servers may be missing.
 #[allow(async_fn_in_trait, reason = "a run is one task")]
 pub trait Scene: Sized {
     /// The kinds of outages.
     type Kind: Copy + Debug + PartialEq + 'static;
-    /// What its Redis is.
+    /// Description of the Redis.
     const NAME: &'static str;
-    /// All kinds, in the order in which a run goes through them.
+    /// All kinds, in the order of a run.
     const KINDS: &'static [Self::Kind];
-    /// Those of them that clients in other languages go through in the short form.
+    /// The kinds in the short form of clients in other languages.
     const OF_CLIENTS: &'static [Self::Kind];
-    /// How many shards its deployment has.
+    /// Number of shards of the deployment.
     const SHARDS: u16;
-    /// Whether an outage may cost what was answered just before it.
+    /// True if an outage may lose recently answered writes.
     const LOSES: bool;
 
     /// Starts the servers.
     async fn start() -> Self;
 
-    /// How clients reach them.
+    /// URL for clients.
     fn url(&self) -> String;
 
-    /// Breaks them for that long. Returns when Redis was back, or its new master known.
+    /// Breaks the servers for this time. Returns the moment at which Redis was back, or its new master known.
     async fn outage(&self, kind: Self::Kind, lasts: Duration) -> Instant;
 
-    /// Puts everything right that the outage has left.
+    /// Repairs everything that an outage left behind.
     async fn mend(&self);
 }
 
-/// How many outages a run has, and how long each lasts.
+/// Number and duration of outages.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How many.
+    /// Number of outages.
     pub count: usize,
-    /// Whether it is the long form.
+    /// True for the long form.
     pub is_long: bool,
     lengths_ms: Range<u64>,
 }
 
-/// From when to when, in ms, an outage may cost what was answered; by this host's clock.
+/// A span in ms, by this host's clock, in which an outage may lose answered writes.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     from_ms: u64,
@@ -78,10 +78,7 @@ pub struct Window {
 // === impl Plan ===
 
 impl Plan {
-    /// The short form with so many outages, or of the long form a run's part of this shape's third.
-    ///
-    /// # Panics
-    /// If `DELAYQ_TEST_OUTAGES` is no number.
+    /// A plan: `few` outages in the short form, or this run's part of the shape's third in the long form.
     #[must_use]
     pub fn of(few: usize) -> Self {
         match outages() {
@@ -92,16 +89,13 @@ impl Plan {
         }
     }
 
-    /// How many runs of each shape there are, side by side.
-    ///
-    /// # Panics
-    /// If `DELAYQ_TEST_OUTAGES_AT_ONCE` is no number.
+    /// Number of concurrent runs of each shape.
     #[must_use]
     pub fn runs() -> usize {
         outages_at_once()
     }
 
-    /// How long the next outage lasts.
+    /// Duration of the next outage.
     #[must_use]
     pub fn length(&self) -> Duration {
         Duration::from_millis(fastrand::u64(self.lengths_ms.clone()))
@@ -111,7 +105,7 @@ impl Plan {
 // === impl Window ===
 
 impl Window {
-    /// From a while before a fault until now.
+    /// The span from shortly before a fault until now.
     #[must_use]
     pub fn since(broken_ms: u64) -> Self {
         Self { from_ms: broken_ms - millis(UNREPLICATED), to_ms: now_ms() }
@@ -119,17 +113,14 @@ impl Window {
 }
 
 /// The clock of this host, which all servers of a run share.
-///
-/// # Panics
-/// If it is before 1970.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "all servers of the test are on this host")]
 pub fn now_ms() -> u64 {
     millis(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock is set"))
 }
 
-/// The history of a run, by its puts (the id, when it is due, the answer, and when that came in ms) and its deliveries; what
-/// was answered within a window may have been lost with its master.
+/// The history of a run, from its puts (id, due time, answer, and time of the answer in ms) and deliveries; writes
+/// answered within a window may have been lost with their master.
 pub fn history(puts: &[(String, u64, Answer, u64)], deliveries: Vec<Event>, windows: &[Window]) -> History {
     let history = History::new();
     for (id, due_ms, answer, at_ms) in puts {
@@ -141,10 +132,7 @@ pub fn history(puts: &[(String, u64, Answer, u64)], deliveries: Vec<Event>, wind
     history
 }
 
-/// A copy of what was delivered in no window is one too many.
-///
-/// # Panics
-/// If there is one.
+/// Panics for a repeated delivery outside all windows.
 pub fn assert_copies_are_of_outages(history: &History, windows: &[Window]) {
     let mut seen = BTreeMap::new();
     for event in history.events() {

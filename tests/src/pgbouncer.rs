@@ -1,5 +1,3 @@
-//! A private PgBouncer.
-
 use crate::deadline::LONG;
 use crate::folder::Folder;
 use crate::ports::free_port;
@@ -8,7 +6,7 @@ use crate::process::Process;
 use std::fs;
 use std::path::Path;
 
-/// A running pooler. Dropping it kills it and removes its folder.
+/// A running pooler. Dropping the pooler kills the process and removes the folder.
 #[derive(Debug)]
 pub struct PgBouncer {
     port: u16,
@@ -19,10 +17,7 @@ pub struct PgBouncer {
 // === impl PgBouncer ===
 
 impl PgBouncer {
-    /// Starts one that gives a client a connection for one transaction, and waits until it is up.
-    ///
-    /// # Panics
-    /// If it does not come up; the message contains its output.
+    /// Starts a pooler with transaction pooling, and waits until ready; a failure shows the output.
     pub async fn start(before: &PostgresServer) -> Self {
         let (folder, port) = (Folder::new("pgbouncer"), free_port());
         lend(folder.path());
@@ -41,7 +36,7 @@ impl PgBouncer {
         Self { port, _process: process, _folder: folder }
     }
 
-    /// The URL of the database behind it.
+    /// The URL of the database behind the pooler.
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)

@@ -1,8 +1,8 @@
 //! Free TCP ports of the loopback address.
 //!
-//! A port is reserved for this process from the check on, even while its server is not up yet or is restarting: a
-//! socket named `delayq-tests-port-N` in Linux's abstract namespace shows that to every other test process, and ends
-//! with this one.
+//! A port is reserved for this process from the check on, even while its server is not up yet or restarting: a socket
+//! named `delayq-tests-port-N` in Linux's abstract namespace shows the reservation to every other test process, and
+//! ends with this process.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Below the ports of outgoing connections (from 32768), so that no client takes one of these between the check and the
+/// Below the ports of outgoing connections (from 32768), so that no client takes a port between the check and the
 /// server's bind.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 12_000;
@@ -18,13 +18,10 @@ const COUNT: u32 = 12_000;
 static NEXT: AtomicU32 = AtomicU32::new(0);
 static TAKEN: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
 
-/// A port without a listener that no test process has reserved.
-///
-/// # Panics
-/// If every port of the range is taken.
+/// A port without a listener or a reservation.
 #[must_use]
 pub fn free_port() -> u16 {
-    // Each process starts elsewhere in the range, so that two rarely try the same port.
+    // Each process starts elsewhere in the range, so that two processes rarely try the same port.
     let start = std::process::id().wrapping_mul(97);
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -39,7 +36,7 @@ pub fn free_port() -> u16 {
     panic!("no free port between {FIRST} and {}", FIRST + COUNT)
 }
 
-/// Reserves a port for this process, unless another has it.
+/// Reserves a port for this process, unless already reserved.
 fn take(port: u16) -> Option<UnixDatagram> {
     let sign = SocketAddr::from_abstract_name(format!("delayq-tests-port-{port}")).ok()?;
     UnixDatagram::bind_addr(&sign).ok()

@@ -1,5 +1,3 @@
-//! A private PostgreSQL.
-
 use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_until};
 use crate::folder::Folder;
@@ -10,10 +8,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The user that root lends it, for it refuses to run as root.
+/// The user in place of root: PostgreSQL refuses to run as root.
 const USER: &str = "postgres";
 
-/// A running (or stopped) server. Dropping it kills it and removes its folder.
+/// A running (or stopped) server. Dropping the server kills the process and removes the folder.
 #[derive(Debug)]
 pub struct PostgresServer {
     folder: Folder,
@@ -25,18 +23,12 @@ pub struct PostgresServer {
 // === impl PostgresServer ===
 
 impl PostgresServer {
-    /// Starts a server that flushes nothing to the disk (it survives kills, but no power cut), and waits until it is up.
-    ///
-    /// # Panics
-    /// If it does not come up; the message contains its output.
+    /// Starts a server without flushes to disk (data survives kills, but no power cut); a failure shows the output.
     pub async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
-    /// The same, with these settings of `postgresql.conf`.
-    ///
-    /// # Panics
-    /// As [`Self::start`].
+    /// As [`Self::start`], with these settings of `postgresql.conf`.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
         let folder = Folder::new("postgres");
         lend(folder.path());
@@ -52,10 +44,7 @@ impl PostgresServer {
         server
     }
 
-    /// One that speaks TLS too, with this certificate.
-    ///
-    /// # Panics
-    /// As [`Self::start`].
+    /// Starts a server that accepts TLS too, with this certificate.
     pub async fn start_tls(certificate: &Certificate) -> Self {
         let mut server = Self::start().await;
         server.kill().await;
@@ -70,10 +59,7 @@ impl PostgresServer {
         server
     }
 
-    /// What its `pg_dump` makes of its database.
-    ///
-    /// # Panics
-    /// If it cannot.
+    /// The output of `pg_dump`.
     #[must_use]
     pub fn dump(&self) -> Vec<u8> {
         let made = Command::new(program("pg_dump")).arg(self.url()).output().expect("pg_dump can be started");
@@ -81,10 +67,7 @@ impl PostgresServer {
         made.stdout
     }
 
-    /// Runs statements, such as a dump of another one, in `psql`.
-    ///
-    /// # Panics
-    /// If it cannot.
+    /// Runs statements, such as a dump, in `psql`.
     pub fn run(&self, statements: impl AsRef<[u8]>) {
         let file = self.folder.join("statements.sql");
         fs::write(&file, statements).expect("the statements can be written");
@@ -94,34 +77,28 @@ impl PostgresServer {
         assert!(made.status.success(), "psql: {}", String::from_utf8_lossy(&made.stderr));
     }
 
-    /// Its URL.
+    /// The URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Its TCP port; the same after a restart.
+    /// The TCP port; constant over restarts.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The process id of the running server.
-    ///
-    /// # Panics
-    /// If it is stopped.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.as_ref().expect("the PostgreSQL is stopped").id()
     }
 
-    /// Kills all of its processes (SIGKILL) and waits for their end.
-    ///
-    /// # Panics
-    /// If it is already stopped, or does not end in time.
+    /// Kills all processes of the server (SIGKILL) and waits for their end.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a stopped PostgreSQL cannot be killed");
-        // Each of its children leads a group of its own.
+        // Each child leads its own group.
         let id = process.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         let children: Vec<&str> = children.split_whitespace().collect();
@@ -133,10 +110,7 @@ impl PostgresServer {
         .await;
     }
 
-    /// Starts it again on the same data. Does nothing while it runs.
-    ///
-    /// # Panics
-    /// If it does not come up; the message contains its output.
+    /// Restarts the server on the same data. A no-op while running.
     pub async fn resume(&mut self) {
         if self.process.is_some() {
             return;
@@ -144,7 +118,7 @@ impl PostgresServer {
         let mut server = lent(&program("postgres"), &self.folder);
         server.arg("-D").arg(self.folder.join("data")).arg("-k").arg(self.folder.path());
         server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-c", "fsync=off"]);
-        // In files of its folder, which go with it: a killed server leaves its segments in /dev/shm.
+        // Uses files in the server's folder: a killed server leaves its segments in /dev/shm.
         server.args(["-c", "dynamic_shared_memory_type=mmap"]);
         for (name, value) in &self.settings {
             server.arg("-c").arg(format!("{name}={value}"));
@@ -156,11 +130,8 @@ impl PostgresServer {
         assert!(removed.expect("ipcrm can be started").success(), "segment {segment} is not removed");
     }
 
-    /// The id of the System V segment by which it guards its data. It is removed at once: the system keeps such a segment
-    /// for as long as a process has it, and would keep that of a killed server for ever.
-    ///
-    /// # Panics
-    /// If it never ran.
+    /// The id of the System V segment that guards the data. The segment is marked for removal at once: the system keeps
+    /// it while a process has it attached, and would keep a killed server's segment for ever.
     #[must_use]
     pub fn segment(&self) -> u32 {
         let lock =
@@ -170,7 +141,7 @@ impl PostgresServer {
     }
 }
 
-/// Makes a folder, and the way to it, usable by the lent user.
+/// Gives the substitute user access to a folder and its parents.
 pub(crate) fn lend(folder: &Path) {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -180,7 +151,7 @@ pub(crate) fn lend(folder: &Path) {
     fs::set_permissions(run, Permissions::from_mode(0o711)).expect("the run's folder is this user's");
 }
 
-/// Makes the lent user the owner, if there is need of one.
+/// Makes the substitute user the owner, if needed.
 fn give(path: &Path) {
     if rustix::process::geteuid().is_root() {
         let owned = Command::new("chown").arg(USER).arg(path).status().expect("chown can be started");
@@ -188,7 +159,7 @@ fn give(path: &Path) {
     }
 }
 
-/// A program that refuses to run as root, as a user that it accepts.
+/// A program that refuses to run as root, as an acceptable user.
 pub(crate) fn lent(program: &Path, folder: &Folder) -> Command {
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");
@@ -201,7 +172,7 @@ pub(crate) fn lent(program: &Path, folder: &Folder) -> Command {
     command
 }
 
-/// Where Debian keeps the newest version of it.
+/// Debian's path of the newest version.
 fn program(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = versions.map(|version| version.path().join("bin").join(name)).filter(|path| path.is_file());

@@ -1,10 +1,9 @@
-//! Small libraries in C that the programs of a test load before libc.
+//! Small C libraries that a test's programs load before libc.
 
 use crate::folder::Folder;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A compiled library, in its own folder.
 #[derive(Debug)]
 pub(crate) struct Library {
     _folder: Folder,
@@ -14,10 +13,7 @@ pub(crate) struct Library {
 // === impl Library ===
 
 impl Library {
-    /// Compiles a source.
-    ///
-    /// # Panics
-    /// If there is no C compiler named `cc`, or it refuses the source.
+    /// Compiles a source. Needs a C compiler named `cc`.
     pub(crate) fn compile(name: &str, source: &str) -> Self {
         let folder = Folder::new(name);
         let from = folder.join(&format!("{name}.c"));

@@ -13,24 +13,24 @@ use tokio::sync::watch;
 
 pub use rustix::process::Signal;
 
-/// How many of the last lines a failure shows.
+/// Number of last lines that a failure shows.
 const TAIL: usize = 40;
-/// How much larger than in the middle of a run a program may be at its end: by a fifth, or by this much.
+/// Maximum growth of a program from the middle of a run to its end: by a fifth, or by this much.
 const MORE_KIB: u64 = 8 * 1024;
 
-/// Which of its two outputs a line was printed to.
+/// The output of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// The standard output.
+    /// Standard output.
     Out,
-    /// The standard error.
+    /// Standard error.
     Err,
 }
 
-/// One line that the process printed, without its line end.
+/// A printed line, without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Where to.
+    /// The output.
     pub stream: Stream,
     /// The text; bytes that are not UTF-8 are replaced.
     pub text: String,
@@ -38,7 +38,7 @@ pub struct Line {
 
 /// A running (or ended) child in its own process group.
 ///
-/// Dropping it kills the whole group with SIGKILL and waits for the child.
+/// Dropping the process kills the whole group with SIGKILL and waits for the child.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -50,26 +50,20 @@ pub struct Process {
 struct Lines {
     kept: Mutex<Vec<Line>>,
     count: watch::Sender<usize>,
-    /// How many of its outputs are still open.
+    /// Number of open outputs.
     open: watch::Sender<usize>,
 }
 
 // === impl Process ===
 
 impl Process {
-    /// Starts `command` with both outputs captured; failures call it `name`. Its standard input is empty.
-    ///
-    /// # Panics
-    /// If the program cannot be started.
+    /// Starts `command` with both outputs captured and empty standard input; failures call it `name`.
     #[must_use]
     pub fn spawn(name: &str, command: Command) -> Self {
         Self::spawn_with(name, command, Stdio::null())
     }
 
-    /// As [`Self::spawn`]; what is written to the pipe is its standard input.
-    ///
-    /// # Panics
-    /// If the program cannot be started.
+    /// As [`Self::spawn`], with a pipe as standard input.
     #[must_use]
     pub fn spawn_fed(name: &str, command: Command) -> (Self, ChildStdin) {
         let mut process = Self::spawn_with(name, command, Stdio::piped());
@@ -97,13 +91,13 @@ impl Process {
         Self { name: name.to_owned(), child, lines }
     }
 
-    /// Its process id, which is also its group's.
+    /// The process id, which is also the group's.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How much memory it has in use (its resident set), in KiB; `None`: it has ended.
+    /// The resident set, in KiB; `None` after the end.
     #[must_use]
     pub fn resident_kib(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
@@ -111,16 +105,13 @@ impl Process {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// How many files it has open, sockets included; 0 once it has ended.
+    /// Number of open files, sockets included; 0 after the end.
     #[must_use]
     pub fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).map_or(0, Iterator::count)
     }
 
-    /// Sends a signal to the process only, if it has not ended.
-    ///
-    /// # Panics
-    /// If the system refuses the signal.
+    /// Sends a signal to the process only, unless ended.
     pub fn signal(&self, signal: Signal) {
         match kill_process(self.pid(), signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
@@ -129,9 +120,6 @@ impl Process {
     }
 
     /// Sends a signal to the process and its whole group: for a program behind a shell script.
-    ///
-    /// # Panics
-    /// If the system refuses the signal.
     pub fn signal_all(&self, signal: Signal) {
         match kill_process_group(self.pid(), signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
@@ -139,30 +127,21 @@ impl Process {
         }
     }
 
-    /// Limits its open files, sockets included, to this many from now on.
-    ///
-    /// # Panics
-    /// If the system refuses, or the process has ended.
+    /// Limits open files, sockets included, to this many.
     pub fn limit_files(&self, most: u64) {
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
         prlimit(Some(self.pid()), Resource::Nofile, limit)
             .unwrap_or_else(|e| panic!("cannot limit the files of {}: {e}", self.name));
     }
 
-    /// How it ended, or `None` while it runs.
-    ///
-    /// # Panics
-    /// If the system does not know the process.
+    /// The exit status, or `None` while running.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap_or_else(|e| panic!("cannot ask for the end of {}: {e}", self.name))
     }
 
-    /// Waits until it has ended and all its output has been read.
+    /// Waits until the process has ended and all its output has been read; a failure shows the last lines.
     ///
-    /// Processes that it left running may hold its outputs open: it then waits for the whole `limit`.
-    ///
-    /// # Panics
-    /// If it still runs after `limit`; the message contains its last lines.
+    /// Remaining children may hold the outputs open: the wait then lasts the whole `limit`.
     pub async fn wait_end(&mut self, limit: Duration) -> ExitStatus {
         let ending = async {
             loop {
@@ -181,18 +160,12 @@ impl Process {
     }
 
     /// Sends `signal` and waits for the end.
-    ///
-    /// # Panics
-    /// As [`Self::wait_end`].
     pub async fn end_by(&mut self, signal: Signal, limit: Duration) -> ExitStatus {
         self.signal(signal);
         self.wait_end(limit).await
     }
 
-    /// Sends a signal to the process and expects it to end with success.
-    ///
-    /// # Panics
-    /// If it still runs after `limit` or fails; the message contains its last lines.
+    /// Sends a signal to the process and expects a successful end; a failure shows the last lines.
     pub async fn ends_well_by(&mut self, signal: Signal, limit: Duration) {
         let status = self.end_by(signal, limit).await;
         assert!(status.success(), "{} ended with {status}; it printed:\n{}", self.name, self.tail());
@@ -210,7 +183,7 @@ impl Process {
         self.lines.lock()[mark..].to_vec()
     }
 
-    /// The text that one output holds so far.
+    /// The text of an output so far.
     #[must_use]
     pub fn text(&self, stream: Stream) -> String {
         self.lines.lock().iter().filter(|l| l.stream == stream).fold(String::new(), |mut all, line| {
@@ -219,24 +192,18 @@ impl Process {
         })
     }
 
-    /// How many lines there are so far: where a later [`Self::wait_for_line_from`] starts.
+    /// Number of lines so far, as the start of a later [`Self::wait_for_line_from`].
     #[must_use]
     pub fn mark(&self) -> usize {
         self.lines.lock().len()
     }
 
-    /// Waits for a line, already printed or later, that contains `needle`, and returns it.
-    ///
-    /// # Panics
-    /// If `limit` passes or the process ends without such a line; the message contains its last lines.
+    /// Waits for a line, already printed or later, that contains `needle`, and returns the line.
     pub async fn wait_for_line(&mut self, needle: &str, limit: Duration) -> String {
         self.wait_for_line_from(0, needle, limit).await
     }
 
     /// As [`Self::wait_for_line`], but only for lines after `mark`.
-    ///
-    /// # Panics
-    /// As [`Self::wait_for_line`].
     pub async fn wait_for_line_from(&mut self, mark: usize, needle: &str, limit: Duration) -> String {
         let mut count = self.lines.count.subscribe();
         let lines = &self.lines;
@@ -326,10 +293,7 @@ fn collect(lines: &Arc<Lines>, stream: Stream, from: impl Read + Send + 'static)
     });
 }
 
-/// Compares the sizes of programs in the middle of a run and at its end.
-///
-/// # Panics
-/// If one has grown.
+/// Compares the sizes of programs in the middle of a run and at its end, and panics if one has grown.
 pub fn assert_none_grew<N: fmt::Display>(run: &str, middle: &[(N, u64)], last: &[(N, u64)]) {
     for ((name, before), (_, after)) in middle.iter().zip(last) {
         eprintln!("{run}: {name}: {before} KiB in the middle, {after} KiB at the end");
@@ -338,7 +302,7 @@ pub fn assert_none_grew<N: fmt::Display>(run: &str, middle: &[(N, u64)], last: &
     }
 }
 
-/// Whether a process that may be another one's child has ended: a zombie (state Z) only awaits its parent.
+/// True if a process, perhaps another's child, has ended: a zombie (state Z) only awaits its parent.
 pub(crate) fn has_ended(id: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.is_empty() || stat.contains(") Z ")

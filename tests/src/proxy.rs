@@ -1,7 +1,7 @@
 //! A TCP proxy between a client and a server that breaks the network on command.
 //!
 //! Each direction has a [`Flow`], switched at run time. Held bytes continue when the flow passes again, as TCP delivers
-//! them after a network outage. The proxy runs on its own thread, so a blocking test does not stop it.
+//! them after a network outage. The proxy runs on its own thread, so a blocking test does not stop the proxy.
 
 use crate::ports::free_port;
 use carry::{Framing, Way, carry};
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 mod carry;
 mod dialer;
 
-/// One of the two directions through the proxy.
+/// A direction through the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server.
@@ -25,60 +25,60 @@ pub enum Direction {
     Replies,
 }
 
-/// What happens to the bytes of one direction.
+/// The treatment of one direction's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flow {
-    /// They pass at once.
+    /// Bytes pass at once.
     #[default]
     Pass,
-    /// Each arrives later by this; order and rate stay.
+    /// Bytes arrive later by this; order and rate stay.
     Delay(Duration),
-    /// None arrives until the flow passes again.
+    /// Bytes are held until the flow passes again.
     Hold,
-    /// None arrives until the flow passes again, and none is read either: the sender's buffers fill, as if its client
-    /// did not read.
+    /// Bytes are not even read until the flow passes again: the sender's buffers fill, as with a client that does not
+    /// read.
     Unread,
 }
 
-/// What happens to a connection after a lost reply.
+/// The fate of a connection after a lost reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterLoss {
-    /// It is reset: the client learns at once that something went wrong.
+    /// Reset: the client learns of the loss at once.
     Reset,
-    /// It stays open and silent: only the client's own deadline reveals the loss.
+    /// Open and silent: only the client's own deadline reveals the loss.
     Silence,
 }
 
-/// A proxy in front of one server. Dropping it resets every connection through it.
+/// A proxy in front of one server. Dropping the proxy resets every connection.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
     state: Arc<watch::Sender<State>>,
 }
 
-/// All that a test can switch; connections watch it.
+/// The switchable state; connections watch it.
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Where new connections lead; `None`: the proxy's original upstream.
+    /// Target of new connections; `None`: the proxy's original upstream.
     moved_to: Option<SocketAddr>,
     requests: Flow,
     replies: Flow,
     refusing: bool,
     ended: bool,
-    /// How many connections were accepted so far; each has a number, from 0.
+    /// Number of accepted connections; each has a number, from 0.
     taken: u64,
     /// Connections with a lower number are reset.
     reset_below: u64,
-    /// Connections with a lower number are held forever.
+    /// Connections with a lower number are held for ever.
     stranded_below: u64,
     /// The processes whose connections are held.
     barred: Vec<u32>,
-    /// How many more replies may pass before one is lost, and what happens then.
+    /// Number of replies that may pass before the loss of a reply, and the fate of the connection.
     losing: Option<(u64, AfterLoss)>,
-    /// The direction, and how many more bytes may pass before the connection is reset.
+    /// The direction, and the number of bytes that may pass before the connection is reset.
     cutting: Option<(Direction, u64)>,
     losses: u64,
-    /// Whether the listener is closed or open now, as the refusing flag demands.
+    /// The listener's actual state, following the refusing flag.
     listening: bool,
 }
 
@@ -86,20 +86,14 @@ struct State {
 
 impl Proxy {
     /// Starts a proxy in front of any server, for example `"127.0.0.1:2379"`.
-    ///
-    /// # Panics
-    /// If `upstream` is not a socket address.
     #[must_use]
     pub fn start(upstream: &str) -> Self {
         let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
         Self::start_with(listener, upstream, Framing::Bytes)
     }
 
-    /// Starts a proxy in front of a Redis: it knows where replies end, so it can lose exactly one. It listens
+    /// Starts a proxy in front of a Redis: knows the end of each reply, so can lose exactly one. Listens
     /// [beside](listen_beside) the Redis.
-    ///
-    /// # Panics
-    /// If `upstream` is not a socket address.
     #[must_use]
     pub fn start_for_redis(upstream: &str) -> Self {
         Self::start_with(listen_beside(upstream), upstream, Framing::Resp)
@@ -118,13 +112,13 @@ impl Proxy {
         Self { address, state }
     }
 
-    /// Where clients connect to, `127.0.0.N:PORT`.
+    /// The address for clients, `127.0.0.N:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// Sets what happens to one direction, on all connections, from now on.
+    /// Sets the flow of one direction on all connections.
     pub fn set(&self, direction: Direction, flow: Flow) {
         self.change(|s| match direction {
             Direction::Requests => s.requests = flow,
@@ -147,7 +141,7 @@ impl Proxy {
         self.set_refusing(false).await;
     }
 
-    /// Holds the connections that are now open forever; new ones pass.
+    /// Holds the open connections for ever; new connections pass.
     pub fn strand_open(&self) {
         self.change(|s| s.stranded_below = s.taken);
     }
@@ -157,60 +151,56 @@ impl Proxy {
         self.change(|s| s.barred.push(process));
     }
 
-    /// Forwards to another server from now on, like an address that moves; open connections stay where they are.
-    ///
-    /// # Panics
-    /// If `upstream` is not a socket address.
+    /// Forwards new connections to another server, like an address that moves; open connections stay.
     pub fn lead_to(&self, upstream: &str) {
         let upstream = socket_address(upstream);
         self.change(|s| s.moved_to = Some(upstream));
     }
 
-    /// Resets (RST) the connections that are open now; new ones pass.
+    /// Resets (RST) the open connections; new connections pass.
     pub fn reset_open(&self) {
         self.change(|s| s.reset_below = s.taken);
     }
 
-    /// Resets open connections and refuses new ones like a port without a listener; returns once it does.
+    /// Resets open connections and refuses new ones like a port without a listener; returns once in effect.
     pub async fn refuse(&self) {
         self.reset_open();
         self.set_refusing(true).await;
     }
 
-    /// Accepts new connections again; returns once it does.
+    /// Accepts new connections again; returns once in effect.
     pub async fn accept(&self) {
         self.set_refusing(false).await;
     }
 
-    /// Loses one reply of the server: after `passing` more replies (0: the very next), over all connections, one does
-    /// not arrive, nor does anything after it on its connection. The server has applied the request.
+    /// Loses one reply of the server: after `passing` more replies (0: the very next), over all connections, a reply
+    /// does not arrive, nor does anything after it on its connection. The server has applied the request.
     ///
-    /// Only for a proxy made by [`Self::start_for_redis`]; in front of another server it loses nothing.
+    /// Only for a proxy made by [`Self::start_for_redis`]; a proxy of another server loses nothing.
     pub fn lose_reply(&self, passing: u64, then: AfterLoss) {
         self.change(|s| s.losing = Some((passing, then)));
     }
 
-    /// Resets a connection in the middle: as soon as this many more bytes have passed in that direction, over all
-    /// connections.
+    /// Resets a connection midway: as soon as this many more bytes have passed in that direction, over all connections.
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
         self.change(|s| s.cutting = Some((direction, bytes)));
     }
 
-    /// How often an armed fault ([`Self::lose_reply`], [`Self::cut_after`]) has struck so far.
+    /// Number of armed faults ([`Self::lose_reply`], [`Self::cut_after`]) that have struck so far.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.state.borrow().losses
     }
 
-    /// Waits until armed faults have struck this often in all.
+    /// Waits until armed faults have struck this often in total.
     ///
-    /// It may wait forever; give it a limit.
+    /// May wait for ever; use a limit.
     pub async fn wait_losses(&self, count: u64) {
         let mut state = self.state.subscribe();
         let _ = state.wait_for(|s| s.losses >= count).await;
     }
 
-    /// How many connections it has accepted so far.
+    /// Number of accepted connections so far.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.state.borrow().taken
@@ -236,7 +226,7 @@ impl Drop for Proxy {
 // === impl State ===
 
 impl State {
-    /// The flow of one direction on the connection of that number and that dialer.
+    /// The flow of one direction on the connection with this number and dialer.
     fn flow(&self, direction: Direction, number: u64, dialer: &Dialer) -> Flow {
         let barred = || self.barred.iter().any(|&process| dialer.is(process));
         if number < self.stranded_below || barred() {
@@ -248,7 +238,7 @@ impl State {
         }
     }
 
-    /// Whether the connection of that number must end.
+    /// True if the connection with this number must end.
     fn ends(&self, number: u64) -> bool {
         self.ended || number < self.reset_below
     }
@@ -265,8 +255,8 @@ fn listen(address: SocketAddr) -> std::net::TcpListener {
     listener
 }
 
-/// At the port of a server, on another address of this machine: a cluster of one that the harness started tells its port alone,
-/// and its clients then stay with the host that they know.
+/// Listens on a server's port at another address of this machine: a cluster of one that the harness started announces
+/// only its port, and clients then keep their known host.
 pub(crate) fn listen_beside(server: &str) -> std::net::TcpListener {
     let port = socket_address(server).port();
     let beside = |n| std::net::TcpListener::bind((Ipv4Addr::new(127, 0, 0, n), port)).ok();
@@ -275,7 +265,7 @@ pub(crate) fn listen_beside(server: &str) -> std::net::TcpListener {
     listener
 }
 
-/// Accepts connections until the proxy is dropped; while refusing, it does not listen on the port.
+/// Accepts connections until the proxy is dropped; while refusing, does not listen on the port.
 async fn serve(
     first: std::net::TcpListener,
     upstream: SocketAddr,
@@ -303,7 +293,7 @@ async fn serve(
         drop(listener);
         state.send_modify(|s| s.listening = false);
         if state.borrow().ended {
-            // The connections see it too; they end with the runtime, and that with this function.
+            // Lets the connections see the change; they end with the runtime, which ends with this function.
             tokio::task::yield_now().await;
             return;
         }
@@ -314,7 +304,7 @@ async fn serve(
     }
 }
 
-/// Carries one connection until it ends by itself or by a fault.
+/// Carries one connection until its end or a fault.
 async fn connect(
     mut client: TcpStream,
     upstream: SocketAddr,

@@ -1,5 +1,3 @@
-//! A private RabbitMQ.
-
 use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
@@ -10,20 +8,17 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// The limit for its start, which takes seconds of the machine's cores: alongside eleven busy loops on two cores it
-/// takes a minute.
+/// Limit of the start, which takes seconds of CPU: alongside eleven busy loops on two cores, a minute.
 const START: Duration = LONG.saturating_mul(4);
-/// Its settings file.
 const SETTINGS: &str = "rabbitmq.conf";
 
-/// A running server with its own port mapper. Dropping it kills both and removes its folder.
+/// A running server with its own port mapper. Dropping the server kills both and removes the folder.
 #[derive(Debug)]
 pub struct RabbitmqServer {
     folder: Folder,
     port: u16,
     distribution_port: u16,
     mapper_port: u16,
-    /// Its TLS port, if it has one.
     tls_port: Option<u16>,
     process: Option<Process>,
     _mapper: Process,
@@ -32,27 +27,18 @@ pub struct RabbitmqServer {
 // === impl RabbitmqServer ===
 
 impl RabbitmqServer {
-    /// Starts a server (user and password `guest`) and waits until it is up.
-    ///
-    /// # Panics
-    /// If it does not come up; the message contains its output.
+    /// Starts a server (user and password `guest`) and waits until ready; a failure shows the output.
     pub async fn start() -> Self {
         Self::start_with("", None).await
     }
 
-    /// The same, with a second port that speaks TLS with this certificate.
-    ///
-    /// # Panics
-    /// As [`Self::start`].
+    /// As [`Self::start`], with a second port for TLS with this certificate.
     pub async fn start_with_tls(certificate: &Certificate) -> Self {
         let port = free_port();
         Self::start_with(&tls_settings(port, certificate), Some(port)).await
     }
 
-    /// The same, and it asks clients for a certificate of this authority.
-    ///
-    /// # Panics
-    /// As [`Self::start`].
+    /// As [`Self::start_with_tls`], requiring client certificates of this authority.
     pub async fn start_asking(certificate: &Certificate, authority: &Path) -> Self {
         let port = free_port();
         let settings = tls_settings(port, certificate)
@@ -62,10 +48,7 @@ impl RabbitmqServer {
         Self::start_with(&settings, Some(port)).await
     }
 
-    /// The same, without TLS, with this maximum message size in bytes.
-    ///
-    /// # Panics
-    /// As [`Self::start`].
+    /// As [`Self::start`], with this maximum message size in bytes.
     pub async fn start_with_largest_message(bytes: u32) -> Self {
         Self::start_with(&format!("max_message_size = {bytes}\n"), None).await
     }
@@ -84,41 +67,32 @@ impl RabbitmqServer {
         server
     }
 
-    /// Its address, `127.0.0.1:PORT`; the same after a restart.
+    /// The address, `127.0.0.1:PORT`; constant over restarts.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The port that speaks TLS.
-    ///
-    /// # Panics
-    /// If it was not started with a certificate.
+    /// The TLS port.
     #[must_use]
     pub fn tls_port(&self) -> u16 {
         self.tls_port.expect("it was started with a certificate")
     }
 
-    /// Its URL, with user and password.
+    /// The URL, with user and password.
     #[must_use]
     pub fn url(&self) -> String {
         format!("amqp://guest:guest@{}/%2f", self.address())
     }
 
-    /// Stops it (SIGTERM) and waits for its end; durable queues keep their persistent messages.
-    ///
-    /// # Panics
-    /// If it is already stopped, or does not end in time.
+    /// Stops the server (SIGTERM) and waits for the end; durable queues keep their persistent messages.
     pub async fn stop(&mut self) {
         let mut process = self.process.take().expect("a stopped RabbitMQ cannot be stopped again");
         process.end_by(Signal::TERM, LONG).await;
     }
 
-    /// Kills it (SIGKILL) and waits for its end. What was declared less than two seconds before may be gone, unless it was
+    /// Kills the server (SIGKILL) and waits for the end. Declarations of the last two seconds may be lost, unless
     /// [kept](Self::keep_declared).
-    ///
-    /// # Panics
-    /// If it is already stopped, or does not end in time.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a stopped RabbitMQ cannot be killed");
         // The server is a child of the started script and may outlive it.
@@ -129,20 +103,17 @@ impl RabbitmqServer {
         wait_until("the killed RabbitMQ's port to close", LONG, gone).await;
     }
 
-    /// Freezes it (SIGSTOP): connections stay open, and nothing is answered.
+    /// Freezes the server (SIGSTOP): connections stay open, and nothing is answered.
     pub fn freeze(&self) {
         self.process.iter().for_each(|p| p.signal_all(Signal::STOP));
     }
 
-    /// Resumes it (SIGCONT) after [`Self::freeze`].
+    /// Resumes the server (SIGCONT) after [`Self::freeze`].
     pub fn thaw(&self) {
         self.process.iter().for_each(|p| p.signal_all(Signal::CONT));
     }
 
-    /// Starts it again on the same data. Does nothing while it runs.
-    ///
-    /// # Panics
-    /// If it does not come up; the message contains its output.
+    /// Restarts the server on the same data. A no-op while running.
     pub async fn resume(&mut self) {
         if self.process.is_some() {
             return;
@@ -181,29 +152,20 @@ impl RabbitmqServer {
 }
 
 impl RabbitmqServer {
-    /// Adds a user that may configure, write and read what these patterns match.
-    ///
-    /// # Panics
-    /// If the broker refuses it.
+    /// Adds a user with these patterns for configuring, writing and reading.
     pub async fn add_user(&self, name: &str, password: &str, [configure, write, read]: [&str; 3]) {
         self.control(&["add_user", name, password]).await;
         self.control(&["set_permissions", "-p", "/", name, configure, write, read]).await;
     }
 
-    /// How many messages a queue has, those included that are delivered and not acked.
-    ///
-    /// # Panics
-    /// If there is no such queue.
+    /// Messages of a queue, including unacked deliveries.
     pub async fn messages(&self, queue: &str) -> u64 {
         let listed = self.control(&["list_queues", "name", "messages", "--no-table-headers"]).await;
         let found = listed.lines().find_map(|line| line.strip_prefix(queue)?.trim().parse().ok());
         found.unwrap_or_else(|| panic!("no queue {queue}: {listed}"))
     }
 
-    /// Writes to disk what was declared, as the broker does by itself within two seconds: a kill before takes it along.
-    ///
-    /// # Panics
-    /// If the broker does not.
+    /// Writes declarations to disk, as the broker does within two seconds: an earlier kill loses them.
     pub async fn keep_declared(&self) {
         assert_eq!(self.control(&["eval", "mnesia:sync_log()."]).await.trim(), "ok");
     }

@@ -1,4 +1,4 @@
-//! A Redis Cluster of three masters, with a replica each where a test needs them, whose slots a test can move.
+//! A Redis Cluster of three masters, optionally with a replica each, whose slots a test can move.
 
 use crate::certs::Authority;
 use crate::clock_shim::ClockShim;
@@ -8,58 +8,44 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How many slots there are.
+/// Number of slots.
 const SLOTS: usize = 16384;
-/// Keys that a node hands over in one command.
+/// Keys that a node hands over per command.
 const A_STEP: &str = "500";
-/// After how long a node that does not answer is thought dead, where a test waits for it.
+/// Silence after which a node counts as dead while a test waits for that.
 const QUICK_TIMEOUT_MS: &str = "1500";
-/// How long an ordered failover may take. (A replica gives up after five seconds, which a busy machine may need.)
+/// Duration of an ordered failover. (A replica gives up after five seconds, which a busy machine may need.)
 const ORDERED: Duration = Duration::from_secs(8);
 
-/// The nodes.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// The first three are the masters in the beginning, each of a third of the slots; behind them their replicas in the
-    /// same order, if there are any.
+    /// The first three start as masters, each with a third of the slots; then their replicas in the same order, if any.
     pub nodes: Vec<RedisServer>,
 }
 
 // === impl RedisCluster ===
 
 impl RedisCluster {
-    /// Three masters without replicas.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// Starts three masters without replicas.
     pub async fn start() -> Self {
         Self::start_with(RedisOptions::default()).await
     }
 
-    /// Three masters and a replica of each, which takes over from a master that has not answered for ten seconds, or when it is
-    /// told to by [`Self::take_over`] or [`Self::fail_over`]: nothing else fails over on a busy machine.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// Starts three masters with a replica each. A replica takes over after ten seconds of silence, or when ordered by
+    /// [`Self::take_over`] or [`Self::fail_over`]: a merely busy machine causes no failover.
     pub async fn with_replicas() -> Self {
         Self::with_replicas_of(RedisOptions::default()).await
     }
 
     /// As [`Self::with_replicas`], with these options.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
     pub async fn with_replicas_of(options: RedisOptions) -> Self {
-        // Otherwise a replica waits five seconds for others before it is given the data.
+        // Otherwise a replica waits five seconds for others before receiving the data.
         let options = options.set("repl-diskless-sync-delay", "0");
         Self::start_each(6, |_| options.clone()).await
     }
 
-    /// As [`Self::with_replicas`]; each node speaks TLS too, at [`Self::tls_url`], by certificates of this authority, and
-    /// nothing else to the other nodes.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// As [`Self::with_replicas`]; each node also accepts TLS, at [`Self::tls_url`], with certificates of this
+    /// authority, and nodes use only TLS among themselves.
     pub async fn with_tls(authority: &Authority) -> Self {
         let certificate = authority.server();
         let options = |_| {
@@ -70,23 +56,17 @@ impl RedisCluster {
         Self::start_each(6, options).await
     }
 
-    /// Three masters without replicas, with these options.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// Starts three masters without replicas, with these options.
     pub async fn start_with(options: RedisOptions) -> Self {
         Self::start_each(3, |_| options.clone()).await
     }
 
-    /// Three masters without replicas, each with a clock of its own.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// Starts three masters without replicas, each with its own clock.
     pub async fn with_clocks(clocks: &[ClockShim; 3]) -> Self {
         Self::start_each(3, |n| RedisOptions::default().clock(&clocks[n])).await
     }
 
-    /// Three masters, and behind them their replicas, each with its options.
+    /// Starts three masters, then their replicas, each with its options.
     async fn start_each(count: usize, options: impl Fn(usize) -> RedisOptions) -> Self {
         let mut cluster = Self { nodes: Vec::new() };
         for n in 0..count {
@@ -105,11 +85,8 @@ impl RedisCluster {
         cluster
     }
 
-    /// One Redis that was started again as a node of a cluster: it has taken the slots of its keys by itself, and takes those
-    /// without any.
-    ///
-    /// # Panics
-    /// If it does not take them.
+    /// Completes a Redis that was restarted as a cluster node and has taken the slots of its keys: takes the remaining
+    /// slots.
     pub async fn of_one(node: RedisServer) -> Self {
         let cluster = Self { nodes: vec![node] };
         cluster.fix(&[]);
@@ -117,14 +94,11 @@ impl RedisCluster {
         cluster
     }
 
-    /// Gives the slots of a master that was killed and has no replica to the others, as an operator does.
-    ///
-    /// # Panics
-    /// If they do not take them.
+    /// Gives the slots of a killed master without a replica to the others, as an operator does.
     pub async fn give_up(&mut self, killed: usize) {
         let killed = format!(" {}@", self.nodes.remove(killed).address());
         self.fix(&["--cluster-fix-with-unreachable-masters"]);
-        // A node that has not heard of it yet, nor noticed the death, calls the slots of the dead one served.
+        // A node that has neither been told nor noticed the death reports the dead node's slots as served.
         wait_until("the others to have the slots", LONG, async || {
             for node in &self.nodes {
                 let nodes: String = node.try_command(&["CLUSTER", "NODES"]).await.unwrap_or_default();
@@ -139,20 +113,17 @@ impl RedisCluster {
         self.covered(self.nodes.len() + 1).await;
     }
 
-    /// Has the nodes take the slots that nobody has.
+    /// Makes the nodes take the unassigned slots.
     fn fix(&self, options: &[&str]) {
         let mut fix = Command::new("redis-cli");
         fix.args(["--cluster", "fix", &self.nodes[0].address()]).args(options);
         let mut fix = fix.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("redis-cli is started");
-        // It asks whether to cover them.
+        // Confirms the question whether to cover the slots.
         let _ = fix.stdin.take().expect("it is piped").write_all(b"yes\n");
         fix.wait().expect("redis-cli ends");
     }
 
     /// Adds two masters without slots.
-    ///
-    /// # Panics
-    /// If they do not come to know the others.
     pub async fn add_two(&mut self) {
         for _ in 0..2 {
             let node = RedisServer::start_with(self.nodes[0].options().clone()).await;
@@ -177,18 +148,12 @@ impl RedisCluster {
         self.settled().await;
     }
 
-    /// Waits until every node runs, knows all others, and knows each slot to be served.
-    ///
-    /// # Panics
-    /// If one does not in time.
+    /// Waits until every node runs, knows all others, and reports every slot as served.
     pub async fn settled(&self) {
         self.covered(self.nodes.len()).await;
     }
 
     /// Waits until every node but three masters follows its master.
-    ///
-    /// # Panics
-    /// If one does not in time.
     pub async fn replicated(&self) {
         wait_until("the replicas to follow", LONG, async || {
             let mut followers = 0;
@@ -200,7 +165,7 @@ impl RedisCluster {
         .await;
     }
 
-    /// Waits until each node has every slot at one of `known` nodes.
+    /// Waits until each node assigns every slot to one of `known` nodes.
     async fn covered(&self, known: usize) {
         wait_until("the nodes of the cluster to know each other", LONG, async || {
             for node in &self.nodes {
@@ -223,10 +188,7 @@ impl RedisCluster {
         format!("redis+cluster://{}", nodes.join(","))
     }
 
-    /// The URL with the first three nodes by TLS.
-    ///
-    /// # Panics
-    /// If they were started without.
+    /// The TLS URL with the first three nodes.
     #[must_use]
     pub fn tls_url(&self) -> String {
         let nodes: Vec<String> =
@@ -239,15 +201,12 @@ impl RedisCluster {
         self.any().await.command(&["CLUSTER", "KEYSLOT", key]).await
     }
 
-    /// The node that has a slot, as soon as one does: between two masters none may have it.
-    ///
-    /// # Panics
-    /// If none has it in time.
+    /// The owner of a slot, once there is one: during a failover a slot may have no owner.
     pub async fn master_of(&self, slot: u16) -> usize {
         wait_for(&format!("a master of slot {slot}"), LONG, async || self.find_master(slot).await).await
     }
 
-    /// As the first node that answers says.
+    /// The owner, according to the first node that answers.
     async fn find_master(&self, slot: u16) -> Option<usize> {
         let words = ["CLUSTER", "SLOTS"];
         let ranges: Vec<Vec<redis::Value>> = self.any().await.try_command(&words).await.ok()?;
@@ -261,19 +220,13 @@ impl RedisCluster {
     }
 
     /// Moves a slot to another node, as `redis-cli --cluster reshard` does.
-    ///
-    /// # Panics
-    /// If a node refuses it.
     pub async fn move_slot(&self, slot: u16, to: usize) {
         let from = self.begin_move(slot, to).await;
         while self.carry(slot, from, to).await > 0 {}
         self.end_move(slot, from, to).await;
     }
 
-    /// Begins to move a slot: from now on scripts of its shards are refused. The node that has it.
-    ///
-    /// # Panics
-    /// If a node refuses it.
+    /// Begins to move a slot: from now on scripts of its shards are refused. Returns the source node.
     pub async fn begin_move(&self, slot: u16, to: usize) -> usize {
         let (from, number) = (self.master_of(slot).await, slot.to_string());
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
@@ -284,10 +237,7 @@ impl RedisCluster {
         from
     }
 
-    /// Carries some keys of a slot that is being moved: how many.
-    ///
-    /// # Panics
-    /// If a node refuses it.
+    /// Moves some keys of a slot in migration; returns the number.
     pub async fn carry(&self, slot: u16, from: usize, to: usize) -> usize {
         let source = &self.nodes[from];
         let keys: Vec<Vec<u8>> =
@@ -309,11 +259,9 @@ impl RedisCluster {
         keys.len()
     }
 
-    /// Ends the move of a slot: it is the other node's now, and the source does not know it any more. Every master is told: one
-    /// that hears of it by the bus may hear of a newer epoch of the source first, and then gives the slot back, empty.
-    ///
-    /// # Panics
-    /// If a node refuses it.
+    /// Ends the move of a slot: assigns it to the target node, and removes it from the source. Every master is told: a
+    /// master that learns from the cluster bus may see a newer epoch of the source first, and would return the slot,
+    /// empty.
     pub async fn end_move(&self, slot: u16, from: usize, to: usize) {
         let (number, id): (_, String) =
             (slot.to_string(), self.nodes[to].command(&["CLUSTER", "MYID"]).await);
@@ -323,11 +271,8 @@ impl RedisCluster {
         }
     }
 
-    /// Moves all slots of a node to another one, which leaves it empty: those with keys as [`Self::move_slot`] does, then the
-    /// others at once. How many there were.
-    ///
-    /// # Panics
-    /// If a node refuses it.
+    /// Empties a node by moving all its slots to another: slots with keys as [`Self::move_slot`] does, then the rest at
+    /// once. Returns the number.
     pub async fn empty(&self, from: usize, to: usize) -> usize {
         let (source, slots) = (&self.nodes[from], self.slots_of(from).await);
         let mut count = redis::pipe();
@@ -346,17 +291,14 @@ impl RedisCluster {
         }
         let given = give.query_async::<()>(&mut self.nodes[to].connect().await).await;
         assert!(given.is_ok(), "the node takes them");
-        // It may have heard of it from the other node, and refuses as it is a replica now.
+        // The source may already know from the target, and refuses because it is a replica now.
         let _ = give.query_async::<()>(&mut source.connect().await).await;
         let gone = async || self.slots_of(from).await.is_empty();
         wait_until("the emptied node to have no slots", LONG, gone).await;
         slots.len()
     }
 
-    /// Stops a node that has no slots, and has the others forget it.
-    ///
-    /// # Panics
-    /// If a node refuses it.
+    /// Stops a node without slots, and makes the others forget it.
     pub async fn remove(&mut self, node: usize) {
         let mut removed = self.nodes.remove(node);
         let id: String = removed.command(&["CLUSTER", "MYID"]).await;
@@ -367,7 +309,7 @@ impl RedisCluster {
         self.settled().await;
     }
 
-    /// The slots of a node, as the last one that answers says.
+    /// The slots of a node, according to the last node that answers.
     async fn slots_of(&self, node: usize) -> Vec<u16> {
         let id: String = self.nodes[node].command(&["CLUSTER", "MYID"]).await;
         let nodes: String = self.any().await.command(&["CLUSTER", "NODES"]).await;
@@ -379,10 +321,7 @@ impl RedisCluster {
         ranges.flatten().collect()
     }
 
-    /// Waits until another node than this one has a slot: which.
-    ///
-    /// # Panics
-    /// If none does in time.
+    /// Waits until another node owns a slot; returns the node.
     pub async fn master_after(&self, former: usize, slot: u16) -> usize {
         wait_for("another master", LONG, async || {
             let master = self.find_master(slot).await?;
@@ -391,11 +330,8 @@ impl RedisCluster {
         .await
     }
 
-    /// Lets the replica of a master that was killed take over within seconds: the node that has this slot then. Afterwards the
-    /// nodes are patient.
-    ///
-    /// # Panics
-    /// If none does in time.
+    /// Lets the replica of a killed master take over within seconds; returns the slot's new owner, then restores the
+    /// patient timeout.
     pub async fn take_over(&self, killed: usize, slot: u16) -> usize {
         self.set_timeout_ms(QUICK_TIMEOUT_MS).await;
         let master = self.master_after(killed, slot).await;
@@ -403,11 +339,8 @@ impl RedisCluster {
         master
     }
 
-    /// Has the replica of the master that has this slot take over, by `CLUSTER FAILOVER` of this kind (`FORCE`, `TAKEOVER`, or
-    /// neither): which one that is.
-    ///
-    /// # Panics
-    /// If it does not in time.
+    /// Makes the replica of the slot's owner take over, by `CLUSTER FAILOVER` of this kind (`FORCE`, `TAKEOVER`, or
+    /// neither); returns the new owner.
     pub async fn fail_over(&self, slot: u16, kind: Option<&str>) -> usize {
         let former = self.master_of(slot).await;
         let replica = (former + 3) % 6;
@@ -423,21 +356,21 @@ impl RedisCluster {
                 }
             }
         };
-        // Nodes vote for a replica of the same master once in two of these.
+        // Nodes vote for replicas of the same master once in two timeouts.
         self.set_timeout_ms(QUICK_TIMEOUT_MS).await;
         let master = within("the failover", LONG, ordered).await;
         self.set_timeout_ms(NODE_TIMEOUT_MS).await;
         master
     }
 
-    /// Of the nodes that run.
+    /// Sets the timeout of running nodes.
     async fn set_timeout_ms(&self, ms: &str) {
         for node in &self.nodes {
             let _ = node.try_command::<()>(&["CONFIG", "SET", "cluster-node-timeout", ms]).await;
         }
     }
 
-    /// The nodes that are masters, while all run.
+    /// The masters, while all nodes run.
     pub async fn masters(&self) -> Vec<usize> {
         let mut masters = Vec::new();
         for (n, node) in self.nodes.iter().enumerate() {
@@ -448,7 +381,7 @@ impl RedisCluster {
         masters
     }
 
-    /// All keys of the cluster that match, each as often as a master has it.
+    /// All matching keys of the cluster, repeated for each master that has the key.
     pub async fn keys(&self, pattern: &str) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for node in &self.nodes {
@@ -459,7 +392,7 @@ impl RedisCluster {
         all
     }
 
-    /// The last node that answers: replicas, behind the masters, know of a failover as soon as they win one.
+    /// The last node that answers: replicas, listed after the masters, know of a failover as soon as they win.
     async fn any(&self) -> &RedisServer {
         for node in self.nodes.iter().rev() {
             if node.try_command::<String>(&["PING"]).await.is_ok() {

@@ -1,4 +1,4 @@
-//! A monitor of a Redis: every command that it runs, including those inside scripts, in order.
+//! A monitor of a Redis: every command, including commands inside scripts, in order.
 
 use crate::deadline::{SHORT, wait_until, within};
 use crate::redis_server::RedisServer;
@@ -7,18 +7,18 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-/// One command, as `MONITOR` reports it.
+/// A command, as `MONITOR` reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Whether a script ran it; the script's own call precedes it.
+    /// True if a script ran the command; the script's own call precedes it.
     pub in_script: bool,
-    /// Its name in lower case.
+    /// The name in lower case.
     pub name: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<Vec<u8>>,
 }
 
-/// Every command of a server; ends with the server or when it is dropped.
+/// Every command of a server; ends with the server or on drop.
 #[derive(Debug)]
 pub struct RedisMonitor {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -28,7 +28,7 @@ pub struct RedisMonitor {
 // === impl Seen ===
 
 impl Seen {
-    /// One argument as text, if it exists and is text.
+    /// An argument as text, if present and valid UTF-8.
     #[must_use]
     pub fn text(&self, place: usize) -> Option<&str> {
         std::str::from_utf8(self.args.get(place)?).ok()
@@ -46,10 +46,7 @@ impl Seen {
 // === impl RedisMonitor ===
 
 impl RedisMonitor {
-    /// Monitors from now on.
-    ///
-    /// # Panics
-    /// If the server does not accept the connection.
+    /// Starts monitoring.
     pub async fn start(server: &RedisServer) -> Self {
         let stream = UnixStream::connect(server.socket()).await;
         let mut stream =
@@ -69,10 +66,7 @@ impl RedisMonitor {
         Self { seen, task }
     }
 
-    /// Everything up to now: waits until it sees a command that it sends now.
-    ///
-    /// # Panics
-    /// If it does not see that in time.
+    /// Everything up to now: waits until a marker command appears.
     pub async fn seen(&self, server: &RedisServer) -> Vec<Seen> {
         let mark = format!("seen up to {:?}", std::time::Instant::now());
         let _: String = server.command(&["ECHO", &mark]).await;
@@ -95,7 +89,7 @@ fn lock(seen: &Mutex<Vec<Seen>>) -> MutexGuard<'_, Vec<Seen>> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The words of a line, each in quotes, with what is not printable escaped.
+/// The words of a line, each in quotes, with unprintable bytes escaped.
 fn words_of(text: &str) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut bytes = text.bytes();

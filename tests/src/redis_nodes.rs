@@ -1,36 +1,30 @@
-//! Three independent Redises that keep one deployment together.
+//! Three independent Redises that share one deployment.
 
 use crate::redis_server::{RedisOptions, RedisServer};
 use delayq::protocol::{NodeMap, NodeSettings, ShardRanges};
 use delayq::{Settings, ShardCount};
 
-/// What the nodes are called.
+/// The names of the nodes.
 pub const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// The nodes `a`, `b` and `c`, which keep their data when they are killed.
+/// The nodes `a`, `b` and `c`, which keep their data over a kill.
 #[derive(Debug)]
 pub struct RedisNodes {
     /// In the order of their names.
     pub servers: Vec<RedisServer>,
-    /// How many shards each has: the first ones are those of `a`.
+    /// Shards per node; the first belong to `a`.
     each: u16,
 }
 
 // === impl RedisNodes ===
 
 impl RedisNodes {
-    /// Three Redises of so many shards each.
-    ///
-    /// # Panics
-    /// If one does not start.
+    /// Starts three Redises with this many shards each.
     pub async fn start(each: u16) -> Self {
         Self::start_with(each, RedisOptions::default()).await
     }
 
-    /// The same with these options.
-    ///
-    /// # Panics
-    /// If one does not start.
+    /// As [`Self::start`], with these options.
     pub async fn start_with(each: u16, options: RedisOptions) -> Self {
         let mut servers = Vec::new();
         for _ in NAMES {
@@ -39,7 +33,7 @@ impl RedisNodes {
         Self { servers, each }
     }
 
-    /// How many shards there are.
+    /// Number of shards.
     #[must_use]
     pub fn shards(&self) -> u16 {
         3 * self.each
@@ -52,7 +46,7 @@ impl RedisNodes {
         node * self.each..(node + 1) * self.each
     }
 
-    /// Name, URL and shards of each.
+    /// Name, URL and shards of each node.
     #[must_use]
     pub fn rows(&self) -> Vec<[String; 3]> {
         let row = |(node, name): (usize, &str)| {
@@ -62,23 +56,20 @@ impl RedisNodes {
         NAMES.into_iter().enumerate().map(row).collect()
     }
 
-    /// The settings of their deployment.
+    /// The settings of the deployment.
     #[must_use]
     pub fn settings(&self) -> Settings {
         settings(&self.rows(), self.shards())
     }
 
-    /// The section of the configuration.
+    /// The configuration section.
     #[must_use]
     pub fn section(&self) -> String {
         section(&self.rows())
     }
 }
 
-/// The settings of a deployment of so many shards on nodes of these names, URLs and shards; empty: none.
-///
-/// # Panics
-/// If they are no map.
+/// The settings of a deployment on nodes with these names, URLs and shards (empty: none).
 #[must_use]
 pub fn settings(rows: &[[String; 3]], shards: u16) -> Settings {
     let node = |[name, url, shards]: &[String; 3]| NodeSettings {
@@ -90,7 +81,7 @@ pub fn settings(rows: &[[String; 3]], shards: u16) -> Settings {
     Settings::of_nodes(map).shards(ShardCount::new(shards).expect("a number of shards"))
 }
 
-/// The section of the configuration with nodes of these names, URLs and shards.
+/// The configuration section of nodes with these names, URLs and shards.
 #[must_use]
 pub fn section(rows: &[[String; 3]]) -> String {
     let node = |[name, url, shards]: &[String; 3]| {

@@ -1,5 +1,5 @@
-//! A test's redis-server, on a unix socket and a TCP port, in a temporary folder, which the test can break; and a
-//! [`SharedRedis`] for tests that break nothing, which may be a database of a given one.
+//! A private redis-server that the test can break, on a unix socket and a TCP port, in a temporary folder; and a
+//! [`SharedRedis`] for tests that break nothing, which may be a database of a given server.
 
 use self::shared::try_connect;
 use crate::certs::{Authority, Certificate};
@@ -26,36 +26,37 @@ pub(crate) use self::given_cluster::claim as claim_cluster;
 pub use self::replication::replicated;
 pub use self::shared::SharedRedis;
 
-/// How a server is started; the default is an empty one without persistence that allows `DEBUG`.
+/// Options of a server; the default is empty, without persistence, and allows `DEBUG`.
 #[derive(Debug, Clone, Default)]
 pub struct RedisOptions {
     settings: Vec<(String, String)>,
     password: Option<String>,
     clock: Option<ClockShim>,
-    /// What is started; `None`: redis-server.
+    /// The program; `None`: redis-server.
     program: Option<PathBuf>,
-    /// Whether it has a port for TLS.
+    /// True for an additional TLS port.
     tls: bool,
-    /// Whether it takes every slot of its cluster once started.
+    /// True to take every slot of its cluster once started.
     all_slots: bool,
     shape: RedisShape,
 }
 
-/// Longer than a busy machine delays a node of a cluster: a node thought dead would take the cluster down.
+/// Longer than a busy machine delays a cluster node: a node taken for dead would stop the cluster.
 pub(crate) const NODE_TIMEOUT_MS: &str = "10000";
-/// A sentinel alone has nobody to promote, and is not to call the master down while a test keeps it from answering.
+/// A lone sentinel has no replica to promote, and must not declare the master down while a test keeps the master
+/// silent.
 const NEVER_DOWN: Duration = Duration::from_hours(1);
 
-/// A running (or stopped) server. Dropping it kills it and removes its folder.
+/// A running (or stopped) server. Dropping the server kills the process and removes the folder.
 #[derive(Debug)]
 pub struct RedisServer {
     redis: SharedRedis,
     folder: Folder,
-    /// Where the nodes of a Redis Cluster talk to each other, if it is one.
+    /// The bus port of a Redis Cluster.
     bus_port: Option<u16>,
-    /// Where it speaks TLS, if it does.
+    /// The TLS port.
     tls_port: Option<u16>,
-    /// What watches it, if it is reached so.
+    /// The sentinel through which clients reach the server.
     sentinel: Option<Sentinel>,
     options: RedisOptions,
     process: Option<Process>,
@@ -64,89 +65,89 @@ pub struct RedisServer {
 // === impl RedisOptions ===
 
 impl RedisOptions {
-    /// Any setting of `redis.conf`; later ones override earlier ones and the harness's own.
+    /// Any setting of `redis.conf`; later settings override earlier ones and the harness's own.
     #[must_use]
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Keeps an append-only file with that `appendfsync` (`always`, `everysec` or `no`).
+    /// Keeps an append-only file with this `appendfsync` (`always`, `everysec` or `no`).
     #[must_use]
     pub fn append_only(self, fsync: &str) -> Self {
         self.set("appendonly", "yes").set("appendfsync", fsync)
     }
 
-    /// Limits the memory, with the policy that refuses writes instead of evicting.
+    /// Limits the memory, refusing writes instead of evicting.
     #[must_use]
     pub fn max_memory_bytes(self, bytes: u64) -> Self {
         self.set("maxmemory", &bytes.to_string()).set("maxmemory-policy", "noeviction")
     }
 
-    /// Requires a password of every client; the harness's own connections send it.
+    /// Requires a password; the harness's own connections send it.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Speaks TLS too, at [`RedisServer::tls_url`], with this certificate; `asks` every client for one of this authority, or
-    /// none.
+    /// Accepts TLS too, at [`RedisServer::tls_url`], with this certificate; `asks` makes client certificates of this
+    /// authority mandatory.
     #[must_use]
     pub fn tls(self, certificate: &Certificate, authority: &Authority, asks: bool) -> Self {
         let settings = authority.redis_settings(certificate, asks).into_iter();
         settings.fold(Self { tls: true, ..self }, |options, (name, value)| options.set(name, &value))
     }
 
-    /// Speaks TLS, which [`Self::tls`] has set up, to its replicas and to the sentinels that watch it.
+    /// Uses TLS, as set up by [`Self::tls`], with replicas and sentinels.
     #[must_use]
     pub fn tls_between(self) -> Self {
         self.set("tls-replication", "yes")
     }
 
-    /// What a sentinel of it is to say of TLS, as lines of its configuration; empty: nothing.
+    /// The TLS configuration lines of a watching sentinel.
     pub(crate) fn tls_lines(&self) -> String {
         let tls = self.settings.iter().filter(|(name, _)| name.starts_with("tls-"));
         tls.map(|(name, value)| format!("{name} {value}\n")).collect()
     }
 
-    /// Makes it a Redis Cluster of one that serves every slot, once started.
+    /// Makes the server a Redis Cluster of one that serves every slot once started.
     #[must_use]
     pub fn cluster(self) -> Self {
         Self { all_slots: true, ..self.cluster_node() }
     }
 
-    /// Makes it a node of a Redis Cluster that has no slots and knows no others.
+    /// Makes the server a node of a Redis Cluster without slots and peers.
     #[must_use]
     pub fn cluster_node(self) -> Self {
         self.set("cluster-enabled", "yes").set("cluster-node-timeout", NODE_TIMEOUT_MS)
     }
 
-    /// Starts another server that speaks Redis's protocol.
+    /// Starts another server with Redis's protocol.
     #[must_use]
     pub fn program(self, path: PathBuf) -> Self {
         Self { program: Some(path), ..self }
     }
 
-    /// Makes it a replica of another server.
+    /// Makes the server a replica.
     #[must_use]
     pub fn replica_of(self, master: &RedisServer) -> Self {
         let options = Self { shape: RedisShape::Plain, ..self };
         options.set("replicaof", &format!("127.0.0.1 {}", master.announced_port()))
     }
 
-    /// Runs it under a clock that the test can step.
+    /// Runs the server under a clock that the test can step.
     #[must_use]
     pub fn clock(mut self, clock: &ClockShim) -> Self {
         self.clock = Some(clock.clone());
         self
     }
 
-    /// Has clients reach it so.
+    /// Sets how clients reach the server.
     fn shape(self, shape: RedisShape) -> Self {
         let options = Self { shape, ..self };
         match shape {
-            // Its node has the host by which it is reached, which may be a proxy's.
+            // The node keeps the host of the client's connection, which may be a proxy's.
             RedisShape::Cluster => {
                 options.cluster().set("cluster-preferred-endpoint-type", "unknown-endpoint")
             }
@@ -163,8 +164,8 @@ impl RedisOptions {
     }
 }
 
-/// Both kinds of servers, for what they answer differently: the usual one, Redis 7.0 on Debian, and a Valkey, which knows
-/// WAITAOF, as Redis does since 7.2, and whose WAIT counts from writes alone. Without a Valkey the test says so.
+/// Both kinds of servers, where answers differ: Debian's Redis 7.0, and a Valkey, which has WAITAOF, as Redis does
+/// since 7.2, and whose WAIT counts from writes alone. Without a Valkey the test prints a remark.
 #[must_use]
 pub fn old_and_new() -> Vec<RedisOptions> {
     let valkey = valkey_server();
@@ -178,11 +179,8 @@ pub fn old_and_new() -> Vec<RedisOptions> {
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// An empty Redis that the test cannot break: what [`SharedRedis`] says of the one that `DELAYQ_TEST_REDIS_URL` gives, or
-    /// a server of its shape with the default options.
-    ///
-    /// # Panics
-    /// If it does not answer.
+    /// An empty Redis that the test cannot break: a [`SharedRedis`] of `DELAYQ_TEST_REDIS_URL`, or a server of its
+    /// shape with the default options.
     pub async fn start() -> SharedRedis {
         let given = match given_redis_url() {
             Some(url) => SharedRedis::of_given(&url).await,
@@ -194,28 +192,19 @@ impl RedisServer {
         }
     }
 
-    /// Starts a server with the default options and waits until it answers: for a test that stops, freezes or
-    /// configures it, or counts what it does.
-    ///
-    /// # Panics
-    /// If it does not.
+    /// Starts a server with the default options: for a test that stops, freezes or configures the server, or counts its
+    /// work.
     pub async fn private() -> Self {
         Self::private_with(RedisOptions::default()).await
     }
 
-    /// As [`Self::private`], with these options. It has the shape of `DELAYQ_TEST_REDIS_URL`: a cluster of one, or a master that
-    /// a sentinel watches.
-    ///
-    /// # Panics
-    /// If it does not answer; the message contains its output.
+    /// As [`Self::private`], with these options. The server has the shape of `DELAYQ_TEST_REDIS_URL`: a cluster of one,
+    /// or a master with a sentinel. A failure shows the output.
     pub async fn private_with(options: RedisOptions) -> Self {
         Self::start_with(options.shape(redis_shape())).await
     }
 
-    /// Starts a server that clients reach by its address, and waits until it answers: where nothing else will do.
-    ///
-    /// # Panics
-    /// If it does not; the message contains its output.
+    /// Starts a server that clients always reach by its address, whatever the shape; a failure shows the output.
     pub async fn start_with(options: RedisOptions) -> Self {
         let bus_port = options.is_cluster().then(free_port);
         let tls_port = options.tls.then(free_port);
@@ -230,79 +219,67 @@ impl RedisServer {
         server
     }
 
-    /// How it is started.
+    /// The options.
     #[must_use]
     pub fn options(&self) -> &RedisOptions {
         &self.options
     }
 
-    /// Makes it a node of a Redis Cluster with the data that it has, from the next start on.
-    ///
-    /// # Panics
-    /// If it is running.
+    /// Makes the server a cluster node with its current data, from the next start on. Only while stopped.
     pub fn turn_into_cluster(&mut self) {
         assert!(self.process.is_none(), "a running server keeps its settings");
         self.options = self.options.clone().cluster_node().set("cluster-require-full-coverage", "no");
         self.bus_port = Some(free_port());
     }
 
-    /// The TCP port at which other nodes of its Redis Cluster reach it.
-    ///
-    /// # Panics
-    /// If it is not a cluster.
+    /// The bus port of a cluster node.
     #[must_use]
     pub fn bus_port(&self) -> u16 {
         self.bus_port.expect("it was started as a Redis Cluster")
     }
 
-    /// The path of its unix socket.
+    /// The path of the unix socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.folder.join("s")
     }
 
-    /// The URL by its unix socket, with the password.
+    /// The unix socket URL, with the password.
     #[must_use]
     pub fn socket_url(&self) -> String {
         self.redis.own_url().to_owned()
     }
 
-    /// The URL by TLS.
-    ///
-    /// # Panics
-    /// If it was started without [`RedisOptions::tls`].
+    /// The TLS URL. Requires [`RedisOptions::tls`].
     #[must_use]
     pub fn tls_url(&self) -> String {
         format!("rediss://127.0.0.1:{}", self.tls_port.expect("it was started with TLS"))
     }
 
-    /// The port by which replicas and sentinels reach it, and call it.
+    /// The port announced to replicas and sentinels.
     pub(crate) fn announced_port(&self) -> u16 {
         let by_tls = self.tls_port.filter(|_| self.options.says_yes("tls-replication"));
         by_tls.unwrap_or_else(|| self.port())
     }
 
-    /// The folder of its data and its log.
+    /// The folder of data and log.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// The process id of the running server.
-    ///
-    /// # Panics
-    /// If it is stopped.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.running().id()
     }
 
-    /// How many scripts it has run.
+    /// Number of scripts run so far.
     pub async fn scripts_run(&self) -> u64 {
         self.calls_of("evalsha").await
     }
 
-    /// How often it has carried out a command, by its name in lower case.
+    /// Number of executions of a command, by its name in lower case.
     pub async fn calls_of(&self, command: &str) -> u64 {
         let info: String = self.command(&["INFO", "commandstats"]).await;
         let counted = format!("cmdstat_{command}:calls=");
@@ -310,39 +287,30 @@ impl RedisServer {
         line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
     }
 
-    /// A field of what INFO says; empty without it, and if it does not answer.
+    /// A field of INFO; empty if missing, or without an answer.
     pub async fn field(&self, name: &str) -> String {
         let info: String = self.try_command(&["INFO"]).await.unwrap_or_default();
         let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
         info.lines().find_map(value).unwrap_or_default()
     }
 
-    /// Stops it as an operator would (SIGTERM; it saves what its settings say) and waits for its end.
-    ///
-    /// # Panics
-    /// If it does not end in time.
+    /// Stops the server as an operator would (SIGTERM, which saves as configured) and waits for the end.
     pub async fn stop(&mut self) -> ExitStatus {
         self.end_by(Signal::TERM).await
     }
 
-    /// Kills it (SIGKILL) and waits for its end. What the append-only file held stays.
-    ///
-    /// # Panics
-    /// If it does not end in time.
+    /// Kills the server (SIGKILL) and waits for the end. The append-only file remains.
     pub async fn kill(&mut self) -> ExitStatus {
         self.end_by(Signal::KILL).await
     }
 
-    /// Starts it again after [`Self::stop`] or [`Self::kill`]: same port, socket, folder and settings; waits until it
-    /// has loaded its data. Does nothing while it runs.
-    ///
-    /// # Panics
-    /// If it does not answer in time.
+    /// Restarts the server after [`Self::stop`] or [`Self::kill`] with the same port, socket, folder and settings, and
+    /// waits until its data is loaded. A no-op while running.
     pub async fn resume(&mut self) {
         if self.process.is_some() {
             return;
         }
-        // A socket left by a killed server would be mistaken for the new one's.
+        // A socket left by a killed server would be mistaken for the new server's.
         let _ = std::fs::remove_file(self.socket());
         self.process = Some(Process::spawn("redis-server", self.launch()));
         let url = self.socket_url();
@@ -363,19 +331,13 @@ impl RedisServer {
         }
     }
 
-    /// Kills it and starts it again on the same data.
-    ///
-    /// # Panics
-    /// If it does not come back in time.
+    /// Kills the server and restarts it on the same data.
     pub async fn kill_and_resume(&mut self) {
         self.kill().await;
         self.resume().await;
     }
 
-    /// Removes all that it has stored on disk; only while it is stopped.
-    ///
-    /// # Panics
-    /// If it is running.
+    /// Removes all stored data from disk; only while stopped.
     pub fn wipe(&mut self) {
         assert!(self.process.is_none(), "a running server's files are its own");
         for entry in std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten() {
@@ -384,18 +346,12 @@ impl RedisServer {
         }
     }
 
-    /// Freezes it (SIGSTOP): connections stay open, and nothing is answered.
-    ///
-    /// # Panics
-    /// If it is stopped.
+    /// Freezes the server (SIGSTOP): connections stay open, and nothing is answered.
     pub fn freeze(&self) {
         self.running().signal(Signal::STOP);
     }
 
-    /// Resumes it (SIGCONT) after [`Self::freeze`].
-    ///
-    /// # Panics
-    /// If it is stopped.
+    /// Resumes the server (SIGCONT) after [`Self::freeze`].
     pub fn thaw(&self) {
         self.running().signal(Signal::CONT);
     }
@@ -432,7 +388,7 @@ impl RedisServer {
         command
     }
 
-    /// Of a cluster of one, which knows its slots again unless it was [wiped](Self::wipe).
+    /// For a cluster of one, which remembers its slots unless [wiped](Self::wipe).
     async fn take_all_slots(&self) {
         let info = async || self.command::<String>(&["CLUSTER", "INFO"]).await;
         if info().await.contains("cluster_slots_assigned:0\r") {

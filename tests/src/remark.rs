@@ -1,9 +1,9 @@
-//! What a test says of itself that is neither *passed* nor *failed*: past libtest, which hides the output of a test that
-//! passes. `make test` repeats these lines at its end (`scripts/test-rust.sh`).
+//! A test's remarks beyond *passed* and *failed*, written past libtest, which hides the output of a passing test. `make
+//! test` repeats these lines at its end (`scripts/test-rust.sh`).
 
 use std::io::Write as _;
 
-/// The running test cannot be run here, or not all of it.
+/// Reports that the running test is skipped, wholly or in part.
 pub fn skipped(why: &str) {
     remark(&format!("SKIPPED {}: {why}", this_test()));
 }
@@ -14,6 +14,6 @@ pub(crate) fn this_test() -> String {
 }
 
 pub(crate) fn remark(line: &str) {
-    // In one write, so that it stays a line among those of other tests.
+    // A single write keeps the line whole among other tests' lines.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,6 +1,6 @@
-//! Where one reply of Redis's protocol ends in a stream of bytes (RESP 2 and 3).
+//! Finds the end of a reply of Redis's protocol in a stream of bytes (RESP 2 and 3).
 
-/// What the start of a stream holds.
+/// The beginning of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
     /// One whole reply of this many bytes.
@@ -11,11 +11,11 @@ pub enum Frame {
     Alien,
 }
 
-/// Measures the first reply in `bytes`. Attributes and pushes count as replies of their own.
+/// Measures the first reply in `bytes`. Attributes and pushes count as separate replies.
 #[must_use]
 pub fn first_reply(bytes: &[u8]) -> Frame {
     let mut at = 0;
-    // How many values are missing from the reply; aggregates add to it.
+    // Number of missing values of the reply; aggregates add to it.
     let mut open = 1_u64;
     while open > 0 {
         let Some(length) = bytes[at..].windows(2).position(|w| w == b"\r\n") else { return Frame::Partial };

@@ -1,5 +1,3 @@
-//! A sentinel of Redis, which a test can break.
-
 use crate::deadline::LONG;
 use crate::environment::redis_server;
 use crate::folder::Folder;
@@ -9,31 +7,29 @@ use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use std::process::Command;
 use std::time::Duration;
 
-/// What the sentinels call the master.
+/// The sentinels' name for the master.
 pub const SERVICE: &str = "mymaster";
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A sentinel. Dropping it kills it.
+/// A sentinel. Dropping the sentinel kills it.
 #[derive(Debug)]
 pub struct Sentinel {
     folder: Folder,
     port: u16,
-    /// Where it speaks TLS, if it does.
     tls_port: Option<u16>,
     process: Option<Process>,
 }
 
-/// What a sentinel watches.
+/// Settings of a sentinel.
 pub(crate) struct Watch<'a> {
     /// The port of the master.
     pub(crate) master: u16,
-    /// How many sentinels have to agree that it is down.
+    /// Number of sentinels that must agree that the master is down.
     pub(crate) quorum: usize,
-    /// After how long without an answer it is thought to be down.
+    /// Silence after which the master counts as down.
     pub(crate) down_after: Duration,
-    /// More lines of the configuration.
     pub(crate) lines: &'a str,
-    /// Those by which it speaks TLS, on a port of its own; empty: it does not.
+    /// TLS configuration lines, with a separate port; empty: no TLS.
     pub(crate) tls: &'a str,
 }
 
@@ -58,75 +54,57 @@ impl Sentinel {
         sentinel
     }
 
-    /// Its address, `127.0.0.1:PORT`.
+    /// The address, `127.0.0.1:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Its address for TLS.
-    ///
-    /// # Panics
-    /// If it speaks none.
+    /// The TLS address.
     #[must_use]
     pub fn tls_address(&self) -> String {
         format!("127.0.0.1:{}", self.tls_port.expect("it was started with TLS"))
     }
 
-    /// Starts it again after [`Self::kill`].
+    /// Restarts the sentinel after [`Self::kill`].
     pub fn resume(&mut self) {
         let mut command = Command::new(redis_server());
         command.arg(self.folder.join("sentinel.conf")).arg("--sentinel");
         self.process = Some(Process::spawn("sentinel", command));
     }
 
-    /// Kills it.
-    ///
-    /// # Panics
-    /// If it is killed already, or does not end.
+    /// Kills the sentinel.
     pub async fn kill(&mut self) {
         let mut process = self.process.take().expect("a killed sentinel cannot be killed again");
         process.end_by(Signal::KILL, LONG).await;
     }
 
-    /// Freezes it (SIGSTOP): connections stay open, and nothing is answered.
-    ///
-    /// # Panics
-    /// If it is killed.
+    /// Freezes the sentinel (SIGSTOP): connections stay open, and nothing is answered.
     pub fn freeze(&self) {
         self.process.as_ref().expect("it runs").signal(Signal::STOP);
     }
 
-    /// Resumes it after [`Self::freeze`].
-    ///
-    /// # Panics
-    /// If it is killed.
+    /// Resumes the sentinel after [`Self::freeze`].
     pub fn thaw(&self) {
         self.process.as_ref().expect("it runs").signal(Signal::CONT);
     }
 
-    /// Runs one command.
-    ///
-    /// # Panics
-    /// If it refuses it.
+    /// Runs a command.
     pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
         let answer = self.try_command(words).await;
         answer.unwrap_or_else(|error| panic!("the sentinel refused {words:?}: {error}"))
     }
 
-    /// As [`Self::command`], for one that may refuse it or not answer.
+    /// As [`Self::command`], for a sentinel that may refuse or stay silent.
     ///
     /// # Errors
-    /// It refuses it, or does not answer.
+    /// The sentinel refuses the command, or does not answer.
     pub async fn try_command<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         ask(&self.address(), words).await
     }
 }
 
-/// The URL of the master by its address, as the first sentinel of this URL says.
-///
-/// # Panics
-/// If it does not say.
+/// The URL of the master by address, according to the first sentinel of this URL.
 pub(crate) async fn master_url(url: &str) -> String {
     let rest = url.strip_prefix("redis+sentinel://").expect("the URL of sentinels without TLS");
     let (hosts, service) = rest.split_once('/').expect("a URL of sentinels names what they watch");

@@ -1,4 +1,4 @@
-//! A master with its replicas and the three sentinels that watch them, each of which a test can break.
+//! A master with its replicas and three sentinels, each of which a test can break.
 
 use crate::certs::Authority;
 use crate::deadline::{LONG, wait_for, wait_until};
@@ -8,16 +8,16 @@ use redis::RedisResult;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// After how long without an answer a sentinel thinks that the master is down.
+/// Silence after which a sentinel considers the master down.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
-/// The limit for what sentinels do: one that a busy machine kept waiting for two seconds does nothing for thirty (TILT).
+/// Limit for the sentinels' work: a sentinel that a busy machine delays for two seconds does nothing for thirty (TILT).
 const SENTINELS: Duration = Duration::from_secs(300);
 
-/// Redises, three as a rule, of which one is the master, and three sentinels; two have to agree that it is down.
+/// Redises, usually three, including the master, and three sentinels with a quorum of two.
 #[derive(Debug)]
 pub struct SentinelGroup {
-    /// The Redises. The first one is the master in the beginning.
+    /// The Redises. The first starts as the master.
     pub redises: Vec<RedisServer>,
     /// The sentinels.
     pub sentinels: Vec<Sentinel>,
@@ -26,47 +26,32 @@ pub struct SentinelGroup {
 // === impl SentinelGroup ===
 
 impl SentinelGroup {
-    /// Starts all of them, and waits until each knows the others.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// Starts all servers, and waits until each knows the others.
     pub async fn start() -> Self {
         Self::start_with("").await
     }
 
-    /// As [`Self::start`]; the sentinels have these lines in their configuration too.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// As [`Self::start`], with these lines in the sentinels' configuration.
     pub async fn start_with(lines: &str) -> Self {
-        // Otherwise a replica waits five seconds for others before it is given the data.
+        // Otherwise a replica waits five seconds for others before receiving the data.
         let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
         Self::around(RedisServer::start_with(options).await, lines).await
     }
 
-    /// As [`Self::start`]; the Redises and the sentinels speak nothing but TLS to each other, and to clients that reach them by
-    /// [`Self::tls_url`], by a certificate of this authority, and ask for one of it.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// As [`Self::start`], with TLS only: Redises and sentinels present certificates of this authority to each other
+    /// and to clients (see [`Self::tls_url`]), and require client certificates.
     pub async fn with_tls(authority: &Authority) -> Self {
         let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
         let options = options.tls(&authority.server(), authority, true).tls_between();
         Self::around(RedisServer::start_with(options).await, "").await
     }
 
-    /// Gives a Redis that is in use two replicas and three sentinels, with these lines in their configuration.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// Gives a Redis in use two replicas and three sentinels, with these lines in the sentinels' configuration.
     pub async fn around(master: RedisServer, lines: &str) -> Self {
         Self::with_replicas(master, 2, lines).await
     }
 
-    /// As [`Self::around`], with so many replicas.
-    ///
-    /// # Panics
-    /// If they do not come to know each other.
+    /// As [`Self::around`], with `count` replicas.
     pub async fn with_replicas(master: RedisServer, count: usize, lines: &str) -> Self {
         let of_master = master.options().clone().replica_of(&master);
         let mut replicas = Vec::new();
@@ -91,27 +76,21 @@ impl SentinelGroup {
         format!("redis+sentinel://{}/{SERVICE}", nodes.join(","))
     }
 
-    /// The URL with all sentinels by TLS.
-    ///
-    /// # Panics
-    /// If they were started without.
+    /// The TLS URL with all sentinels.
     #[must_use]
     pub fn tls_url(&self) -> String {
         let nodes: Vec<String> = self.sentinels.iter().map(Sentinel::tls_address).collect();
         format!("rediss+sentinel://{}/{SERVICE}", nodes.join(","))
     }
 
-    /// Which Redis is the master, as this sentinel says; `None`: it does not answer.
+    /// The master, according to this sentinel; `None` without an answer.
     pub async fn master_by(&self, sentinel: usize) -> Option<usize> {
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
         let (_, port): (String, u16) = self.sentinels[sentinel].try_command(&words).await.ok()?;
         self.redises.iter().position(|redis| redis.announced_port() == port)
     }
 
-    /// The Redis that all sentinels call the master, as soon as they agree on one that is.
-    ///
-    /// # Panics
-    /// If they do not in time, and if one of them does not run.
+    /// The Redis that all sentinels call the master, once they agree on an actual master.
     pub async fn master(&self) -> usize {
         wait_for("the sentinels to agree on a master", LONG, async || {
             let first = self.master_by(0).await?;
@@ -123,10 +102,7 @@ impl SentinelGroup {
         .await
     }
 
-    /// Waits until a sentinel names another master than this one, which is one: which.
-    ///
-    /// # Panics
-    /// If none does in time.
+    /// Waits until a sentinel names another actual master; returns its index.
     pub async fn master_after(&self, former: usize) -> usize {
         wait_for("another master", SENTINELS, async || {
             for sentinel in 0..self.sentinels.len() {
@@ -141,10 +117,8 @@ impl SentinelGroup {
         .await
     }
 
-    /// Waits until every other Redis follows this master and has its data.
-    ///
-    /// # Panics
-    /// If one does not in time; the message has what each server and sentinel says.
+    /// Waits until every other Redis follows this master and has its data; a failure shows every server's and
+    /// sentinel's view.
     pub async fn followed(&self, master: usize) {
         let follow = async || self.redises[master].followers().await == self.redises.len() - 1;
         let waiting = wait_until("every other Redis to follow", 2 * SENTINELS, follow);
@@ -153,7 +127,7 @@ impl SentinelGroup {
         }
     }
 
-    /// What each says of the others.
+    /// Every server's view of the others.
     async fn say(&self) -> String {
         let mut text = String::new();
         for (n, redis) in self.redises.iter().enumerate() {
@@ -169,10 +143,7 @@ impl SentinelGroup {
         text
     }
 
-    /// Waits until every sentinel that runs knows all replicas that follow their master and two other sentinels.
-    ///
-    /// # Panics
-    /// If one does not in time.
+    /// Waits until every running sentinel knows two other sentinels, and all replicas of its master.
     pub async fn all_known(&self) {
         let replicas = (self.redises.len() - 1).to_string();
         wait_until("the sentinels to know each other and the replicas", LONG, async || {

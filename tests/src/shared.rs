@@ -1,4 +1,4 @@
-//! Servers that the tests of one process share, or that the environment gives.
+//! Servers shared by the tests of one process, or given by the environment.
 //!
 //! A shared server holds the data of other tests: keep to your own [`namespace`], and break nothing. A test that stops,
 //! freezes or fills a server starts its own.
@@ -19,10 +19,7 @@ static NATS: OnceCell<NatsServer> = OnceCell::const_new();
 static RABBITMQ: OnceCell<RabbitmqServer> = OnceCell::const_new();
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
-/// The URL of the Redis that all tests may use: `DELAYQ_TEST_REDIS_URL`, or one started when first asked for.
-///
-/// # Panics
-/// If it must be started and does not start.
+/// The URL of the shared Redis: `DELAYQ_TEST_REDIS_URL`, or a server started on first use.
 pub async fn redis_url() -> &'static str {
     let (url, _) = REDIS
         .get_or_init(|| async {
@@ -43,10 +40,7 @@ pub async fn redis_url() -> &'static str {
     url
 }
 
-/// The endpoints of the etcd that all tests may use: `DELAYQ_TEST_ETCD_ENDPOINTS`, or one started when first asked for.
-///
-/// # Panics
-/// If it must be started and does not start.
+/// The endpoints of the shared etcd: `DELAYQ_TEST_ETCD_ENDPOINTS`, or a server started on first use.
 pub async fn etcd_endpoints() -> &'static [String] {
     let (endpoints, _) = ETCD
         .get_or_init(|| async {
@@ -62,31 +56,22 @@ pub async fn etcd_endpoints() -> &'static [String] {
     endpoints
 }
 
-/// The Kafka broker that all tests may use, started when first asked for.
-///
-/// # Panics
-/// If it does not start.
+/// The shared Kafka broker, started on first use.
 pub async fn kafka() -> &'static KafkaServer {
     KAFKA.get_or_init(KafkaServer::start).await
 }
 
-/// The nats-server with JetStream that all tests may use, started when first asked for.
-///
-/// # Panics
-/// If it does not start.
+/// The shared nats-server with JetStream, started on first use.
 pub async fn nats() -> &'static NatsServer {
     NATS.get_or_init(|| NatsServer::start(&[])).await
 }
 
-/// The RabbitMQ that all tests may use, started when first asked for.
-///
-/// # Panics
-/// If it does not start.
+/// The shared RabbitMQ, started on first use.
 pub async fn rabbitmq() -> &'static RabbitmqServer {
     RABBITMQ.get_or_init(RabbitmqServer::start).await
 }
 
-/// A name that no other test on any shared server uses: letters, digits and dashes, at most 24.
+/// A name unique on every shared server: letters, digits and dashes, at most 24.
 #[must_use]
 pub fn namespace() -> String {
     let number = NAMESPACES.fetch_add(1, Ordering::Relaxed);

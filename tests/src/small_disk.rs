@@ -1,4 +1,4 @@
-//! A small disk (a tmpfs), if the system lets this process mount one.
+//! A small disk (a tmpfs), if the system allows mounting.
 
 use crate::folder::Folder;
 use crate::remark::skipped;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A mounted disk. Dropping it unmounts it.
+/// A mounted disk. Dropping the disk unmounts it.
 #[derive(Debug)]
 pub struct SmallDisk {
     folder: Folder,
@@ -16,7 +16,7 @@ pub struct SmallDisk {
 // === impl SmallDisk ===
 
 impl SmallDisk {
-    /// Mounts an empty disk of this many KiB. `None` if that is not allowed: the test is then [`skipped`].
+    /// Mounts an empty disk of this many KiB. `None` without permission: the test is then [`skipped`].
     #[must_use]
     pub fn mount(kib: u32) -> Option<Self> {
         let folder = Folder::new("small-disk");
@@ -29,16 +29,13 @@ impl SmallDisk {
         mounted.then_some(Self { folder })
     }
 
-    /// Its path.
+    /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// Fills the remaining space.
-    ///
-    /// # Panics
-    /// If it cannot be written to at all.
     pub fn fill(&self) {
         let filling = OpenOptions::new().create(true).append(true).open(self.filling());
         let mut filling: File =
@@ -58,7 +55,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a process may still be closing a file.
+        // Unmounts lazily: a process may still be closing a file.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }

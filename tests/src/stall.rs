@@ -1,24 +1,24 @@
-//! How long the machine kept programs waiting for a core, the disk or memory, which may explain a time beyond its bound
-//! ([`crate::timing`]).
+//! The time that the machine kept programs waiting for a core, the disk or memory, which may explain a time beyond its
+//! bound ([`crate::timing`]).
 //!
-//! Linux counts it (`/proc/pressure`, the time in which some program waited). If it does not, and for what it does not
-//! see, such as a host that gives its guest no core, a sleeping thread measures how late it wakes.
+//! Linux counts this (`/proc/pressure`, the time in which some program waited). Without these counters, and for delays
+//! beyond them, such as a host that gives its guest no core, a sleeping thread measures its late wake-ups.
 
 use crate::timing::Timing;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the counters are read.
+/// Interval between reads of the counters.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Watches the machine until it is dropped.
+/// Watches the machine until dropped.
 #[derive(Debug)]
 pub struct Stall {
     samples: Arc<Mutex<Vec<Sample>>>,
 }
 
-/// The total waiting time, at some moment.
+/// Total waiting time at a moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -28,7 +28,7 @@ struct Sample {
 // === impl Stall ===
 
 impl Stall {
-    /// Watches from now on.
+    /// Starts watching.
     #[must_use]
     pub fn watch() -> Self {
         let mut overslept = Duration::ZERO;
@@ -51,10 +51,7 @@ impl Stall {
         Self { samples }
     }
 
-    /// Judges a time that was measured while the machine was watched.
-    ///
-    /// # Panics
-    /// If it exceeds the bound plus the machine's own delays.
+    /// Judges a time that was measured while watching. Panics if it exceeds the bound plus the machine's own delays.
     pub fn judge(&self, what: &str, took: Duration, bound: Duration) -> Timing {
         Timing::of(what, took, bound, self.allow(bound))
     }
@@ -71,7 +68,7 @@ fn allow(samples: &[Sample], bound: Duration) -> Duration {
     let mut allowed = bound;
     loop {
         let next = bound + worst(samples, allowed);
-        // Steps of a twentieth: it ends soon even if everything waits all the time.
+        // Steps of a twentieth: converges even if everything waits all the time.
         if next <= allowed + allowed / 20 {
             return next;
         }
@@ -79,7 +76,7 @@ fn allow(samples: &[Sample], bound: Duration) -> Duration {
     }
 }
 
-/// The maximum waiting time within a stretch of that length.
+/// Maximum waiting time within a stretch of that length.
 fn worst(samples: &[Sample], stretch: Duration) -> Duration {
     let mut from = 0;
     let waited = |to: &Sample| {
@@ -91,7 +88,7 @@ fn worst(samples: &[Sample], stretch: Duration) -> Duration {
     samples.iter().map(waited).max().unwrap_or_default()
 }
 
-/// The time in which some program waited for one of the three, since the machine started.
+/// Time in which some program waited for one of the three, since boot.
 fn pressure() -> Duration {
     let us = |of: &str| -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/pressure/{of}")).ok()?;
@@ -105,7 +102,7 @@ fn pressure() -> Duration {
 mod tests {
     use super::*;
 
-    /// A sample every 10 ms, of a machine that delayed programs by this many of them each time.
+    /// Samples every 10 ms of a machine with these delays.
     fn samples(waited_ms: &[u64]) -> Vec<Sample> {
         let start = Instant::now();
         let mut waited = Duration::ZERO;

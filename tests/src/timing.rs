@@ -2,11 +2,11 @@
 //!
 //! # The rule
 //!
-//! * A time within its bound is kept, whatever the machine did meanwhile.
-//! * A time beyond its bound, and beyond what the machine itself kept everything waiting, is missed: the test fails.
-//! * A time between the two is *inconclusive*: nobody can say whose it was. The run is repeated, [`TRIES`] times in all.
-//!   Where none of them is conclusive the test prints a line that begins with `INCONCLUSIVE` and its name, and ends like
-//!   one that was skipped. With `DELAYQ_TEST_TIMING=strict` it fails instead: for a machine that is meant to be quiet.
+//! * A time within its bound is kept, whatever the machine did meanwhile. * A time beyond its bound, and beyond the
+//! machine's own delays, is missed: the test fails. * A time between the two is *inconclusive*: the cause is unknown.
+//! The run is repeated, [`TRIES`] times in all. If every run is inconclusive, the test prints a line that begins with
+//! `INCONCLUSIVE` and its name, and ends like a skipped test. With `DELAYQ_TEST_TIMING=strict` the test fails instead:
+//! for a machine that is meant to be quiet.
 //!
 //! So a saturated machine hides no miss, and makes no test fail by chance.
 
@@ -15,7 +15,7 @@ use crate::remark::{remark, this_test};
 use std::fmt;
 use std::time::Duration;
 
-/// How often a run is tried for a conclusive result.
+/// Maximum runs until a conclusive result.
 pub const TRIES: u32 = 3;
 
 /// The result of a run; a missed bound has already failed the test.
@@ -31,10 +31,8 @@ pub enum Timing {
 // === impl Timing ===
 
 impl Timing {
-    /// Judges one time. `allowed` is the bound plus the machine's delays ([`crate::stall::Stall::allow`]).
-    ///
-    /// # Panics
-    /// If it took longer than that.
+    /// Judges a time. `allowed` is the bound plus the machine's delays ([`crate::stall::Stall::allow`]), beyond which
+    /// it panics.
     pub fn of(what: impl fmt::Display, took: Duration, bound: Duration, allowed: Duration) -> Self {
         assert!(
             took <= allowed.max(bound),
@@ -52,10 +50,7 @@ impl Timing {
     }
 }
 
-/// Repeats a run until it is conclusive, by the rule of this module. Each run builds all it needs from scratch.
-///
-/// # Panics
-/// If a run does; with `DELAYQ_TEST_TIMING=strict` also if no run was conclusive.
+/// Repeats a run until conclusive, by the rule of this module. Each run starts from scratch.
 pub async fn conclusive(run: impl AsyncFn() -> Timing) {
     let name = this_test();
     let mut reasons = Vec::new();

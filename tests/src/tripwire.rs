@@ -1,7 +1,7 @@
-//! A process that is cut off forever at one request: proxies to etcd and Redis that hold everything from then on.
+//! A process cut off for ever at a particular request: proxies to etcd and Redis hold everything from then on.
 //!
-//! A process acts only through its requests. So holding a request before it leaves, or the answer to one, kills the
-//! process between two steps, and always between the same ones.
+//! A process acts only through its requests. So holding a request before it leaves, or its answer, kills the process
+//! between two steps, always at the same place.
 
 use crate::deadline::{LONG, within};
 use crate::proxy::listen_beside;
@@ -19,7 +19,7 @@ const REVOKE: [u8; 22] = [
     0xbb, 0x4b, 0xdc, 0xfd, 0x4b,
 ];
 
-/// On which side of the request the process ends.
+/// The side of the request on which the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The request does not leave.
@@ -28,10 +28,10 @@ pub enum End {
     After,
 }
 
-/// Recognises the request by the bytes that one read returned, from their beginning.
+/// Recognises the request by the bytes of one read, from their beginning.
 pub type Step = fn(&[u8]) -> bool;
 
-/// The proxies, and where they stop. Empty by default.
+/// The proxies, and their stopping point. Empty by default.
 #[derive(Debug, Default)]
 pub struct Tripwire {
     shared: Arc<Shared>,
@@ -47,16 +47,13 @@ struct Shared {
 // === impl Tripwire ===
 
 impl Tripwire {
-    /// Adds a proxy to this server, beside it; returns its address.
-    ///
-    /// # Panics
-    /// If there is no address to listen on.
+    /// Adds a proxy beside this server; returns its address.
     pub async fn way_to(&mut self, server: String) -> String {
         let listener = TcpListener::from_std(listen_beside(&server)).expect("it is within a runtime");
         let address = listener.local_addr().expect("it is bound").to_string();
         let shared = Arc::clone(&self.shared);
         self.listening.spawn(async move {
-            // The connections end with the test's runtime: until then a server keeps what it received.
+            // The connections end with the test's runtime: until then a server keeps its received data.
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(carry(client, server.clone(), Arc::clone(&shared)));
             }
@@ -64,15 +61,12 @@ impl Tripwire {
         address
     }
 
-    /// Holds everything from the first such request on.
+    /// Holds everything from the first matching request on.
     pub fn arm(&self, step: Step, end: End) {
         *self.shared.armed() = Some((step, end));
     }
 
     /// Resolves once the request was seen.
-    ///
-    /// # Panics
-    /// If it is not seen in time.
     pub async fn tripped(&self) {
         let mut tripped = self.shared.tripped.subscribe();
         within("the step to be met", LONG, tripped.wait_for(|tripped| *tripped))
@@ -92,7 +86,7 @@ impl Shared {
         self.armed.lock().expect("nobody panics while holding it")
     }
 
-    /// Whether these bytes may pass to the server.
+    /// True if these bytes may pass to the server.
     fn admits(&self, sent: &[u8]) -> bool {
         if self.has_tripped() {
             return false;
@@ -107,35 +101,34 @@ impl Shared {
     }
 }
 
-/// Whether the bytes contain this part.
+/// True if the bytes contain this part.
 #[must_use]
 pub fn has(sent: &[u8], part: impl AsRef<[u8]>) -> bool {
     let part = part.as_ref();
     sent.windows(part.len()).any(|window| window == part)
 }
 
-/// Whether a member of a fleet releases one of its shards: the deletion names a claim's key and nothing else of the
-/// fleet.
+/// Recognises a fleet member's release of a shard: the deletion names a claim's key and nothing else of the fleet.
 #[must_use]
 pub fn gives_up_a_claim(sent: &[u8]) -> bool {
     let others = ["/claims0", "/plan", "/members/", "name"];
     frames(sent).any(|frame| has(frame, "/claims/") && !others.iter().any(|other| has(frame, other)))
 }
 
-/// Whether a member leaves its fleet.
+/// Recognises a member that leaves its fleet.
 #[must_use]
 pub fn revokes_its_lease(sent: &[u8]) -> bool {
     has(sent, REVOKE)
 }
 
-/// Whether a member begins to lead its fleet: only the leader reads the members together with the plan.
+/// Recognises a member that begins to lead its fleet: only the leader reads the members together with the plan.
 #[must_use]
 pub fn begins_to_lead(sent: &[u8]) -> bool {
     frames(sent).any(|frame| has(frame, "/members/") && has(frame, "/plan") && !has(frame, "/claims/"))
 }
 
-/// The HTTP/2 frames (RFC 9113, 4.1) of what a client sent at once: on a busy machine several requests come together. What
-/// does not begin with a frame is one piece.
+/// The HTTP/2 frames (RFC 9113, 4.1) in one read of a client's bytes: on a busy machine several requests arrive
+/// together. Bytes without a frame header are one piece.
 fn frames(sent: &[u8]) -> impl Iterator<Item = &[u8]> {
     const HEADER: usize = 9;
     let mut rest = sent;
@@ -167,7 +160,7 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shar
             return;
         }
     }
-    // A dead process takes back nothing that is in flight.
+    // A dead process takes back nothing in flight.
     if shared.has_tripped() {
         std::future::pending::<()>().await;
     }

@@ -1,25 +1,25 @@
-//! No silent death of the clients in other languages: `client-outages NAME=COMMAND…`, from `scripts/test-clients.sh`.
+//! Clients in other languages survive outages: `client-outages NAME=COMMAND…`, from `scripts/test-clients.sh`.
 //!
-//! One Redis, a master behind sentinels and a Redis Cluster go through outages, each on a thread of its own, and the
-//! clients' programs with them; none is restarted. After each outage every program delivers again within [`BOUND`]; at the
-//! end nothing is lost, no message is stuck, and in the long form none has grown. With `DELAYQ_TEST_OUTAGES` it takes hours, as
-//! `make test-outages`.
+//! A single Redis, a master behind sentinels and a Redis Cluster go through outages, each on a thread of its own,
+//! together with the clients' programs; no program is restarted. After each outage every program delivers again within
+//! [`BOUND`]; at the end nothing is lost, no message is stuck, and in the long form no program has grown. With
+//! `DELAYQ_TEST_OUTAGES` the run takes hours, as in `make test-outages`.
 //!
-//! A program is started as `COMMAND URL NAME PAUSE_MS`, and has three clients: one that puts to the topic NAME every
-//! PAUSE_MS and works on it, one that puts to NAME-idle what its input says, and one that works on that. The last two do
-//! nothing else: what they had connected before an outage is idle meanwhile. A put is repeated until it is accepted, and
+//! A program is started as `COMMAND URL NAME PAUSE_MS`, and has three clients: the first puts to the topic NAME every
+//! PAUSE_MS and works on that topic, the second puts to NAME-idle as its input says, and the third works on NAME-idle.
+//! The last two do nothing else, so their connections are idle during an outage. A put is repeated until accepted, and
 //! its id is its payload.
 //!
-//! | line of its input | what it does |
+//! | line of input | effect |
 //! | --- | --- |
-//! | an id | puts it to NAME-idle |
+//! | an id | puts the id to NAME-idle |
 //! | `stop` | ends the load, and prints `stopped` |
-//! | the end | ends its workers, its clients, and itself |
+//! | the end | ends workers, clients, and program |
 //!
-//! | line that it prints | when |
+//! | printed line | meaning |
 //! | --- | --- |
 //! | `put ID MS` | an id was accepted, at this time |
-//! | `took ID DELIVERY READY_MS PAYLOAD` | a handler got it |
+//! | `took ID DELIVERY READY_MS PAYLOAD` | a handler received the message |
 
 use delayq::{Admin, Topic};
 use delayq_tests::binary::Binary;
@@ -44,36 +44,32 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// The pause between two puts of the load; in the long form, whose lines are kept to its end, it is longer.
+/// Pause between two puts of the load; longer in the long form, which keeps all lines until its end.
 const PAUSE_MS: u64 = 20;
 const LONG_PAUSE_MS: u64 = 500;
-/// How many more files than in the middle of a run a program may have open at its end.
+/// Maximum growth of a program's open files from the middle of a run to its end.
 const MORE_FILES: u64 = 16;
 
-/// How long a message that a failover may have lost is waited for before it is put again: a former master takes writes until
-/// it hears of its successor, and a client writes to it until it asks the sentinels again.
+/// Wait for a message that a failover may have lost before the put is repeated: a former master accepts writes until it
+/// learns of its successor, and a client writes there until it asks the sentinels again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// For how long the programs' workers have a message.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// What a client is called, and what starts its program.
 type Named = (String, Vec<String>);
 
-/// The program of a client.
 struct Program {
     name: String,
     process: Process,
     input: ChildStdin,
 }
 
-/// What a program has said of a message.
+/// A program's report about a message.
 enum Said {
     Put { id: String, at_ms: u64 },
     Took { id: String, event: Event },
 }
 
-/// A run of outages of one deployment.
 struct Run<S> {
     scene: S,
     admin: Admin,
@@ -101,7 +97,7 @@ fn named(given: &str) -> Named {
     (name.to_owned(), command.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Goes through the outages of a shape on a thread of their own, which failures are called by.
+/// Runs the outages of a shape on a separate thread, whose name prefixes failures.
 fn start<S: Scene>(clients: &[Named]) -> thread::JoinHandle<()> {
     let clients = clients.to_vec();
     let run = move || {
@@ -142,7 +138,7 @@ impl<S: Scene> Run<S> {
         run
     }
 
-    /// Goes through all kinds of outages in turn, each for a random time, then checks what the programs have said.
+    /// Goes through all kinds of outages in turn, each for a random time, then checks the programs' reports.
     async fn through_all(mut self) {
         let (mut sizes, mut files_before) = (Vec::new(), Vec::new());
         let (count, kinds) = (self.plan.count, if self.plan.is_long { S::KINDS } else { S::OF_CLIENTS });
@@ -154,11 +150,11 @@ impl<S: Scene> Run<S> {
                 files_before = programs.iter().map(|one| one.process.open_files() as u64).collect();
             }
         }
-        // In the short form, the heap of a runtime that has just begun still grows.
+        // In the short form, a freshly started runtime's heap still grows.
         if self.plan.is_long {
             assert_none_grew(S::NAME, &sizes[count / 2], &sizes[count - 1]);
         }
-        // Connections that were tried during the last outage may be closing still.
+        // Connections attempted during the last outage may still be closing.
         let what = format!("{}: hardly more open files than in the middle, {files_before:?}", S::NAME);
         wait_until(&what, LONG, async || {
             let programs = self.programs.lock().await;
@@ -182,7 +178,7 @@ impl<S: Scene> Run<S> {
         let stall = Stall::watch();
         let (took, is_first) = self.deliver(&format!("after-{n}"), now_ms()).await;
         let elapsed = back.elapsed();
-        // What was handed out in an answer that was lost comes again when its lease ends.
+        // Messages of a lost answer return when their lease ends.
         let bound = if is_first { BOUND } else { BOUND + LEASE };
         eprintln!("{}: {n}: {kind:?} for {lasts:?}: over after {elapsed:?}: {took:?}", S::NAME);
         let timing = Timing::of(format!("{kind:?} for {lasts:?}"), elapsed, bound, stall.allow(bound));
@@ -191,8 +187,8 @@ impl<S: Scene> Run<S> {
         timing
     }
 
-    /// Has every program put a message, and waits until it has taken that, and one of its load that was accepted since then:
-    /// how long each took, and whether all messages were handed out for the first time.
+    /// Makes every program put a message, and waits until each has received that message, and a message of its load
+    /// accepted since then. Returns the time of each, and whether all were first deliveries.
     async fn deliver(&self, what: &str, since_ms: u64) -> (Vec<(String, Duration)>, bool) {
         let (began, mut took, mut is_first) = (Instant::now(), Vec::new(), true);
         let mut programs = self.programs.lock().await;
@@ -260,7 +256,7 @@ impl Program {
     }
 
     fn say(&mut self, line: &str) {
-        // One that has ended is named by who waits for it.
+        // The waiter reports a program that has ended.
         let _ = writeln!(self.input, "{line}");
     }
 
@@ -272,9 +268,9 @@ impl Program {
         self.process.lines_from(mark).iter().filter_map(|line| Said::parse(&self.name, &line.text)).collect()
     }
 
-    /// How often its message of that name was handed out, if it has printed since the mark that it took that, and one of its
-    /// load that was accepted since then. The first of the load may have been lost with a master, or leased to a call whose
-    /// answer was.
+    /// Delivery number of the message, once the program has printed since the mark that it received the message, and a
+    /// message of its load accepted since then. The first messages of the load may be lost with a master, or leased to
+    /// a call whose answer was lost.
     fn has_taken(&self, mark: usize, what: &str, since_ms: u64) -> Option<u32> {
         let (own, load) = (format!("{}-{what}", self.name), format!("{}-load-", self.name));
         let (mut put, mut took) = (BTreeSet::new(), BTreeMap::new());
@@ -291,7 +287,7 @@ impl Program {
         put.iter().any(|id| took.contains_key(id)).then_some(*delivery)
     }
 
-    /// Ends it, and checks the run: what was accepted within a window may be lost or come twice, and nothing else.
+    /// Ends the run and checks it: only messages accepted within a window may be lost or repeated.
     async fn end_and_check<S: Scene>(self, lost: &[Window], windows: &[Window]) {
         let Self { name, mut process, input } = self;
         drop(input);

@@ -1,17 +1,17 @@
-//! Several Redises that belong together, for the tests of clients in other languages: `redis-group sentinel`,
-//! `redis-group cluster`; `redis-group replica [PROGRAM]`, a master with one replica that keep append-only files; or
-//! `redis-group nodes`, a deployment of eight shards, which the node `a` keeps, beside an empty Redis for a node `b`.
+//! Groups of Redises for the tests of clients in other languages: `redis-group sentinel`, `redis-group cluster`;
+//! `redis-group replica [PROGRAM]`, a master and a replica with append-only files; or `redis-group nodes`, a deployment
+//! of eight shards on the node `a`, and an empty Redis for a node `b`.
 //!
-//! It prints their URL in a line, of nodes both. Then it does what each line of its input says, and prints `done`:
+//! Prints the URL in a line (of nodes: both), then carries out each line of input, and prints `done`:
 //!
-//! | line | what is done |
+//! | line | effect |
 //! | --- | --- |
-//! | `kill KEY` | the master that has the key is killed once its replicas have all that it has; done when another has taken over |
-//! | `freeze KEY`, `thaw KEY` | it (of `replica`, the replica) is stopped (SIGSTOP), and goes on; the second is for the one that was frozen last |
-//! | `move KEY` | the key's slot goes to another master of the cluster, and the next time back; on its way it waits until scripts were refused, so somebody has to send some |
-//! | `shards LIST` | `delayq shards move` moves these from node `a` to node `b` |
+//! | `kill KEY` | kills the key's master once its replicas have all its data; done when another has taken over |
+//! | `freeze KEY`, `thaw KEY` | stops (SIGSTOP) and resumes the key's master (of `replica`: the replica); `thaw` resumes the last frozen |
+//! | `move KEY` | moves the key's slot to another master of the cluster, and the next time back; waits midway until scripts were refused, so a client has to send some |
+//! | `shards LIST` | moves these shards from node `a` to node `b` with `delayq shards move` |
 //!
-//! It ends with its input, and its servers with it.
+//! Ends with its input, together with its servers.
 
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, wait_until};
@@ -25,7 +25,6 @@ use std::collections::HashMap;
 
 struct Group {
     servers: Servers,
-    /// Where slots were that have been moved.
     homes: HashMap<u16, usize>,
     frozen: Option<usize>,
 }
@@ -33,13 +32,10 @@ struct Group {
 enum Servers {
     Sentinel(SentinelGroup),
     Cluster(RedisCluster),
-    /// The master, and its replica.
     Replica(Vec<RedisServer>),
-    /// The node `a`, and the one for `b`.
     Nodes(Vec<RedisServer>),
 }
 
-/// Of the deployment on nodes.
 const SHARDS: u16 = 8;
 
 #[tokio::main]
@@ -105,7 +101,7 @@ impl Group {
             Servers::Sentinel(group) => drop(group.master_after(former).await),
             Servers::Cluster(cluster) => {
                 cluster.take_over(former, cluster.slot(key).await).await;
-                // Back as a replica, so that the next one may be killed too.
+                // Restarted as a replica, so that the next master may be killed too.
                 cluster.nodes[former].resume().await;
             }
             Servers::Replica(_) | Servers::Nodes(_) => {
@@ -171,7 +167,7 @@ impl Group {
     }
 }
 
-/// Two that keep what they have, the first with a deployment.
+/// Two Redises with persistence; the first holds a deployment.
 async fn nodes() -> Vec<RedisServer> {
     let options = RedisOptions::default().append_only("everysec").set("repl-diskless-sync-delay", "0");
     let nodes = vec![RedisServer::start_with(options.clone()).await, RedisServer::start_with(options).await];
@@ -179,7 +175,6 @@ async fn nodes() -> Vec<RedisServer> {
     nodes
 }
 
-/// A master and its replica, of redis-server or of another program.
 async fn pair(program: Option<String>) -> Vec<RedisServer> {
     let options = RedisOptions::default().append_only("always");
     let options = match program {
@@ -191,7 +186,7 @@ async fn pair(program: Option<String>) -> Vec<RedisServer> {
     vec![master, replica]
 }
 
-/// How often a server has answered with this error.
+/// Number of answers with this error.
 async fn refused(server: &RedisServer, code: &str) -> u64 {
     let count = server.field(&format!("errorstat_{code}")).await;
     count.strip_prefix("count=").and_then(|count| count.parse().ok()).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What an operator does to an etcd with its own tools: keys, leases, users, compaction.
+//! An operator's commands on etcd: keys, leases, users, compaction.
 
 use super::{EtcdCluster, ask};
 use crate::deadline::{SHORT, within};
@@ -16,18 +16,14 @@ impl EtcdCluster {
     /// Runs `etcdctl` on all endpoints, for at most five seconds.
     ///
     /// # Errors
-    /// Its output if it failed.
-    ///
-    /// # Panics
-    /// If it cannot be started, or does not end.
+    /// The output after a failure.
     pub async fn try_ctl(&self, words: &[&str]) -> Result<String, String> {
         self.run_ctl(&self.endpoints().join(","), "5s", words).await
     }
 
-    /// As [`Self::try_ctl`], but asks one member alone, from 0.
+    /// As [`Self::try_ctl`], on a single member, from 0.
     ///
     /// # Errors
-    /// # Panics
     /// As [`Self::try_ctl`].
     pub async fn try_ctl_at(&self, number: usize, words: &[&str]) -> Result<String, String> {
         self.run_ctl(&self.members[number].endpoint(), "5s", words).await
@@ -46,28 +42,19 @@ impl EtcdCluster {
         }
     }
 
-    /// Runs `etcdctl` on all endpoints, with retries, and returns its output.
-    ///
-    /// # Panics
-    /// When it fails.
+    /// Runs `etcdctl` on all endpoints, with retries, and returns the output.
     pub async fn ctl(&self, words: &[&str]) -> String {
         let ran = self.run_ctl(&self.endpoints().join(","), "30s", words).await;
         ran.unwrap_or_else(|why| panic!("etcdctl {words:?}: {why}"))
     }
 
     /// The keys with this prefix.
-    ///
-    /// # Panics
-    /// If etcd does not answer.
     pub async fn keys(&self, prefix: &str) -> Vec<String> {
         let listed = self.ctl(&["get", prefix, "--prefix", "--keys-only"]).await;
         listed.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Compacts the history up to now: a watch that is behind ends.
-    ///
-    /// # Panics
-    /// When etcd refuses.
+    /// Compacts the history up to now, which ends watches that lag.
     pub async fn compact(&self) {
         let status: Value = serde_json::from_str(&self.ctl(&["endpoint", "status", "-w", "json"]).await)
             .expect("etcdctl prints JSON when asked to");
@@ -76,9 +63,6 @@ impl EtcdCluster {
     }
 
     /// Puts keys with empty values, at most 100 in one transaction; faster than [`Self::ctl`].
-    ///
-    /// # Panics
-    /// When the first member refuses.
     pub async fn put_all(&self, keys: &[String]) {
         for some in keys.chunks(100) {
             let put = |key: &String| json!({ "requestPut": { "key": base64(key), "value": "" } });
@@ -87,15 +71,12 @@ impl EtcdCluster {
         }
     }
 
-    /// Deletes the keys from one up to, but not including, another; faster than [`Self::ctl`].
-    ///
-    /// # Panics
-    /// When the first member refuses.
+    /// Deletes the keys from `from` up to, but not including, `before`; faster than [`Self::ctl`].
     pub async fn delete_range(&self, from: &str, before: &str) {
         self.call("/v3/kv/deleterange", &json!({ "key": base64(from), "range_end": base64(before) })).await;
     }
 
-    /// One call of the JSON gateway that etcd serves beside gRPC.
+    /// One call of etcd's JSON gateway.
     async fn call(&self, path: &str, body: &Value) {
         let member = &self.members[0];
         let answer =
@@ -106,7 +87,7 @@ impl EtcdCluster {
     }
 }
 
-/// The usual Base64, with padding.
+/// Standard Base64, with padding.
 fn base64(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut coded = String::new();

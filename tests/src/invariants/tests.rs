@@ -9,7 +9,7 @@ fn delivery(id: &str, payload: &[u8], delivery: u32, ready_ms: u64) -> Event {
     Event::Delivery { destination: "out".to_owned(), id: id.to_owned(), sha256, delivery, ready_ms }
 }
 
-/// A run of one of each: delivered, cancelled, rescheduled, refused, unknown.
+/// A run with an example of each: delivered, cancelled, rescheduled, refused, unknown.
 fn good() -> History {
     let history = History::new();
     for (id, answer) in [

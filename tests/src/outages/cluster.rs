@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// An outage of them.
+/// An outage of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// `CLUSTER FAILOVER` of this kind.
     Ordered(Option<&'static str>),
     /// A master is killed, and its replica takes over.
     Killed,
-    /// A master is frozen, and goes on; its replica takes over if that lasts.
+    /// A master is frozen and resumed; its replica takes over if that lasts.
     Frozen,
     /// Every connection to every node is reset.
     Reset,
@@ -24,7 +24,7 @@ pub enum Kind {
     AllFrozen,
 }
 
-/// Three masters with a replica each.
+/// Three masters with one replica each.
 #[derive(Debug)]
 pub struct ClusterScene {
     cluster: Mutex<RedisCluster>,
@@ -77,7 +77,7 @@ impl Scene for ClusterScene {
                 cluster.nodes.iter().for_each(RedisServer::freeze);
                 sleep(lasts).await;
                 cluster.nodes.iter().for_each(RedisServer::thaw);
-                // After long, each takes the others for dead at first.
+                // After a long freeze, nodes first take each other for dead.
                 cluster.settled().await;
             }
             Kind::Reset => {

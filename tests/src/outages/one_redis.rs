@@ -1,4 +1,4 @@
-//! Outages of one Redis: of the network before it, of the server, and of its data.
+//! Outages of one Redis: of the network, of the server, and of its data.
 
 use super::Scene;
 use crate::proxy::{Direction, Flow, Proxy};
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// An outage of it.
+/// An outage of one Redis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Every connection is reset, and none is taken.
+    /// Every connection is reset, and new ones are refused.
     Refused,
-    /// Nothing arrives; afterwards what was held does.
+    /// Nothing arrives until the end, when held bytes arrive.
     BlackHole,
-    /// Nothing arrives, and what was connected stays silent for good.
+    /// Nothing arrives, and existing connections stay silent for good.
     Stranded,
-    /// What is asked arrives, the answers do not.
+    /// Requests arrive, answers do not.
     Unanswered,
     /// Every connection is reset, once.
     Reset,
-    /// Killed, and started again with its data.
+    /// Killed, and restarted with its data.
     Killed,
     /// Stopped by SIGSTOP.
     Frozen,
-    /// All of its data is gone (FLUSHALL), and restored.
+    /// All data is removed (FLUSHALL), then restored.
     Flushed,
 }
 
-/// A Redis that keeps an append-only file, behind a proxy.
+/// A Redis with an append-only file, behind a proxy.
 #[derive(Debug)]
 pub struct OneRedisScene {
     server: Mutex<RedisServer>,
@@ -92,7 +92,7 @@ impl Scene for OneRedisScene {
                 server.thaw();
             }
             Kind::Flushed => {
-                // For clients as FLUSHALL and a backup: everything is gone at once, and back at once.
+                // To clients this equals FLUSHALL and a restore: everything disappears at once, and returns at once.
                 server.command::<()>(&["SWAPDB", "0", "1"]).await;
                 sleep(lasts).await;
                 server.command::<()>(&["FLUSHDB"]).await;
@@ -102,7 +102,7 @@ impl Scene for OneRedisScene {
         Instant::now()
     }
 
-    /// Nothing is left of what it goes through.
+    /// Outages leave nothing behind.
     async fn mend(&self) {}
 }
 

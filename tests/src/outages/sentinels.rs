@@ -8,21 +8,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// An outage of them.
+/// An outage of sentinels or their master.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// The master is killed, and another one is promoted.
+    /// The master is killed, and another Redis is promoted.
     Killed,
-    /// Two of three sentinels are gone while every connection is reset: who asks for the master is left alone half-way.
+    /// Two of three sentinels are killed while every connection is reset: clients are cut off while asking for the
+    /// master.
     HalfWay,
     /// The sentinels promote another master by order.
     Ordered,
-    /// The master is frozen until another one is promoted.
+    /// The master is frozen until another Redis is promoted.
     Frozen,
-    /// Every connection is reset while two of three sentinels are frozen, and they stay so: a client that asks one gets
-    /// neither an answer nor an error.
+    /// Every connection is reset while two of three sentinels are frozen, and stay so: a client that asks a frozen
+    /// sentinel gets neither an answer nor an error.
     Mute,
-    /// All sentinels are gone while every connection is reset.
+    /// All sentinels are killed while every connection is reset.
     NoSentinel,
 }
 
@@ -38,7 +39,7 @@ pub struct SentinelScene {
 impl Scene for SentinelScene {
     type Kind = Kind;
     const NAME: &'static str = "sentinels";
-    /// Sentinels that were frozen for two seconds take part in no failover for thirty (TILT), unless they start again.
+    /// Sentinels frozen for two seconds take part in no failover for thirty (TILT), unless restarted.
     const KINDS: &'static [Kind] =
         &[Kind::HalfWay, Kind::Killed, Kind::Mute, Kind::NoSentinel, Kind::Ordered, Kind::Frozen];
     const OF_CLIENTS: &'static [Kind] = &[Kind::Killed, Kind::HalfWay, Kind::Frozen, Kind::Mute];
@@ -76,7 +77,7 @@ impl Scene for SentinelScene {
                     group.sentinels[sentinel].freeze();
                 }
                 reset(&group.redises[former]).await;
-                // go-redis asks the sentinel that it knows twice, then all of them: three times its ReadTimeout.
+                // go-redis asks its known sentinel twice, then all sentinels: three times its ReadTimeout.
                 sleep(lasts).await;
             }
             Kind::HalfWay | Kind::NoSentinel => {
@@ -89,14 +90,14 @@ impl Scene for SentinelScene {
                 for sentinel in which {
                     group.sentinels[sentinel].resume();
                 }
-                // From when they answer.
+                // Counts from the first answer.
                 group.master().await;
             }
         }
         Instant::now()
     }
 
-    /// The former master, if there is one, follows the present one.
+    /// Makes a former master, if any, follow the current one.
     async fn mend(&self) {
         let mut group = self.group.lock().await;
         group.sentinels.iter().for_each(Sentinel::thaw);
@@ -108,13 +109,13 @@ impl Scene for SentinelScene {
     }
 }
 
-/// So many of three sentinels.
+/// `count` of three sentinels.
 fn some(count: usize) -> Vec<usize> {
     let first = fastrand::usize(..3);
     (0..count).map(|n| (first + n) % 3).collect()
 }
 
-/// Resets every connection of clients.
+/// Resets every client connection.
 async fn reset(master: &RedisServer) {
     for of in ["normal", "pubsub"] {
         master.command::<()>(&["CLIENT", "KILL", "TYPE", of]).await;

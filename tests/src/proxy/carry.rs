@@ -1,4 +1,4 @@
-//! One direction of one proxied connection: read, wait as the flow demands, apply an armed fault, write.
+//! One direction of one proxied connection: reads, waits as the flow demands, applies an armed fault, writes.
 
 use super::dialer::Dialer;
 use super::{AfterLoss, Direction, Flow, State};
@@ -9,20 +9,20 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// How many chunks a held direction takes in before it stops reading; the client's own buffers come after that.
+/// Chunks that a held direction takes in before reading stops; the client's own buffers come after that.
 const CHUNKS_HELD: usize = 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// How the stream is cut into pieces that an armed loss can count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// Not at all.
+    /// Not cut.
     Bytes,
-    /// Into Redis's replies.
+    /// Redis replies.
     Resp,
 }
 
-/// Which direction of which connection.
+/// A direction of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Way<'a> {
     pub(super) direction: Direction,
@@ -32,23 +32,23 @@ pub(super) struct Way<'a> {
     pub(super) state: &'a watch::Sender<State>,
 }
 
-/// The connection is to be reset: a fault struck, or one end reset it.
+/// The connection must be reset: a fault struck, or one end reset.
 #[derive(Debug)]
 pub(super) struct Broken;
 
-/// Bytes (the end, if empty) and when they arrived.
+/// Bytes (the end, if empty) and their arrival time.
 struct Chunk {
     bytes: Vec<u8>,
     came: Instant,
 }
 
-/// What an armed fault does to a piece.
+/// An armed fault's effect on a piece.
 #[derive(Debug, PartialEq, Eq)]
 enum Strike {
     None,
-    /// Only this many bytes of it pass; then the connection is reset.
+    /// Only this many bytes pass; then the connection is reset.
     Cut(usize),
-    /// It does not pass.
+    /// The piece does not pass.
     Lose(AfterLoss),
 }
 
@@ -106,7 +106,7 @@ async fn write_on(
                 }
                 Strike::Lose(AfterLoss::Reset) => return Err(Broken),
                 Strike::Lose(AfterLoss::Silence) => {
-                    // Read on and drop, so that the server never blocks on this connection.
+                    // Reads on and drops, so that the server never blocks on this connection.
                     while queued.recv().await.is_some_and(|chunk| !chunk.bytes.is_empty()) {}
                     return Ok(());
                 }
@@ -119,14 +119,13 @@ async fn write_on(
 // === impl Way ===
 
 impl Way<'_> {
-    /// Returns when bytes may be read.
     async fn wait_reading(&self) {
         let mut changes = self.state.subscribe();
         let read = |state: &State| state.flow(self.direction, self.number, self.dialer) != Flow::Unread;
         let _ = changes.wait_for(read).await;
     }
 
-    /// Returns when a chunk that arrived then may pass.
+    /// Returns when a chunk with this arrival time may pass.
     async fn wait_passing(&self, came: Instant) {
         let mut changes = self.state.subscribe();
         loop {
@@ -148,7 +147,7 @@ impl Way<'_> {
         }
     }
 
-    /// Asks the armed faults about a piece of this many bytes, and counts it against them.
+    /// Counts a piece against the armed faults, and returns their effect.
     fn strike(&self, bytes: usize, framing: Framing) -> Strike {
         let mut strike = Strike::None;
         self.state.send_if_modified(|state| {

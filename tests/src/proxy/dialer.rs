@@ -1,14 +1,14 @@
-//! Who dialed a loopback connection, according to the system's tables.
+//! The dialing process of a loopback connection, from the system's tables.
 
 use std::fs;
 use std::sync::OnceLock;
 
-/// How often the table of connections is read for one of them. It is no snapshot: while others come and go, an entry may be
-/// missing from a read.
+/// Number of reads of the connection table per lookup. A read is no snapshot: while other connections come and go, an
+/// entry may be missing.
 const READS: usize = 5;
 
-/// The dialer's end of a loopback connection, by both ports: the dialer's alone is not unique, for the system uses it again
-/// for another destination.
+/// The dialer's end of a loopback connection, by both ports: the dialer's port alone is not unique, because the system
+/// reuses it for other destinations.
 #[derive(Debug)]
 pub(super) struct Dialer {
     from: u16,
@@ -23,7 +23,7 @@ impl Dialer {
         Self { from, to, inode: OnceLock::new() }
     }
 
-    /// Whether it is a process that holds this end.
+    /// True if the process holds this end.
     pub(super) fn is(&self, process: u32) -> bool {
         let Some(inode) = self.inode() else { return false };
         let socket = format!("socket:[{inode}]");
@@ -32,7 +32,7 @@ impl Dialer {
             .any(|target| target.as_os_str() == socket.as_str())
     }
 
-    /// The inode of its socket, which stays the same; `None` if the connection is no more.
+    /// The inode of the socket, which stays the same; `None` after the end of the connection.
     fn inode(&self) -> Option<u64> {
         if self.inode.get().is_none()
             && let Some(found) = (0..READS).find_map(|_| self.read_inode())

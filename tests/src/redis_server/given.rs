@@ -1,7 +1,7 @@
-//! A database of a Redis that is already running, or of the master that sentinels name: empty, and reserved for one test at a time.
+//! A database of a running Redis, or of the master behind sentinels: empty, and reserved for one test at a time.
 //!
-//! Database 0 records which databases are taken. All databases share scripts and channels, so tests must tolerate
-//! loaded scripts and superfluous wake-ups.
+//! Database 0 records the reserved databases. All databases share scripts and channels, so tests must tolerate loaded
+//! scripts and superfluous wake-ups.
 
 use super::shared::try_connect;
 use crate::deadline::{LONG, wait_for};
@@ -11,16 +11,14 @@ use crate::shared::seed;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, IntoConnectionInfo as _};
 
-/// How long a database stays taken by a test that was killed.
+/// Time until a killed test's database is free again.
 const TAKEN_MS: u64 = 30 * 60 * 1000;
 
-/// One database. Dropping it empties it and gives it back.
+/// A database. Dropping the database empties and releases it.
 #[derive(Debug)]
 pub(super) struct Database {
-    /// For clients.
     given: String,
     url: String,
-    /// Without a database.
     server: String,
     number: u32,
 }
@@ -28,7 +26,6 @@ pub(super) struct Database {
 // === impl Database ===
 
 impl Database {
-    /// Takes a free one.
     pub(super) async fn take(url: &str) -> Self {
         let is_watched = RedisShape::of(url) == RedisShape::Sentinel;
         let server = if is_watched { master_url(url).await } else { url.trim_end_matches('/').to_owned() };
@@ -55,17 +52,14 @@ impl Database {
         taken
     }
 
-    /// For clients.
     pub(super) fn given(&self) -> &str {
         &self.given
     }
 
-    /// Of the server itself.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// `host:port`.
     pub(super) fn address(&self) -> &str {
         self.server.rsplit(['@', '/']).next().unwrap_or_default()
     }
@@ -79,7 +73,7 @@ impl Drop for Database {
             let mut first = Client::open(self.server.as_str())?.get_connection()?;
             redis::cmd("UNLINK").arg(mark(self.number)).exec(&mut first)
         };
-        // The next user empties it as well.
+        // The next user empties the database as well.
         let _ = give_back();
     }
 }

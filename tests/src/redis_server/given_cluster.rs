@@ -1,7 +1,7 @@
-//! A Redis Cluster that is already running: one test after another has all of it, because it has no databases.
+//! A running Redis Cluster: used by one test after another, because a cluster has no databases.
 //!
-//! It has to be empty when tests see it for the first time. From then on a library of functions, which FLUSHALL leaves
-//! alone, marks it as theirs, and each test finds it empty.
+//! The cluster must be empty at first. A function library, which FLUSHALL leaves alone, then marks the cluster as the
+//! tests' own, and each test finds it empty.
 
 use super::shared::try_connect;
 use crate::remark::this_test;
@@ -15,31 +15,30 @@ const MARK: &str =
 
 const OF_ALL_KEYS: [&str; 3] = ["DBSIZE", "FLUSHDB", "KEYS"];
 
-/// The tests of this process that have it or wait for it.
+/// The tests of this process that hold or await the cluster.
 static HOLDERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The whole cluster. Dropping it empties it and gives it back.
+/// The whole cluster. Dropping the value empties and releases the cluster.
 #[derive(Debug)]
 pub(super) struct GivenCluster {
     masters: Masters,
-    /// The test that has it.
+    /// The holding test.
     holder: String,
-    /// Locked as long as it is open.
+    /// Locked while open.
     _lock: File,
 }
 
-/// The masters of a given cluster.
 #[derive(Debug)]
 struct Masters {
     urls: Vec<String>,
-    /// The first and the last slot of a range, and whose among them it is.
+    /// First slot, last slot, and index of the master of each range.
     slots: Vec<(u16, u16, usize)>,
 }
 
 // === impl GivenCluster ===
 
 impl GivenCluster {
-    /// Waits until no other test of this machine has it, and empties it; `None`: this test has it already.
+    /// Waits until no other test of this machine holds the cluster, and empties it; `None`: this test already holds it.
     pub(super) async fn take(url: &str) -> Option<Self> {
         let holder = this_test();
         {
@@ -58,7 +57,7 @@ impl GivenCluster {
         Some(Self { masters, holder, _lock: lock })
     }
 
-    /// The URL of the master that has a key.
+    /// The URL of the key's master.
     pub(super) async fn master_of(&self, key: &str) -> RedisResult<&str> {
         let slot: u16 = run(&self.masters.urls[0], &["CLUSTER", "KEYSLOT", key]).await?;
         let has = |(first, last, _): &&(u16, u16, usize)| (*first..=*last).contains(&slot);
@@ -66,8 +65,8 @@ impl GivenCluster {
         Ok(&self.masters.urls[*master])
     }
 
-    /// Runs a command at the master of its first word with a hash tag; one [about all keys](OF_ALL_KEYS) at every master, whose
-    /// answers are added up; and any other at one of them.
+    /// Runs a command at the master of its first word with a hash tag; a command [about all keys](OF_ALL_KEYS) at every
+    /// master, with the answers summed; and any other at one master.
     pub(super) async fn run<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         if let Some(key) = words.iter().find(|word| word.contains('{')) {
             return run(self.master_of(key).await?, words).await;
@@ -90,7 +89,7 @@ impl Drop for GivenCluster {
     fn drop(&mut self) {
         for url in &self.masters.urls {
             let flush = || redis::cmd("FLUSHALL").exec(&mut Client::open(url.as_str())?.get_connection()?);
-            // The next test does it as well.
+            // The next test flushes as well.
             let _ = flush();
         }
         holders().retain(|test| *test != self.holder);
@@ -100,7 +99,7 @@ impl Drop for GivenCluster {
 // === impl Masters ===
 
 impl Masters {
-    /// As the first node of the URL says.
+    /// The masters, according to the first node of the URL.
     async fn of(url: &str) -> Self {
         let rest = url.strip_prefix("redis+cluster://").expect("the URL of a cluster without TLS");
         let (login, nodes) = rest.rsplit_once('@').map_or(("", rest), |(login, nodes)| (login, nodes));
@@ -115,7 +114,7 @@ impl Masters {
             let node: Vec<Value> = redis::from_redis_value(range[2].clone()).expect("a node");
             let (host, port): (Option<String>, u16) =
                 redis::from_redis_value(Value::Array(node[..2].to_vec())).expect("an address");
-            // One that does not know its own host is where it was asked.
+            // A node without a known host has the host of this connection.
             let asked = first_node.rsplit_once(':').map_or(first_node, |(host, _)| host);
             let host = host.as_deref().filter(|host| !host.is_empty()).unwrap_or(asked);
             let url = format!("redis://{login}{host}:{port}");
@@ -130,7 +129,7 @@ impl Masters {
         masters
     }
 
-    /// Marks it as the tests' own.
+    /// Marks the cluster as the tests' own.
     async fn claim(&self) {
         for url in &self.urls {
             let list = ["FUNCTION", "LIST", "LIBRARYNAME", "delayq_tests"];
@@ -147,13 +146,13 @@ impl Masters {
     }
 }
 
-/// Makes sure that no keys are in it but those of tests: for tests that keep to namespaces of their own.
+/// Checks that all keys belong to tests: for tests that keep to their own namespaces.
 pub(crate) async fn claim(url: &str) {
     let _lock = lock(url).await;
     Masters::of(url).await.claim().await;
 }
 
-/// Of one cluster for all processes of this machine.
+/// One lock per cluster for all processes of this machine.
 async fn lock(url: &str) -> File {
     let mut hasher = DefaultHasher::new();
     url.hash(&mut hasher);

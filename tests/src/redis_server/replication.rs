@@ -1,4 +1,4 @@
-//! A server's replicas: whether they follow, and have all that it has.
+//! A server's replicas: connection state, and completeness of data.
 
 use super::RedisServer;
 use crate::deadline::{LONG, wait_until};
@@ -6,10 +6,7 @@ use crate::deadline::{LONG, wait_until};
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// A replica of it with the same settings, once it has its data.
-    ///
-    /// # Panics
-    /// If it does not get it.
+    /// Starts a replica with the same settings, and waits for its data.
     pub async fn replica(&self) -> Self {
         self.command::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
         let followers = self.followers().await + 1;
@@ -19,8 +16,8 @@ impl RedisServer {
         replica
     }
 
-    /// How many replicas are sent each write. (A replica calls its link up as soon as it has the data, but is sent nothing
-    /// before it has acknowledged that, within a second.)
+    /// Number of replicas that receive each write. (A replica reports its link as up once it has the data, but receives
+    /// nothing until its first acknowledgement, within a second.)
     pub async fn followers(&self) -> usize {
         let info: String = self.try_command(&["INFO", "replication"]).await.unwrap_or_default();
         let follows = |line: &&str| line.contains(",state=online,") && !line.contains(",offset=0,");
@@ -28,11 +25,8 @@ impl RedisServer {
     }
 }
 
-/// Waits until the replicas of one of these servers have all that it has. (WAIT on a connection that has written nothing waits
+/// Waits until the master's replicas among these servers have all its data. (WAIT on a connection without writes waits
 /// for nothing.)
-///
-/// # Panics
-/// If they do not in time, and if it has none.
 pub async fn replicated(servers: &[RedisServer], master: usize) {
     let port = servers[master].announced_port().to_string();
     wait_until("the replicas to have what their master has", LONG, async || {

@@ -1,4 +1,4 @@
-//! What a test may do to a Redis that others may use as well: nothing that they would notice.
+//! Limits on a shared Redis: a test may do nothing that other tests would notice.
 
 use super::RedisServer;
 use super::given::Database;
@@ -9,42 +9,42 @@ use crate::sentinel::SERVICE;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
-/// What acts on a whole server: it would break other tests, or count what they do.
+/// Commands on a whole server, which would break other tests, or count their work.
 const OF_THE_SERVER: [&str; 10] =
     ["ACL", "CLIENT", "CONFIG", "DEBUG", "FLUSHALL", "INFO", "MONITOR", "REPLICAOF", "SCRIPT", "SHUTDOWN"];
 
-/// A Redis that is empty, and that no test breaks: a database of the one that `DELAYQ_TEST_REDIS_URL` gives, which refuses what
-/// another test would notice; or the given Redis Cluster, as long as no other test has it; or else a server of this test's
-/// own. [`RedisServer`] has the rest.
+/// An empty Redis that no test breaks: a database of `DELAYQ_TEST_REDIS_URL`, which refuses commands that another test
+/// would notice; or the given Redis Cluster, held by one test at a time; or else a private server. [`RedisServer`] has
+/// the remaining operations.
 #[derive(Debug)]
 pub struct SharedRedis {
     port: u16,
     address: String,
     url: String,
-    /// By TCP at [`Self::address`], also where clients are told of sentinels.
+    /// The TCP URL at [`Self::address`], even if clients use sentinels.
     direct_url: String,
-    /// By which the harness connects.
+    /// The harness's own URL.
     own_url: String,
     whose: Whose,
 }
 
-/// Whose the server is.
+/// The owner of the server.
 #[derive(Debug)]
 enum Whose {
-    /// The test's: all of it is at its disposal.
+    /// The test, without restrictions.
     Test,
-    /// Everybody's: a database of a given one.
+    /// All tests: a database of a given server.
     Database { _database: Database },
-    /// Everybody's, one after another.
+    /// All tests in turn.
     Cluster(GivenCluster),
-    /// The test's, where none is given.
+    /// The test: no server was given.
     Started { _server: Box<RedisServer> },
 }
 
 // === impl SharedRedis ===
 
 impl SharedRedis {
-    /// That of a [`RedisServer`], to which everything may be done.
+    /// The Redis of a [`RedisServer`], without restrictions.
     pub(super) fn of_test(port: u16, password: Option<&str>, socket: &str, shape: RedisShape) -> Self {
         let address = format!("127.0.0.1:{port}");
         let scheme = if shape == RedisShape::Cluster { "redis+cluster" } else { "redis" };
@@ -57,7 +57,7 @@ impl SharedRedis {
         Self { port, address, direct_url: url.clone(), url, own_url, whose: Whose::Test }
     }
 
-    /// `None`: it is a cluster, and this test has it already.
+    /// `None` for a cluster that this test already holds.
     pub(super) async fn of_given(url: &str) -> Option<Self> {
         let (address, url, own_url, whose) = match RedisShape::of(url) {
             RedisShape::Cluster => {
@@ -76,35 +76,33 @@ impl SharedRedis {
         Some(Self { port, address, url, direct_url, own_url, whose })
     }
 
-    /// Has its clients ask this sentinel.
+    /// Makes clients ask this sentinel.
     pub(super) fn be_reached_by(&mut self, sentinel: &str) {
         let (login, _) = self.url.split_once(&self.address).expect("its URL has its address");
         let login = login.replace("redis://", "redis+sentinel://");
         self.url = format!("{login}{sentinel}/{SERVICE}");
     }
 
-    /// Its TCP address, `HOST:PORT`; the same after a restart.
+    /// The TCP address, `HOST:PORT`; constant over restarts.
     #[must_use]
     pub fn address(&self) -> String {
         self.address.clone()
     }
 
-    /// Its TCP port.
+    /// The TCP port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL by TCP, with the password.
+    /// The TCP URL, with the password.
     #[must_use]
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// The URL by TCP at another address, such as a [`crate::proxy::Proxy`]'s in front of it; of a cluster, with the same port.
-    ///
-    /// # Panics
-    /// If it is a given cluster, whose clients go where its nodes say they are.
+    /// The TCP URL at another address, such as a [`crate::proxy::Proxy`]'s; of a cluster, with the same port. Panics
+    /// for a given cluster, whose clients follow the nodes' own addresses.
     #[must_use]
     pub fn url_through(&self, address: &str) -> String {
         assert!(
@@ -114,15 +112,11 @@ impl SharedRedis {
         self.direct_url.replace(&self.address, address)
     }
 
-    /// The URL by which the harness connects.
     pub(super) fn own_url(&self) -> &str {
         &self.own_url
     }
 
-    /// A new connection of the harness, to where this key is.
-    ///
-    /// # Panics
-    /// If the server does not accept it.
+    /// A new connection of the harness to the key's server.
     pub async fn connect_to(&self, key: &str) -> MultiplexedConnection {
         match &self.whose {
             Whose::Cluster(cluster) => {
@@ -133,36 +127,24 @@ impl SharedRedis {
         }
     }
 
-    /// A new connection of the harness.
-    ///
-    /// # Panics
-    /// If the server does not accept it; if it is a given cluster, whose keys are on several.
+    /// A new connection of the harness. Panics for a given cluster, whose keys are on several servers.
     pub async fn connect(&self) -> MultiplexedConnection {
         let opened = try_connect(&self.own_url).await;
         opened.unwrap_or_else(|e| panic!("redis-server on port {} took no connection: {e}", self.port))
     }
 
-    /// Its clock, in µs since the epoch.
-    ///
-    /// # Panics
-    /// If it does not answer.
+    /// The server's clock, in µs since the epoch.
     pub async fn now_us(&self) -> u64 {
         let (seconds, micros): (u64, u64) = self.command(&["TIME"]).await;
         seconds * 1_000_000 + micros
     }
 
-    /// Its clock, in ms since the epoch.
-    ///
-    /// # Panics
-    /// If it does not answer.
+    /// The server's clock, in ms since the epoch.
     pub async fn now_ms(&self) -> u64 {
         self.now_us().await / 1000
     }
 
-    /// Runs one command on a new connection, for what a test does to the server.
-    ///
-    /// # Panics
-    /// If the server refuses it, with the server's message; as [`Self::try_command`].
+    /// Runs one command on a new connection, for operations on the server itself.
     pub async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let answer = self.try_command(words).await;
         answer.unwrap_or_else(|e| panic!("redis-server on port {} refused {words:?}: {e}", self.port))
@@ -171,10 +153,7 @@ impl SharedRedis {
     /// As [`Self::command`], for a server that may not answer.
     ///
     /// # Errors
-    /// It refuses the connection or the command, or ends the connection.
-    ///
-    /// # Panics
-    /// If the command acts on the whole server, and others may use it.
+    /// The server refuses the connection or the command, or ends the connection.
     pub async fn try_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let (name, args) = words.split_first().expect("a command has a name");
         let is_given = matches!(self.whose, Whose::Database { .. } | Whose::Cluster(_));
@@ -199,7 +178,7 @@ impl From<RedisServer> for SharedRedis {
 }
 
 pub(super) async fn try_connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
-    // A busy machine may take longer than the client's own half second to read a thousand entries.
+    // A busy machine may need longer than the client's default of half a second to read a thousand entries.
     let patient =
         AsyncConnectionConfig::new().set_connection_timeout(Some(SHORT)).set_response_timeout(Some(SHORT));
     redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await

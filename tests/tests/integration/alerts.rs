@@ -1,5 +1,5 @@
-//! Each alert of deploy/prometheus fires at its fault and clears after it: real programs, and a real Prometheus that has the
-//! rules with shorter times.
+//! Each alert of deploy/prometheus fires at its fault and then clears: real programs, and a real Prometheus that has
+//! the rules with shorter times.
 
 use delayq_tests::admin_endpoint::AdminEndpoint;
 use delayq_tests::binary::Binary;
@@ -16,10 +16,10 @@ use std::process::Command;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// So many that a timer counts the books of the first within a second.
+/// Many enough for a timer to count the first shard's books within a second.
 const SHARDS: u16 = 256;
 
-/// What is shorter than in the rules: windows, and ages.
+/// Shortened windows and ages of the rules.
 const SHORTER: [(&str, &str); 6] = [
     ("offset 1h", "offset 10s"),
     ("[5m]", "[10s]"),
@@ -29,12 +29,12 @@ const SHORTER: [(&str, &str); 6] = [
     ("_seconds) > 60", "_seconds) > 2"),
 ];
 
-/// A deployment, where its forwarder delivers to, and a Prometheus that watches it.
+/// A deployment, its forwarder's destination, and a Prometheus that watches.
 struct Stack {
     redis: RedisServer,
     destination: RedisServer,
     folder: Folder,
-    /// Where timer, forwarder and compensator listen.
+    /// Admin ports of timer, forwarder and compensator.
     ports: [u16; 3],
     timer: Process,
     nats: NatsServer,
@@ -61,7 +61,7 @@ fn quickened() -> String {
 // === impl Stack ===
 
 impl Stack {
-    /// Starts everything but the timer's work: the books of a topic do not balance from the start.
+    /// Starts everything; the books of a topic do not balance from the start.
     async fn start() -> Self {
         let redis = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
         let destination = RedisServer::private().await;
@@ -132,7 +132,6 @@ fn service(folder: &Folder, program: &str, port: u16) -> Process {
     program.env("DELAYQ__ADMIN__LISTEN", format!("127.0.0.1:{port}")).start()
 }
 
-/// Publishes a record to a subject of NATS, and waits for the answer of the stream.
 async fn ask(nats: &NatsServer, subject: &str, text: &str) {
     let mut connection = TcpStream::connect(nats.address()).await.unwrap();
     let (read, mut write) = connection.split();
@@ -150,7 +149,7 @@ async fn ask(nats: &NatsServer, subject: &str, text: &str) {
     assert!(!answer.contains("\"error\""), "{subject}: {answer}");
 }
 
-/// A Prometheus that asks at these ports, and where it answers itself.
+/// A Prometheus that scrapes these ports, and its own endpoint.
 async fn prometheus(folder: &Folder, ports: [u16; 3]) -> (Process, AdminEndpoint) {
     fs::write(folder.join("alerts.yaml"), quickened()).unwrap();
     let text = format!(
@@ -169,7 +168,7 @@ async fn prometheus(folder: &Folder, ports: [u16; 3]) -> (Process, AdminEndpoint
     (process, AdminEndpoint::at(address))
 }
 
-/// Counts messages of the first topic as accepted that never were.
+/// Counts phantom messages of the first topic as accepted.
 async fn accept(redis: &SharedRedis, by: i32) {
     let () = redis.command(&["HINCRBY", "{dq:0}:stats", "accepted:1", &by.to_string()]).await;
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// `file::test` for every function of the workspace's Rust files that follows a test's attribute.
 fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -28,7 +27,6 @@ fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The Rust snippet of a page.
 fn snippet(page: &Path) -> String {
     let text = fs::read_to_string(page).unwrap();
     let (_, from) =

@@ -1,4 +1,4 @@
-//! Links between the documents: each leads to a file that is there, and to a heading that is in it.
+//! Links between the documents: each leads to an existing file, and to an existing heading.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,12 +39,11 @@ fn prose(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The text without what stands between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("` `")
 }
 
-/// What the links of a text lead to: `[…](target)`.
+/// The targets of a text's links: `[…](target)`.
 fn targets(text: &str) -> Vec<String> {
     let prose = prose(text).iter().map(|line| without_code(line)).collect::<Vec<_>>().join("\n");
     let mut targets = Vec::new();
@@ -55,7 +54,7 @@ fn targets(text: &str) -> Vec<String> {
     targets
 }
 
-/// The anchor of a heading, as GitHub and mdBook make it.
+/// The anchor of a heading, by the rules of GitHub and mdBook.
 fn slug(heading: &str) -> String {
     // A link in a heading counts by its text.
     let mut text = String::new();
@@ -97,7 +96,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// What is wrong with the links of a page.
+/// The dead links of a page.
 fn dead(page: &Path, text: &str) -> Vec<String> {
     let mut dead = Vec::new();
     for target in targets(text) {
@@ -153,7 +152,7 @@ fn a_dead_link_is_found() {
     let text = text.replace("[d](x)", "d");
     let found: Vec<String> =
         dead(&page, &text).iter().map(|dead| dead.rsplit(' ').next().unwrap().to_owned()).collect();
-    // The anchor of this text is looked for in the page itself.
+    // The anchor of this text belongs to the page itself.
     assert_eq!(found, ["#a-b-c-d", "nowhere.md", "#a", "operations.md#nothing"]);
     assert_eq!(slug(" A `b`: c, [d](x)"), "a-b-c-d");
 }

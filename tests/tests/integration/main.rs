@@ -1,5 +1,3 @@
-//! The tests of the harness and of what the repository says about itself. One binary, so that they can share servers.
-
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod alerts;

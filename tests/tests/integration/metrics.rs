@@ -1,4 +1,4 @@
-//! The page of metrics (docs/metrics.md) is what the programs export, both ways, and the names follow Prometheus's rules.
+//! The page of metrics (docs/metrics.md) lists exactly the exported metrics, and names follow Prometheus's rules.
 
 use delayq::{Message, Topic};
 use delayq_tests::admin_endpoint::AdminEndpoint;
@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// A metric as it is exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Exported {
     kind: String,
@@ -22,14 +21,14 @@ struct Exported {
     meaning: String,
 }
 
-/// By name, as a query has it; a histogram by what its series begin with.
+/// By query name; a histogram by the common beginning of its series.
 type All = BTreeMap<String, Exported>;
 
-/// The sections of the page, and which processes export what is in each.
+/// The sections of the page, with the processes that export their metrics.
 const SECTIONS: [(&str, &[usize]); 4] =
     [("Every process", &[0, 1, 2]), ("Timer", &[0]), ("Forwarder", &[1]), ("Compensator", &[2])];
 
-/// What ends the name of a state, which has to be a label.
+/// Endings of a state's name, which has to be a label.
 const STATES: [&str; 6] = ["empty", "failed", "ok", "success", "waiting", "kept"];
 
 fn parse(text: &str) -> All {
@@ -76,7 +75,7 @@ fn labels(sample: &str) -> Vec<String> {
     labels
 }
 
-/// What is wrong with a metric's name.
+/// Faults of a metric's name.
 fn faults(name: &str, metric: &Exported) -> Vec<String> {
     let mut faults = Vec::new();
     let mut rule = |holds: bool, rule: &str| {
@@ -128,7 +127,6 @@ fn table(of: &All) -> Vec<String> {
     of.iter().map(row).collect()
 }
 
-/// The rows of each section of the page, without the heads.
 fn sections(page: &str) -> BTreeMap<String, Vec<String>> {
     let mut sections: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut section = String::new();
@@ -180,7 +178,7 @@ impl Run {
         Self { _deployment: deployment, _folder: folder, _processes: processes, endpoints }
     }
 
-    /// What each exports once it has done everything that adds a series.
+    /// The metrics of each, after everything that adds a series.
     async fn exported(&self) -> Vec<All> {
         let done = ["timer_epoch{", "forwarder_settled_total{word=\"delivered\"", "spool_records{"];
         let mut exported = Vec::new();

@@ -1,17 +1,17 @@
-//! The reference pages cannot lie: keys of the configuration come from the sample file, which other tests hold to the
-//! code's fields and defaults; error codes come from the code.
+//! The reference pages match the code: keys of the configuration come from the sample file, which other tests compare
+//! with the code's fields and defaults; error codes come from the code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What stands in for a section without a table of its own.
+/// Stands for a section without a table.
 const NO_SECTION: &str = "";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The lines of the page's tables that begin with a name in backticks.
+/// The table rows of a page that begin with a name in backticks.
 fn rows(page: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
     text.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
@@ -30,7 +30,7 @@ fn setting(line: &str) -> Option<(&str, &str, bool)> {
     is_key.then_some((key, value, is_set))
 }
 
-/// A row for each key of the sample file: name, default or example, and what its comment says.
+/// A row per key of the sample file: name, default or example, and comment.
 fn keys(sample: &str) -> Vec<String> {
     let (mut rows, mut section, mut comment) = (Vec::new(), NO_SECTION.to_owned(), Vec::<&str>::new());
     let mut said = String::new();
@@ -41,7 +41,7 @@ fn keys(sample: &str) -> Vec<String> {
             said = comment.join(" ");
             comment.clear();
         } else if let Some((key, value, is_set)) = setting(line) {
-            // Keys that share a comment stand one below the other.
+            // Keys that share a comment stand on consecutive lines.
             if !comment.is_empty() {
                 said = comment.join(" ");
                 comment.clear();
@@ -66,7 +66,6 @@ fn the_page_of_the_configuration_has_every_key_of_the_sample_as_it_is_there() {
     hold("configuration.md", &keys(&sample));
 }
 
-/// The string behind `field:` in a constant, with lines that are continued joined.
 fn text_of(constant: &str, field: &str) -> String {
     let rest =
         constant.split_once(&format!("{field}: ")).unwrap_or_else(|| panic!("no {field} in {constant}")).1;
@@ -88,7 +87,7 @@ fn text_of(constant: &str, field: &str) -> String {
     text
 }
 
-/// A row for each code: its name, what it means, why, and what to try first.
+/// A row per code: name, meaning, cause, and the first remedy.
 fn codes() -> Vec<String> {
     let mut rows = Vec::new();
     for file in [

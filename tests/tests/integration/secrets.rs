@@ -1,5 +1,5 @@
-//! Secrets are planted wherever something takes one; programs run, well and badly; and nothing that they print, export or
-//! show to other users of the host holds one.
+//! Secrets are planted in every input for secrets; programs run, well and badly; and no output, metric or process
+//! listing shows a secret.
 
 mod collector;
 mod place;
@@ -14,7 +14,7 @@ use place::{Login, OPEN, Place, SINKS, VARIABLE, Values};
 use planted::Planted;
 use std::path::{Path, PathBuf};
 
-/// What was said, and where; nothing of it may hold a secret.
+/// Outputs with their sources, none of which may hold a secret.
 #[derive(Default)]
 struct Heard(Vec<(String, String)>);
 
@@ -25,7 +25,7 @@ impl Heard {
         self.0.push((place.into(), text.into()));
     }
 
-    /// That a run of the command said this; it must have said something.
+    /// Records the output of a command, which must not be empty.
     async fn run(&mut self, what: &str, binary: Binary) {
         let finished = binary.env("RUST_BACKTRACE", "full").run(b"", LONG).await;
         let text = format!("{}\n{}", finished.stdout, finished.stderr);
@@ -33,7 +33,7 @@ impl Heard {
         self.hear(what, text);
     }
 
-    /// Fails for each secret, and where one of `searched` does not show the open word: then nobody looked there.
+    /// Fails for each secret, and if one of `searched` lacks the open word, which proves that the output was searched.
     fn check(&self, planted: &Planted, searched: &[&str]) {
         let leaks: Vec<String> = self
             .0
@@ -65,12 +65,11 @@ fn delayq(configuration: &Path, args: &[&str]) -> Binary {
     Binary::new("delayq").arg("--config").arg(configuration).args(args)
 }
 
-/// All that a process printed.
 fn said(process: &Process) -> String {
     process.lines().into_iter().map(|line| line.text + "\n").collect()
 }
 
-/// What the system shows of a process: its command line to every user, its environment to its own.
+/// The system's view of a process: the command line for every user, the environment for the process's user.
 fn shown(process: &Process, login: Login) -> String {
     let read = |name: &str| {
         let bytes = std::fs::read(format!("/proc/{}/{name}", process.id())).unwrap_or_default();
@@ -98,15 +97,14 @@ const COMMANDS: [&[&str]; 9] = [
     &["spool", "--json"],
 ];
 
-/// How long a sink has to answer where it is to deliver: brokers take their time while everything starts.
+/// A sink's timeout in the successful run: brokers are slow while everything starts.
 const AT_WORK: &str = "1m";
-/// How long where it is to fail.
+/// A sink's timeout in the failing run.
 const REFUSED: &str = "3s";
 
 /// Of a recorded trace.
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// How many messages a forwarder has delivered.
 fn delivered(metrics: &str) -> usize {
     let mut lines = metrics.lines();
     let line =
@@ -114,7 +112,7 @@ fn delivered(metrics: &str) -> usize {
     line.map_or(0, |count| count.parse().unwrap())
 }
 
-/// Every service at work with the right secrets, and every command that looks at them.
+/// Every service at work with the right secrets, and every read-only command.
 async fn at_work(place: &Place, values: &Values, heard: &mut Heard, planted: &mut Planted) {
     let (_client, _admin, producer) = created(settings(place.redis.url(), 2)).await;
     let mut running = Vec::new();
@@ -133,14 +131,14 @@ async fn at_work(place: &Place, values: &Values, heard: &mut Heard, planted: &mu
     for put in producer.put_many(messages.to_vec()).await {
         assert!(put.unwrap().outcome.is_accepted());
     }
-    // Spooled while Redis cannot be reached, and resubmitted.
+    // Spooled while Redis is unreachable, then resubmitted.
     let away =
         place.configuration(values, Login::Password, AT_WORK).replace(&place.redis.address(), "127.0.0.1:1");
     let away = write(place, "away", &away);
     for (what, payload) in [("put", payload.as_str()), ("put again", header.as_str())] {
         heard.run(what, delayq(&away, &["put", "hook", payload, "--id", &what.replace(' ', "-")])).await;
     }
-    // Nothing is bound to RabbitMQ's exchange: what it returns is released again and again.
+    // RabbitMQ's exchange has no bindings: returned messages are released again and again.
     let forwarder = running[1].3.clone();
     wait_until("every delivery", LONG, async || delivered(&forwarder.get("/metrics").await.1) > SINKS.len())
         .await;
@@ -162,9 +160,9 @@ async fn at_work(place: &Place, values: &Values, heard: &mut Heard, planted: &mu
     }
 }
 
-/// Every service and command with secrets that every server refuses, and with servers that are not there.
+/// Every service and command with secrets that every server refuses, and with missing servers.
 async fn refused(place: &Place, heard: &mut Heard, planted: &mut Planted) {
-    // What looks like a key and cannot be one, with a secret in it.
+    // A malformed key with a secret inside.
     let key = place.folder.join("key.pem");
     let broken = planted.plant("a broken key");
     std::fs::write(&key, format!("-----BEGIN PRIVATE KEY-----\n{broken}\n-----END PRIVATE KEY-----\n"))
@@ -192,7 +190,7 @@ async fn refused(place: &Place, heard: &mut Heard, planted: &mut Planted) {
             heard.run(&format!("{}, {what}", args.join(" ")), delayq(&configuration, args)).await;
         }
     }
-    // The forwarder's own Redis is right, and its sinks are wrong one by one.
+    // The forwarder's own Redis is right, and its sinks are wrong in turn.
     let right = write(place, "sinks", &place.configuration(&wrong, Login::Password, REFUSED));
     for sink in SINKS {
         let as_operator = service("delayq-forwarder", &right, &wrong, Login::File)
@@ -203,7 +201,7 @@ async fn refused(place: &Place, heard: &mut Heard, planted: &mut Planted) {
     }
 }
 
-/// Configurations and arguments that cannot be read, with a secret where they break.
+/// Unreadable configurations and arguments, with a secret at the fault.
 async fn unreadable(place: &Place, heard: &mut Heard, planted: &mut Planted) {
     let secret = planted.plant("what cannot be read");
     for (number, text) in [

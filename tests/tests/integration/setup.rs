@@ -16,7 +16,7 @@ struct System {
 // === impl System ===
 
 impl System {
-    /// `install`: what apt-get does instead of installing.
+    /// `install` replaces apt-get's installation.
     fn new(install: &str) -> Self {
         let folder = Folder::new("setup");
         for tool in TOOLS {
@@ -34,7 +34,7 @@ impl System {
         Self { folder, policy }
     }
 
-    /// Runs it; returns how it ended, and the policy for starting servers meanwhile.
+    /// Runs the script; returns the exit status, and the policy for starting servers meanwhile.
     fn set_up(&self) -> (ExitStatus, String) {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/setup.sh");
         let mut command = Command::new("/bin/bash");

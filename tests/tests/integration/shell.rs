@@ -1,8 +1,8 @@
-//! The shell blocks of the README, the quick start and the guides run as they are printed, in order, in an empty folder.
+//! The shell blocks of the README, the quick start and the guides run as printed, in order, in an empty folder.
 //!
-//! Where a block is followed by one of `text`, it prints those lines; `…` stands for anything. A block with the comment
-//! `<!-- in the background -->` above it keeps running, in a terminal of its own. A page without one finds a deployment
-//! that `delayq up` made, and `DELAYQ_CONFIG` set. Blocks of `toml` are configurations without a fault.
+//! A `text` block after a block lists lines of its output; `…` stands for anything. A block below the comment `<!-- in
+//! the background -->` keeps running in its own terminal. A page without such a block finds a deployment made by
+//! `delayq up`, and `DELAYQ_CONFIG` set. Blocks of `toml` are valid configurations.
 
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The blocks that do not run: the page, how the block begins, and why.
+/// The blocks that do not run: page, beginning of the block, and reason.
 const NOT_RUN: [(&str, &str, &str); 9] = [
     ("README.md", "cargo install ", "installs what this test was built with"),
     ("README.md", "make run ", "builds the workspace; bench/tests/rehearsal.rs runs what it runs"),
@@ -30,13 +30,13 @@ const NOT_RUN: [(&str, &str, &str); 9] = [
     ("docs/guides/outbox.md", "delayq outbox init", "needs a database; the compensator's tests have one"),
 ];
 
-/// The languages of blocks; a block without one would be checked by nobody.
+/// The languages of blocks; a block without a language would escape the checks.
 const LANGUAGES: [&str; 7] = ["sh", "text", "toml", "sql", "python", "rust,no_run", "json"];
 
-/// What separates the output of one block from that of the next.
+/// Separates the outputs of consecutive blocks.
 const BORDER: &str = "=== the next block ===";
 
-/// A fenced block, the comment above it, and what it has to print.
+/// A fenced block, the comment above, and the expected output.
 #[derive(Debug, PartialEq, Eq)]
 struct Block {
     language: String,
@@ -45,7 +45,6 @@ struct Block {
     prints: String,
 }
 
-/// The fenced blocks of a page.
 fn blocks(page: &str) -> Vec<Block> {
     let (mut blocks, mut background) = (Vec::<Block>::new(), false);
     let (mut open, mut after_shell) = (false, false);
@@ -78,7 +77,6 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The lines that are code only by their indentation.
 fn indented(page: &str) -> Vec<&str> {
     let (mut open, mut before, mut found) = (false, "", Vec::new());
     for line in page.lines() {
@@ -100,7 +98,7 @@ pub(crate) fn read(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// The pages, by their paths in the repository.
+/// The pages, by repository path.
 fn guides() -> Vec<String> {
     let folder = fs::read_dir(root().join("docs/guides")).unwrap();
     let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -114,7 +112,7 @@ fn runs(page: &str, block: &Block) -> bool {
         && !NOT_RUN.iter().any(|(on, begins, _)| *on == page && block.text.starts_with(begins))
 }
 
-/// A shell in this folder that finds the programs of this build first.
+/// A shell in this folder whose PATH begins with this build's programs.
 fn shell(folder: &Path, script: &str) -> Process {
     let programs = Binary::path("delayq").parent().unwrap().to_owned();
     let mut command = Command::new("bash");
@@ -123,7 +121,7 @@ fn shell(folder: &Path, script: &str) -> Process {
     Process::spawn("a block of the page", command)
 }
 
-/// Whether the text is there, `…` being anything within a line.
+/// True if the text contains the line, with `…` as a wildcard within a line.
 fn holds(printed: &str, line: &str) -> bool {
     printed.lines().any(|printed| {
         let mut rest = printed;
@@ -137,7 +135,6 @@ fn holds(printed: &str, line: &str) -> bool {
     })
 }
 
-/// Waits for the deployment that `up` makes in the folder.
 async fn deployed(folder: &Folder) {
     wait_until("the servers to be there", SHORT, || async { folder.join(".delayq/delayq.toml").exists() })
         .await;
@@ -145,12 +142,11 @@ async fn deployed(folder: &Folder) {
     assert!(shell(folder.path(), script).wait_end(LONG).await.success());
 }
 
-/// Runs a page in a folder of its own.
 async fn run(page: &str) {
     run_all(&[page]).await;
 }
 
-/// Runs one page after the other, in the deployment that the first one starts.
+/// Runs pages in sequence, in the deployment that the first page starts.
 async fn run_all(pages: &[&str]) {
     run_all_in(&Folder::new("page"), pages).await;
 }
@@ -164,7 +160,7 @@ pub(crate) async fn run_all_in(folder: &Folder, pages: &[&str]) -> Vec<Process> 
     running
 }
 
-/// Runs a page; `running` are the processes in the background, also those of earlier pages.
+/// Runs a page; `running` are the processes in the background, including those of earlier pages.
 async fn run_in(folder: &Folder, page: &str, running: &mut Vec<Process>) {
     let blocks = blocks(&read(page));
     let blocks: Vec<&Block> = blocks.iter().filter(|block| runs(page, block)).collect();

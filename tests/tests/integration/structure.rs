@@ -1,13 +1,13 @@
-//! The modules of each crate: a module imports from the module that defines, and no two depend on each other; where its
-//! unit tests stand; and what an application sees of `delayq`.
+//! The modules of each crate: imports come from the defining module, and no two modules depend on each other; the place
+//! of unit tests; and the names that an application sees of `delayq`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The libraries: what they import comes from the module that defines it.
+/// The libraries, whose imports come from the defining module.
 const LIBRARIES: [&str; 3] = ["delayq-core", "delayq", "delayq-spool"];
-/// The programs and what only they use.
+/// The programs and their private libraries.
 const PROGRAMS: [&str; 6] = [
     "delayq-service",
     "delayq-cluster",
@@ -20,7 +20,7 @@ const PROGRAMS: [&str; 6] = [
 /// A module's path inside its crate; empty: the crate's root.
 type Module = Vec<String>;
 
-/// The modules of one crate, and the text of each without its tests.
+/// The modules of one crate, with their text except tests.
 struct Modules(BTreeMap<Module, String>);
 
 // === impl Modules ===
@@ -40,15 +40,14 @@ impl Modules {
         Self(files.into_iter().map(module).collect())
     }
 
-    /// The module that a path inside the crate leads to: its longest prefix that is a module.
+    /// The module of a path inside the crate: the longest prefix that is a module.
     fn holder(&self, path: &[String]) -> Module {
         let lengths = (0..=path.len()).rev();
         let mut beginnings = lengths.map(|length| path[..length].to_vec());
         beginnings.find(|beginning| self.0.contains_key(beginning)).unwrap_or_default()
     }
 
-    /// The modules that each module depends on: what it imports, and what it names by full path. A re-export is no
-    /// dependency.
+    /// The dependencies of each module: imports and full paths. A re-export is no dependency.
     fn needs(&self) -> BTreeMap<Module, BTreeSet<Module>> {
         let needed = |(module, text): (&Module, &String)| {
             let paths = paths(module, text).into_iter().map(|path| self.holder(&path));
@@ -69,7 +68,7 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The paths inside the crate that a module's text names.
+/// The paths inside the crate in a module's text.
 fn paths(module: &Module, text: &str) -> Vec<Module> {
     let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let code = code.join("\n");
@@ -82,7 +81,8 @@ fn paths(module: &Module, text: &str) -> Vec<Module> {
     found
 }
 
-/// Where a path begins after `crate::`, `super::`, or, in an import, after the name of a child; and what it stands for.
+/// The start of each path after `crate::`, `super::`, or, in an import, after the name of a child; with the module of
+/// that prefix.
 fn starts(module: &Module, code: &str) -> Vec<(usize, Module)> {
     let mut starts = Vec::new();
     let parent = module[..module.len() - 1].to_vec();
@@ -106,7 +106,6 @@ fn starts(module: &Module, code: &str) -> Vec<(usize, Module)> {
     starts
 }
 
-/// Splits an import: `a::{b, c::D}` is `a::b` and `a::c::D`.
 fn expand(inside: &[String], text: &str, found: &mut Vec<Module>) {
     let text = text.trim();
     let Some(open) = text.find('{') else {
@@ -135,7 +134,6 @@ fn expand(inside: &[String], text: &str, found: &mut Vec<Module>) {
     }
 }
 
-/// A dependency cycle among modules, if there is one.
 fn circle(needs: &BTreeMap<Module, BTreeSet<Module>>) -> Option<Vec<String>> {
     let mut left = needs.clone();
     loop {
@@ -179,7 +177,7 @@ fn no_modules_need_each_other() {
         has_no_circle(name, &Modules::of(name).needs());
     }
     for name in PROGRAMS {
-        // A module and those inside it are one: these see to parts of its type.
+        // A module and its children are one: children see private parts of its type.
         let whole = |module: &Module| module[..1].to_vec();
         let mut needs: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
         for (module, needed) in Modules::of(name).needs() {
@@ -198,7 +196,6 @@ fn has_no_circle(name: &str, needs: &BTreeMap<Module, BTreeSet<Module>>) {
     }
 }
 
-/// The public names at the root of a crate: those that it re-exports, and its public modules.
 fn face(root: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (at, _) in root.match_indices("pub use ") {
@@ -240,10 +237,10 @@ fn a_circle_and_an_import_through_the_face_are_found() {
     assert_eq!(circle(&around.needs()), Some(vec![text("a"), text("b"), text("b::c")]));
 }
 
-/// Unit tests longer than this stand in a file of their own.
+/// Unit tests longer than this have their own file.
 const MOST_LINES_OF_TESTS: usize = 200;
 
-/// What is wrong with where a file keeps its unit tests.
+/// The fault in the place of a file's unit tests.
 fn fault_of_tests(text: &str) -> Option<&'static str> {
     let lines: Vec<&str> = text.lines().collect();
     let at =

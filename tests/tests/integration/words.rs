@@ -1,9 +1,9 @@
-//! One word per thing: the words that lost are nowhere (docs/glossary.md has those that won).
+//! One word per thing: rejected synonyms appear nowhere (docs/glossary.md has the words in use).
 
 use std::fs;
 use std::path::Path;
 
-/// A word that lost, and the one that is used.
+/// A rejected word, and its replacement.
 const LOST: [(&str, &str); 13] = [
     ("anew", "again, from scratch"),
     ("Anew", "Again, From scratch"),

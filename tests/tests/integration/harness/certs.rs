@@ -13,7 +13,7 @@ async fn serving(certificate: &Certificate) -> EtcdCluster {
     EtcdCluster::start_with(EtcdOptions::default().tls(&certificate.certificate, &certificate.key)).await
 }
 
-/// Shakes hands with the server under that name, as a client that trusts only `authority`.
+/// Shakes hands with the server under this name, as a client that trusts only `authority`.
 fn shake_hands(etcd: &EtcdCluster, name: &'static str, authority: &Authority) -> Result<(), Error> {
     let mut trusted = RootCertStore::empty();
     trusted.add(CertificateDer::from_pem_file(authority.authority()).unwrap()).unwrap();
@@ -40,7 +40,7 @@ async fn a_servers_certificate_is_good_for_this_host_and_its_authority_only() {
         assert_eq!(shake_hands(&etcd, name, &authority), Ok(()), "{name}");
     }
     let refused = shake_hands(&etcd, "localhost", &Authority::new()).unwrap_err();
-    // Both authorities have the same name: only the signature does not match.
+    // Both authorities have the same name: only the signature differs.
     let reasons =
         [CertificateError::UnknownIssuer, CertificateError::BadSignature].map(Error::InvalidCertificate);
     assert!(reasons.contains(&refused), "{refused}");

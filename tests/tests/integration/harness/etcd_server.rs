@@ -26,7 +26,7 @@ async fn three_members_survive_the_loss_of_their_leader_and_not_of_two() {
     etcd.member(third).launch();
     etcd.member(first).launch();
     etcd.wait_healthy().await;
-    // Refused is not undone: what the last one wrote may have been committed with the others' help.
+    // A refused write may still have been committed with the others' help.
     assert!(["v", "w"].contains(&value_at(&etcd, first).await.as_str()));
 }
 
@@ -66,8 +66,8 @@ async fn a_leader_cut_off_from_its_peers_is_replaced_and_takes_part_again_when_r
     put_at(&etcd, second, "v").await;
     etcd.try_ctl_at(first, &["get", "k"]).await.unwrap_err();
     etcd.reunite().await;
-    // A member is healthy if it has a leader and hears from it. Any member may lead: the isolated one returns with a
-    // higher term, which means an election, and may win it once it has caught up.
+    // A healthy member hears from a leader. Any member may lead: the isolated member returns with a higher term, which
+    // forces an election, and may win after catching up.
     etcd.wait_healthy().await;
     assert_eq!(value_at(&etcd, first).await, "v");
 }
@@ -85,7 +85,7 @@ async fn keys_put_deleted_and_compacted_by_the_gateway() {
     assert!(old.contains("compacted"), "{old}");
 }
 
-/// Puts the value of `k` by one member; an election while it does so drops the call.
+/// Puts the value of `k` through one member; an election meanwhile drops the call.
 async fn put_at(etcd: &EtcdCluster, number: usize, value: &str) {
     wait_until("etcd to take a key", LONG, || async {
         etcd.try_ctl_at(number, &["put", "k", value]).await.is_ok()

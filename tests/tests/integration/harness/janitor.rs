@@ -1,4 +1,4 @@
-//! A killed test process leaves nothing behind. And the start of a workspace program.
+//! A killed test process leaves nothing behind. Also tests starting a workspace program.
 
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{SHORT, wait_until};

@@ -4,7 +4,7 @@ use delayq_tests::kafka_server::KafkaServer;
 use delayq_tests::shared::{kafka, namespace};
 use std::process::Command;
 
-/// What kcat, an independent client, reports about the topic.
+/// The topic, as reported by the independent client kcat.
 fn metadata(server: &KafkaServer, topic: &str) -> String {
     let output = Command::new("kcat").args(["-b", &server.address(), "-L", "-t", topic]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()

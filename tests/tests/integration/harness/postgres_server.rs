@@ -1,10 +1,10 @@
-//! The private PostgreSQL: what it leaves behind.
+//! The private PostgreSQL: leftovers after a kill.
 
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::postgres_server::PostgresServer;
 use std::fs;
 
-/// Whether the system has this segment of System V.
+/// True if the system has this System V segment.
 fn is_there(segment: u32) -> bool {
     let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap();
     segments.lines().any(|line| line.split_whitespace().nth(1) == Some(&segment.to_string()))

@@ -1,5 +1,3 @@
-//! The private RabbitMQ.
-
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! The servers that tests share, or that the environment gives.
-
 use delayq_tests::shared::{etcd_endpoints, kafka, namespace, nats, rabbitmq, redis_url};
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A collector of traces that notes the login of each call and takes none.
+//! A collector of traces that notes the login of each call and refuses all.
 
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
@@ -11,7 +11,6 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, async_trait};
 
-/// It, and where it listens.
 pub(super) struct Collector {
     pub(super) endpoint: String,
     logins: Logins,

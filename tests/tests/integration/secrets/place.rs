@@ -1,4 +1,4 @@
-//! Servers that ask for a secret each, and the configuration that has it, or another one.
+//! Servers that require a secret each, and configurations with right and wrong secrets.
 
 use super::collector::Collector;
 use super::planted::Planted;
@@ -15,13 +15,12 @@ use std::path::PathBuf;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// No secret: it stands in names, and so in whatever was searched.
+/// Not a secret: part of names, and so of everything searched.
 pub(super) const OPEN: &str = "openword";
 
-/// The sinks; each delivers the topic of its name.
+/// The sinks; each delivers the topic of the same name.
 pub(super) const SINKS: [&str; 7] = ["kafka", "rabbitmq", "nats", "token", "hook", "stream", "list"];
 
-/// Every server, and a folder.
 pub(super) struct Place {
     pub(super) folder: Folder,
     pub(super) redis: RedisServer,
@@ -36,7 +35,7 @@ pub(super) struct Place {
     _kafka: KafkaServer,
 }
 
-/// One secret for each place that takes one.
+/// One secret for each input.
 pub(super) struct Values {
     pub(super) redis: String,
     etcd: String,
@@ -59,7 +58,6 @@ pub(super) enum Login {
     Variable,
 }
 
-/// The variable of [`Login::Variable`].
 pub(super) const VARIABLE: &str = "PLANTED_PASSWORD";
 
 // === impl Values ===
@@ -81,7 +79,6 @@ impl Values {
         }
     }
 
-    /// The same with another key for etcd.
     pub(super) fn with_key(self, key: PathBuf) -> Self {
         Self { key, ..self }
     }
@@ -90,7 +87,7 @@ impl Values {
 // === impl Place ===
 
 impl Place {
-    /// Starts every server with the secrets of a word, which are planted.
+    /// Starts every server with freshly planted secrets.
     pub(super) async fn start(planted: &mut Planted) -> (Self, Values) {
         let authority = Authority::new();
         let (server, member) = (authority.server(), authority.sign("member", &["member.test"]));
@@ -144,16 +141,16 @@ impl Place {
         (place, values)
     }
 
-    /// The key of the certificate with which every program calls etcd.
+    /// The private key of every program's client certificate for etcd.
     pub(super) fn key(&self) -> PathBuf {
         self.member.key.clone()
     }
 
-    /// A configuration with every secret there is; `timeout` as of a sink.
+    /// A configuration with every kind of secret; `timeout` applies to sinks.
     pub(super) fn configuration(&self, values: &Values, login: Login, timeout: &str) -> String {
         let (address, password) = (self.redis.address(), &values.redis);
         let file = self.folder.join(&format!("password-{password:.4}"));
-        // Programs that run read it meanwhile: it is replaced as a whole.
+        // Running programs read the file meanwhile, so the write is atomic.
         let fresh = file.with_extension("new");
         std::fs::write(&fresh, password).unwrap();
         std::fs::rename(&fresh, &file).unwrap();
@@ -195,7 +192,7 @@ impl Place {
         )
     }
 
-    /// The table of a sink, behind `[sinks.NAME.`.
+    /// The table of a sink, after `[sinks.NAME.`.
     fn table(&self, sink: &str, values: &Values) -> String {
         let Values { kafka, rabbitmq, nats, token, secret, bearer, redis, .. } = values;
         let (host, [login, by_token]) = (self.redis.address(), &self.nats);
@@ -227,7 +224,7 @@ impl Place {
     }
 }
 
-/// An endpoint that takes every request with this login; its URL.
+/// An endpoint that accepts every request with this login; returns its URL.
 async fn hook(login: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/{OPEN}", listener.local_addr().unwrap());
@@ -237,7 +234,7 @@ async fn hook(login: String) -> String {
             let login = login.clone();
             tokio::spawn(async move {
                 let mut request = Vec::new();
-                // Whole, with its body: the system resets a connection that is closed before all was read.
+                // Reads the body too: the system resets a connection that is closed with unread data.
                 while !is_whole(&request) {
                     if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
                         return;
@@ -253,7 +250,7 @@ async fn hook(login: String) -> String {
     url
 }
 
-/// Whether a request has its head and as much behind it as its `content-length` says.
+/// True if a request has its head and a body of `content-length`.
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

@@ -1,15 +1,14 @@
-//! Values that are recognised in any text, whole or in part, as they are or encoded.
+//! Values recognised in any text, whole or in part, plain or encoded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
-/// Secrets that were planted, and what is no secret: its finding shows that a text was searched.
+/// Planted secrets, and the open word, whose presence proves that a text was searched.
 #[derive(Debug, Default)]
 pub(super) struct Planted(Vec<(String, String)>);
 
-/// A secret that a text shows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Leak {
     secret: String,
@@ -20,7 +19,7 @@ pub(super) struct Leak {
 // === impl Planted ===
 
 impl Planted {
-    /// A new secret for a place: 24 digits and letters that no other has, and that need no escape anywhere.
+    /// Plants a secret: 24 digits and letters, unique, without need for escapes.
     pub(super) fn plant(&mut self, place: &str) -> String {
         let digest = Sha256::digest(place.as_bytes());
         let value: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
@@ -28,12 +27,12 @@ impl Planted {
         value
     }
 
-    /// A secret that was made elsewhere, such as a line of a key.
+    /// Adds a secret made elsewhere, such as a line of a key.
     pub(super) fn remember(&mut self, place: &str, value: &str) {
         self.0.push((place.to_owned(), value.to_owned()));
     }
 
-    /// Every secret that a text shows, a half of it included.
+    /// Every secret that a text shows, even half of one.
     pub(super) fn found_in(&self, text: &str) -> Vec<Leak> {
         self.0.iter().filter_map(|(place, value)| leak(text, place, value)).collect()
     }
@@ -49,7 +48,7 @@ fn leak(text: &str, place: &str, value: &str) -> Option<Leak> {
     })
 }
 
-/// How a text may show a value.
+/// The forms in which a text may show a value.
 fn forms(value: &str) -> Vec<(&'static str, String)> {
     let numbers: Vec<String> = value.bytes().map(|byte| byte.to_string()).collect();
     let mut forms = vec![
@@ -58,7 +57,7 @@ fn forms(value: &str) -> Vec<(&'static str, String)> {
         ("bytes", numbers.join(", ")),
         ("bytes", numbers.join(",")),
     ];
-    // Base64 depends on what stands before the value; what depends on its neighbours is cut off.
+    // Base64 depends on the preceding bytes; characters that depend on neighbours are cut off.
     for before in 0..3 {
         let encoded = STANDARD_NO_PAD.encode([&vec![0; before], value.as_bytes()].concat());
         let clean = [0, 2, 3][before]..(before + value.len()) / 3 * 4;
