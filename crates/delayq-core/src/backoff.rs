@@ -1,17 +1,17 @@
-//! Back-off: how long to wait before a message is tried again.
+//! Back-off: the delay before a message is tried again.
 
 use std::time::Duration;
 
-/// How long to wait before a message is tried again.
+/// The delay before a message is tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backoff {
-    /// Always the same delay.
+    /// A constant delay.
     Fixed(Duration),
-    /// Doubles from `first` to `longest`, of which it waits between half and all, at random.
+    /// Doubles from `first` to `longest`; each delay is random, between half and all of that.
     Exponential {
         /// The delay after the first attempt.
         first: Duration,
-        /// The longest delay.
+        /// Maximum delay.
         longest: Duration,
     },
     /// One delay per attempt, 1 to 32 of them; the last repeats.
@@ -23,7 +23,7 @@ pub enum Backoff {
 impl Backoff {
     const LONGEST_MS: u128 = u32::MAX as u128;
 
-    /// Whether every delay is 1 ms to 49 days, and a list has 1 to 32 of them.
+    /// True if every delay is 1 ms to 49 days, and a list has 1 to 32 delays.
     pub fn is_valid(&self) -> bool {
         let fits = |delay: &Duration| (1..=Self::LONGEST_MS).contains(&delay.as_millis());
         match self {
@@ -44,7 +44,7 @@ impl Backoff {
         std::iter::once(kind).chain(delays.into_iter().flat_map(ms)).collect()
     }
 
-    /// Reads the stored form; `None` if it is invalid.
+    /// Reads the stored form; `None` if invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         let (chunks, []) = rest.as_chunks::<4>() else { return None };

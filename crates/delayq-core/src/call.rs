@@ -1,20 +1,20 @@
-//! One call of a script, as data: any connection can send it.
+//! A script call as data, ready for any connection.
 
 use crate::durability::Waits;
 use crate::script::Verb;
 use crate::shard::ShardId;
 use std::io::Write;
 
-/// One call of a script: which one, on which shard, and its arguments.
+/// A script call: script, shard, and arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The script.
     pub verb: Verb,
     /// The shard.
     pub shard: ShardId,
-    /// The layout that the caller assumes; `None`: the one known when the call is sent.
+    /// The layout that the caller assumes; `None`: the layout known when the call is sent.
     pub layout: Option<u32>,
-    /// What is waited for before it is answered.
+    /// The durability to wait for before answering.
     pub waits: Waits,
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -35,7 +35,7 @@ impl Call {
         self
     }
 
-    /// The topic to whose messages it writes on behalf of a producer; `None`: it does not, or to those of a group.
+    /// The topic that the call writes to on behalf of a producer; `None` for other calls, and for calls on a group.
     pub fn written_topic(&self) -> Option<&[u8]> {
         match self.verb {
             Verb::Put | Verb::Cancel | Verb::Reschedule => self.arguments().next(),

@@ -12,28 +12,28 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
-/// The fastest level: higher ones gain little on small payloads and cost several times as much.
+/// The fastest level: higher levels gain little on small payloads and cost several times as much.
 const LEVEL: i32 = 1;
 
-/// The size of a trained dictionary, in bytes: larger ones gain nothing on payloads of a few KiB.
+/// The size of a trained dictionary, in bytes: larger sizes gain nothing on payloads of a few KiB.
 pub const DICTIONARY_BYTES: usize = 16 * 1024;
 
 /// The minimum number of samples to train a dictionary.
 pub const FEWEST_SAMPLES: usize = 100;
 
-/// How a topic's payloads are compressed.
+/// The compression of a topic's payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Codec {
-    /// Not at all.
+    /// Uncompressed.
     #[default]
     None,
-    /// Each on its own.
+    /// Each payload on its own.
     Zstd,
     /// With the dictionary of this id.
     ZstdDictionary(u32),
 }
 
-/// Why a payload cannot be compressed or restored.
+/// Errors of compressing or restoring a payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -54,10 +54,10 @@ pub enum CodecError {
 /// Why a payload could not be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unrestored {
-    /// It is damaged, or its dictionary is not in this deployment. It can never be restored: bury it.
+    /// Damaged, or with a dictionary that this deployment does not have. Never restorable: bury the message.
     #[error(transparent)]
     Never(CodecError),
-    /// Its dictionary could not be fetched this time. Release the message without counting the attempt.
+    /// The dictionary could not be fetched this time. Release the message without counting the attempt.
     #[error("its dictionary cannot be fetched now: {0}")]
     NotNow(String),
 }
@@ -111,7 +111,7 @@ impl From<CodecError> for Unrestored {
 // === impl Dictionaries ===
 
 impl Dictionaries {
-    /// The dictionary of this id, if it was fetched.
+    /// The dictionary of this id, if already fetched.
     pub fn get(&self, id: u32) -> Option<Arc<Dictionary>> {
         self.known().get(&id).cloned()
     }
@@ -134,7 +134,7 @@ impl Dictionaries {
 /// Trains a dictionary, which contains its own id.
 ///
 /// # Errors
-/// There are fewer than [`FEWEST_SAMPLES`] samples, or they have nothing in common.
+/// There are fewer than [`FEWEST_SAMPLES`] samples, or the samples have nothing in common.
 pub fn train(samples: &[Vec<u8>]) -> Result<(u32, Vec<u8>), CodecError> {
     if samples.len() < FEWEST_SAMPLES {
         return Err(CodecError::Untrainable(format!(
@@ -149,7 +149,7 @@ pub fn train(samples: &[Vec<u8>]) -> Result<(u32, Vec<u8>), CodecError> {
     Ok((id.get(), bytes))
 }
 
-/// The compressed payload; `None` if it would not be smaller.
+/// The compressed payload; `None` if compression would not save space.
 pub fn compress(payload: &[u8], dictionary: Option<&Dictionary>) -> Option<Vec<u8>> {
     let mut compressor = match dictionary {
         Some(dictionary) => Compressor::with_prepared_dictionary(&dictionary.encoder),

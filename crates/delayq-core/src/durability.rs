@@ -1,49 +1,49 @@
-//! Durability: what the answers to a topic's writes wait for.
+//! Durability: the confirmation that writes of a topic wait for.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the answers to a topic's puts, cancels and reschedules wait for.
+/// The confirmation that a topic's puts, cancels and reschedules wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// Nothing: a write is as safe as its Redis is set up to keep it.
+    /// None: a write is as safe as its Redis is configured.
     #[default]
     Memory,
-    /// The disk of the master: its append-only file is synced.
+    /// The master's disk: the append-only file is synced.
     Disk,
-    /// So many replicas, 1 to 9, which have received the write.
+    /// This many replicas, 1 to 9, have received the write.
     Replicas(u8),
 }
 
-/// All that a call waits for; empty: nothing. A call that concerns several topics waits for what each of them asks.
+/// All confirmations that a call waits for; empty: none. A call on several topics waits for the requirements of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Waits(BTreeSet<Durability>);
 
 // === impl Waits ===
 
 impl Waits {
-    /// Waiting for nothing.
+    /// No confirmation.
     pub const NOTHING: Self = Self(BTreeSet::new());
 
-    /// Waits for this as well.
+    /// Adds a confirmation.
     pub fn add(&mut self, durability: Durability) {
         if durability != Durability::Memory {
             self.0.insert(durability);
         }
     }
 
-    /// Whether it waits for nothing.
+    /// True if the call waits for no confirmation.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it waits for the disk.
+    /// True if the call waits for the disk.
     pub fn disk(&self) -> bool {
         self.0.contains(&Durability::Disk)
     }
 
-    /// For how many replicas it waits.
+    /// Number of replicas to wait for.
     pub fn replicas(&self) -> u8 {
         match self.0.last() {
             Some(&Durability::Replicas(count)) => count,
@@ -60,7 +60,7 @@ impl From<Durability> for Waits {
     }
 }
 
-/// Words parted by spaces, as scripts take them.
+/// Words separated by spaces, the form of script arguments.
 impl fmt::Display for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<String> = self.0.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! The envelope: how a message is stored. `docs/protocol.md` describes it byte by byte.
+//! The envelope: the stored form of a message. `docs/protocol.md` describes every byte.
 //!
 //! ```text
 //! 0   1  format (1)              16  8  at: when it entered its state, ms; a lease: its end
@@ -14,10 +14,10 @@ use crate::id::Group;
 use crate::time::UnixMillis;
 use std::fmt;
 
-/// The bytes of the fixed head.
+/// Size of the fixed head.
 pub const HEAD_BYTES: usize = 32;
 
-/// The format that this version writes, and the newest it reads.
+/// The format that this version writes, and the newest that it reads.
 pub const FORMAT: u8 = 1;
 
 const HASH: u16 = 1;
@@ -30,16 +30,16 @@ const DOOMED: u16 = 64;
 const REASON: u16 = 128;
 const RELATIVE: u16 = 256;
 
-/// The state of a message; of a finished one (the last four) only a marker is left.
+/// The state of a message; a finished message (the last four) leaves only a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
     /// In its bucket, waiting for its due time. When stored, this state means any pending message: the pump reads no
-    /// envelope, so only the bucket shows what is still delayed.
+    /// envelope, so only the bucket shows whether a message is still delayed.
     Delayed = 1,
     /// In the ready queue; only in answers.
     Ready = 2,
-    /// Reserved until it is settled or its lease runs out.
+    /// Reserved until settled, or until the lease runs out.
     Leased = 3,
     /// A dead letter.
     Dead = 4,
@@ -47,52 +47,52 @@ pub enum State {
     Delivered = 5,
     /// Finished: cancelled.
     Cancelled = 6,
-    /// Finished: expired before it was delivered.
+    /// Finished: expired before delivery.
     Expired = 7,
     /// Finished: purged by an operator.
     Purged = 8,
 }
 
-/// A stored message, or the marker of a finished one.
+/// A stored message, or the marker of a finished message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Its state.
+    /// The state.
     pub state: State,
-    /// The number of its current life in its current place.
+    /// Number of the current life in the current place.
     pub generation: u32,
-    /// When it is due, on Redis's clock.
+    /// Due time, on Redis's clock.
     pub due: UnixMillis,
-    /// When it entered its state; if leased, when the lease ends.
+    /// Time of entering the state; if leased, end of the lease.
     pub at: UnixMillis,
-    /// How often it was leased.
+    /// Number of leases so far.
     pub delivery: u32,
-    /// How often it was tried, of `max_attempts`.
+    /// Number of attempts, out of `max_attempts`.
     pub attempt: u16,
     /// Maximum attempts; 0: unlimited.
     pub max_attempts: u16,
-    /// It was cancelled while leased and will not be tried again.
+    /// Cancelled while leased: no further attempt.
     pub doomed: bool,
     /// The content hash, which distinguishes a repeated put from another message with the same id.
     pub hash: Option<[u8; 8]>,
-    /// When it expires.
+    /// Expiry.
     pub expires: Option<UnixMillis>,
-    /// Whether its expiry is its topic's, and moves with its due time.
+    /// True if the expiry comes from the topic, and moves with the due time.
     pub relative: bool,
-    /// Its own back-off; `None`: its topic's.
+    /// The message's back-off; `None`: the topic's.
     pub backoff: Option<Backoff>,
-    /// Its group.
+    /// The group.
     pub group: Option<Group>,
     /// The producer's headers.
     pub headers: Vec<(String, String)>,
     /// The stored payload, compressed if `zstd` is set.
     pub payload: Vec<u8>,
-    /// Whether the payload is a zstd frame.
+    /// True if the payload is a zstd frame.
     pub zstd: bool,
-    /// Why it is dead.
+    /// The reason of a dead letter.
     pub reason: Option<String>,
 }
 
-/// Why bytes cannot be read as an envelope.
+/// Errors of reading bytes as an envelope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvelopeError {
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// Whether only a marker is left.
+    /// True if only a marker remains.
     pub const fn is_over(self) -> bool {
         self as u8 > Self::Dead as u8
     }
@@ -154,8 +154,8 @@ impl fmt::Display for State {
     }
 }
 
-/// Of a pending message, by the first [`HEAD_BYTES`] of its stored form: when it is due, the generation that its entry in its
-/// bucket ends in, and whether no other index has it. `None` of any other.
+/// For a pending message, from the first [`HEAD_BYTES`] of its stored form: the due time, the generation at the end of
+/// its bucket entry, and whether no other index holds it. `None` for any other message.
 pub fn if_delayed(head: &[u8]) -> Option<(UnixMillis, [u8; 4], bool)> {
     let head: &[u8; HEAD_BYTES] = head.try_into().ok()?;
     let [format, state, flags @ ..] = head.first_chunk::<4>()?;
@@ -167,7 +167,7 @@ pub fn if_delayed(head: &[u8]) -> Option<(UnixMillis, [u8; 4], bool)> {
     Some((UnixMillis::new(due), *head[4..].first_chunk()?, is_alone))
 }
 
-/// Whether a message is finished, by the first [`HEAD_BYTES`] of its stored form.
+/// True if a message is finished, by the first [`HEAD_BYTES`] of its stored form.
 pub fn is_over(head: &[u8]) -> bool {
     let state = head.get(1).and_then(|&state| State::ALL.get(usize::from(state).wrapping_sub(1)));
     state.is_some_and(|state| state.is_over())

@@ -1,15 +1,15 @@
-//! What is known about a failed call: whether it was applied, and whether it may succeed later.
+//! The fate of a failed call: whether it was applied, and whether a retry may succeed.
 
 /// Whether a failed call was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// Redis refused or never received it: nothing was changed.
+    /// Redis refused or never received the call: nothing was changed.
     NotApplied,
-    /// It was sent, and its answer is missing: it may have been applied. Repeat it with the same id.
+    /// The call was sent, and the answer is missing: the call may have been applied. Repeat with the same id.
     Unknown,
 }
 
-/// What to do about an error.
+/// How to proceed after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advice {
     /// The same call may succeed later.
@@ -18,7 +18,7 @@ pub enum Advice {
     GiveUp,
 }
 
-/// The errors that Redis or a script answers before it writes anything, and whether they pass once Redis recovers.
+/// Errors that Redis or a script answers before writing anything, and whether each passes once Redis recovers.
 const REFUSALS: [(&str, bool); 21] = [
     ("ASK", true),
     ("BUSY", true),
@@ -43,12 +43,12 @@ const REFUSALS: [(&str, bool); 21] = [
     ("WRONGPASS", true),
 ];
 
-/// Whether Redis or a script answers this code before it writes anything.
+/// True if Redis or a script answers this code before writing anything.
 pub fn is_refusal(code: &str) -> bool {
     REFUSALS.iter().any(|(refusal, _)| *refusal == code)
 }
 
-/// Whether this refusal passes once Redis recovers.
+/// True if this refusal passes once Redis recovers.
 pub fn is_passing(code: &str) -> bool {
     REFUSALS.contains(&(code, true))
 }

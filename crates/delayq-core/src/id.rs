@@ -8,18 +8,19 @@ use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// The id of a message within its topic and, if it is the producer's own, its group: an own id may be used once in each
-/// group, and once without one.
+/// The id of a message within its topic and, for an own id, its group: an own id may be used once in each group, and
+/// once without a group.
 ///
-/// As text (in the CLI, in logs) a generated id is `~` and a UUID; an own id is itself, after one more `~` if it begins
-/// with one. So an own id that looks like a UUID stays an own id. An odd id is `~odd-` and its bytes, most of them as `%41`.
+/// As text (in the CLI, in logs) a generated id is `~` and a UUID; an own id stands for itself, with a second `~` in
+/// front if it begins with `~`. So an own id that looks like a UUID stays an own id. An odd id is `~odd-` and its
+/// bytes, most of them as `%41`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageId {
-    /// Made by the client: a UUIDv7 that carries its shard in the 12 bits after the version.
+    /// Made by the client: a UUIDv7 with its shard in the 12 bits after the version.
     Generated(Uuid),
-    /// The producer's own.
+    /// Chosen by the producer.
     Own(OwnId),
-    /// Outside the rules: another program stored it. It can be shown, cancelled and purged; no put takes it.
+    /// Outside the rules: another program stored the id. Can be shown, cancelled and purged; no put accepts it.
     Odd(Box<[u8]>),
 }
 
@@ -31,7 +32,7 @@ macro_rules! name {
         pub struct $type(String);
 
         impl $type {
-            /// The maximum length of such a name, in bytes.
+            /// Maximum length, in bytes.
             pub const MAX_BYTES: usize = $most;
 
             /// Checks a name.
@@ -81,8 +82,8 @@ name!(
 name!(
     /// A topic: 1 to 128 ASCII letters, digits and `. _ - /`; `tenant/name` for tenants.
     ///
-    /// One that Redis has may be outside the rules, because another program stored it: then its text is `~odd-` and its bytes,
-    /// most of them as `%41`. It can be shown, purged and deleted; no put makes one.
+    /// A topic in Redis may be outside the rules, because another program stored it: its text is then `~odd-` and its
+    /// bytes, most of them as `%41`. Such a topic can be shown, purged and deleted; no put creates it.
     Topic, "topic", 128, check_topic
 );
 name!(
@@ -90,11 +91,11 @@ name!(
     Group, "group", 128, check_printable
 );
 name!(
-    /// A namespace, with which a deployment's keys begin: 1 to 32 ASCII letters, digits, `_` and `-`. Default `dq`.
+    /// A namespace, the prefix of a deployment's keys: 1 to 32 ASCII letters, digits, `_` and `-`. Default `dq`.
     Namespace, "namespace", 32, check_namespace
 );
 name!(
-    /// One of several Redises that keep a deployment together: 1 to 32 ASCII letters, digits, `_` and `-`.
+    /// The name of one of a deployment's several Redises: 1 to 32 ASCII letters, digits, `_` and `-`.
     NodeName, "node", 32, check_namespace
 );
 
@@ -170,18 +171,18 @@ impl Default for Namespace {
 // === impl Topic ===
 
 impl Topic {
-    /// The topic that Redis has under this name, whether it is inside the rules or not.
+    /// The topic with this name in Redis, inside the rules or not.
     pub fn from_stored(name: &[u8]) -> Self {
         let text = std::str::from_utf8(name).ok();
         text.and_then(|text| Self::new(text).ok()).unwrap_or_else(|| Self(odd::text_of(name)))
     }
 
-    /// Whether it is outside the rules.
+    /// True if the name is outside the rules.
     pub fn is_odd(&self) -> bool {
         self.0.starts_with('~')
     }
 
-    /// The name as keys and scripts carry it.
+    /// The name in keys and script calls.
     pub fn as_bytes(&self) -> Cow<'_, [u8]> {
         match odd::bytes_of(&self.0) {
             Some(bytes) => Cow::Owned(bytes),
@@ -233,8 +234,8 @@ impl MessageId {
         }
     }
 
-    /// The same generated id with another shard in it, so that a message keeps its id as far as it can where it moves to
-    /// a deployment with other shards. An own id carries none, and stays as it is.
+    /// The same generated id with another shard, so that a message keeps its id as far as possible when it moves to a
+    /// deployment with other shards. An own id has no shard, and stays unchanged.
     #[must_use]
     pub fn with_shard(&self, shard: ShardId) -> Self {
         match self {
@@ -258,7 +259,7 @@ impl MessageId {
         }
     }
 
-    /// Reads an id without a group; `None` if it has neither form.
+    /// Reads an id without a group; `None` if the bytes have neither form.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() == 16 && bytes[0] < 0x20 {
             return Uuid::from_slice(bytes).ok().map(Self::Generated);
@@ -266,12 +267,12 @@ impl MessageId {
         std::str::from_utf8(bytes).ok().and_then(|text| Self::own(text).ok())
     }
 
-    /// The id that Redis has, whether it is inside the rules or not.
+    /// The id with these bytes in Redis, inside the rules or not.
     pub fn from_stored(bytes: &[u8]) -> Self {
         Self::from_bytes(bytes).unwrap_or_else(|| Self::Odd(bytes.into()))
     }
 
-    /// Whether it is outside the rules.
+    /// True if the id is outside the rules.
     pub const fn is_odd(&self) -> bool {
         matches!(self, Self::Odd(_))
     }

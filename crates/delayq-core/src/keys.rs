@@ -1,9 +1,9 @@
-//! Keys and channels: everything of a shard begins with its hash tag, so that it lives in one slot.
+//! Keys and channels: everything of a shard begins with its hash tag, and so stays in one slot.
 
 use crate::id::Namespace;
 use crate::shard::ShardId;
 
-/// How many slots a Redis Cluster has.
+/// Number of slots of a Redis Cluster.
 pub const SLOTS: u16 = 16384;
 
 /// The keys of one deployment.
@@ -13,7 +13,7 @@ pub struct Keys(Namespace);
 /// The notifications on a shard's channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// The shard's next due time has come nearer: that time, in ms.
+    /// The shard's next due time moved closer: the new time, in ms.
     Wake,
     /// A ready queue is no longer empty: its topic.
     Ready,
@@ -37,19 +37,19 @@ impl Keys {
         format!("{{{}:{shard}}}:", self.0)
     }
 
-    /// The slot of a Redis Cluster in which all of a shard is.
+    /// The Redis Cluster slot that holds the whole shard.
     pub fn slot(&self, shard: ShardId) -> u16 {
         let base = self.base(shard);
         crc16(&base.as_bytes()[1..base.len() - 2]) % SLOTS
     }
 
-    /// The shard's registry, the first key of every call: it always exists.
+    /// The shard's registry, the first key of every call. Always exists.
     pub fn meta(&self, shard: ShardId) -> String {
         self.base(shard) + "meta"
     }
 
-    /// The second key of every call: it never exists. While a slot is being moved, Redis refuses a call whose keys
-    /// exist only partly, instead of splitting the shard in two.
+    /// The second key of every call. Never exists: during a slot move, Redis refuses a call whose keys exist only
+    /// partly, instead of splitting the shard in two.
     pub fn never(&self, shard: ShardId) -> String {
         self.base(shard) + "never"
     }
@@ -59,7 +59,7 @@ impl Keys {
         self.base(shard) + channel.name()
     }
 
-    /// The shard and the kind of a channel; `None` outside this namespace.
+    /// The shard and kind of a channel; `None` outside this namespace.
     pub fn parse_channel(&self, name: &str) -> Option<(ShardId, Channel)> {
         let (shard, kind) = self.parse(name.as_bytes())?;
         let channel =
@@ -67,7 +67,7 @@ impl Keys {
         Some((shard, channel))
     }
 
-    /// The shard of a key or a channel, and what follows its base; `None` outside this namespace.
+    /// The shard of a key or channel, and the rest after its base; `None` outside this namespace.
     pub fn parse<'k>(&self, key: &'k [u8]) -> Option<(ShardId, &'k [u8])> {
         let rest = key.strip_prefix(b"{")?.strip_prefix(self.0.as_str().as_bytes())?.strip_prefix(b":")?;
         let end = rest.windows(2).position(|pair| pair == b"}:")?;
@@ -87,7 +87,7 @@ impl Channel {
     }
 }
 
-/// CRC-16/XMODEM, by which a Redis Cluster tells the slot of a hash tag.
+/// CRC-16/XMODEM, which maps a hash tag to its Redis Cluster slot.
 fn crc16(tag: &[u8]) -> u16 {
     tag.iter().fold(0, |crc, &byte| {
         let first = crc ^ u16::from(byte) << 8;

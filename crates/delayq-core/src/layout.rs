@@ -1,8 +1,8 @@
-//! The layout of a deployment: how many shards it has, and how many it had before each growth.
+//! The layout of a deployment: its number of shards, and the number before each growth.
 //!
-//! A deployment begins with layout 1, which rises by one with each growth. Every call carries the layout that its
-//! caller knows, and a shard refuses any other, naming its own: so an old layout ends where a shard has left it. A
-//! client that does not know the layout yet sends [`NOT_ASKED`], which every shard refuses.
+//! A deployment begins with layout 1, and each growth adds one. Every call carries the layout known to its caller, and
+//! a shard refuses any other layout, naming its own: so an old layout ends once a shard has left it. A client that does
+//! not know the layout yet sends [`NOT_ASKED`], which every shard refuses.
 
 use crate::id::{Group, MessageId, NodeName};
 use crate::shard::{ShardCount, ShardId};
@@ -10,15 +10,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A layout that no shard has: that of a client that only knows its configuration.
+/// A layout that no shard has, sent by a client that only knows its configuration.
 pub const NOT_ASKED: u32 = 0;
 
-/// The shard counts of a deployment since it was created, the newest last. Cheap to clone.
+/// The shard counts of a deployment since its creation, the newest last. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout(Arc<[ShardCount]>);
 
-/// What a shard says of its layout, and a call of its caller's: the number, and where several Redises keep the deployment
-/// the node. So a call that reaches another node than the recorded one is refused.
+/// The layout word in a shard's record and in a call: the number, and the node if several Redises share the deployment.
+/// So a call that reaches another node than the recorded one is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutWord {
     /// The layout.
@@ -27,15 +27,15 @@ pub struct LayoutWord {
     pub place: RecordedPlace,
 }
 
-/// What a shard records of its node, behind the number of its layout.
+/// The node in a shard's record, after the number of the layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedPlace {
-    /// Nothing: one Redis, or a Redis Cluster, keeps the deployment.
+    /// Empty: the deployment is on one Redis or a Redis Cluster.
     Unnamed,
-    /// `@a`: this node keeps it.
+    /// `@a`: on this node.
     Here(NodeName),
-    /// `>b:7`: it has moved to this node, and what is here was left behind. The number is that of the move; none: it was
-    /// copied with others that moved.
+    /// `>b:7`: moved to this node; the local data was left behind. The number identifies the move; `None`: the record
+    /// was copied together with other shards that moved.
     Moved(NodeName, Option<u64>),
 }
 
@@ -44,36 +44,36 @@ pub enum RecordedPlace {
 #[error("{0:?} is no list of rising shard counts, parted by commas")]
 pub struct LayoutError(String);
 
-/// The layout that a client knows.
+/// The layout known to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerLayout {
     /// The layout.
     pub layout: Layout,
-    /// Whether it comes from Redis; otherwise from the configuration.
+    /// True if read from Redis, false if from the configuration.
     pub asked: bool,
 }
 
-/// How a shard's counts compare with the known ones.
+/// A comparison of a shard's counts with the known counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutRelation {
-    /// They are the known ones now.
+    /// Equal.
     Same,
-    /// They continue the known ones, and were adopted.
+    /// The shard's counts continue the known counts, and were adopted.
     Newer,
-    /// They are the beginning of the known ones: the shard has not followed the growth yet.
+    /// The shard's counts are a prefix of the known counts: the shard has not followed the growth yet.
     Older,
     /// The deployment never had the configured number of shards.
     NeverSo,
-    /// They belong to another deployment.
+    /// The shard belongs to another deployment.
     Other,
 }
 
-/// Where a message may be.
+/// The possible places of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Where it belongs.
+    /// The current place.
     pub home: ShardId,
-    /// Where it belonged before the deployment grew, the oldest first, without repetition.
+    /// The places before each growth, the oldest first, without repetition.
     pub earlier: Vec<ShardId>,
 }
 
@@ -85,32 +85,32 @@ impl Layout {
         Self(Arc::new([shards]))
     }
 
-    /// Its number: 1 plus the number of growths.
+    /// The number: 1 plus the number of growths.
     pub fn number(&self) -> u32 {
         u32::try_from(self.0.len()).expect("rising counts up to 4096 are no more than that")
     }
 
-    /// How many shards there are.
+    /// Number of shards.
     pub fn shards(&self) -> ShardCount {
         *self.0.last().expect("a layout has at least one count")
     }
 
-    /// How many shards there were, one count for each layout, the newest last.
+    /// Number of shards under each layout, the newest last.
     pub fn counts(&self) -> &[ShardCount] {
         &self.0
     }
 
-    /// The layout after a growth to this count; `None` if that is no growth.
+    /// The layout after a growth to this count; `None` unless a growth.
     pub fn grown_to(&self, shards: ShardCount) -> Option<Self> {
         (shards > self.shards()).then(|| Self(self.0.iter().copied().chain([shards]).collect()))
     }
 
-    /// Whether `other` is this layout before one or more growths.
+    /// True if `other` is this layout before one or more growths.
     pub fn continues(&self, other: &Self) -> bool {
         self.0.len() > other.0.len() && self.0.starts_with(&other.0)
     }
 
-    /// Where a name belongs, and belonged.
+    /// The current and former places of a name.
     pub fn placement(&self, name: impl AsRef<[u8]>) -> Placement {
         let name = name.as_ref();
         let home = self.shards().shard_of_name(name);
@@ -124,7 +124,7 @@ impl Layout {
         Placement { home, earlier }
     }
 
-    /// Where a message belongs, and belonged: by its group if it has one and an own id.
+    /// The current and former places of a message: by group if it has a group and an own id.
     pub fn placement_of(&self, id: &MessageId, group: Option<&Group>) -> Placement {
         match (id, group) {
             (MessageId::Generated(_), _) => {
@@ -163,7 +163,7 @@ impl FromStr for Layout {
 // === impl LayoutWord ===
 
 impl LayoutWord {
-    /// What a call carries that is meant for this node, if there are several.
+    /// The layout word of a call to this node, if there are several.
     pub fn meant_for(number: u32, node: Option<&NodeName>) -> Self {
         Self { number, place: node.map_or(RecordedPlace::Unnamed, |node| RecordedPlace::Here(node.clone())) }
     }
@@ -189,7 +189,7 @@ impl FromStr for LayoutWord {
 // === impl RecordedPlace ===
 
 impl RecordedPlace {
-    /// The node that has the shard by this record; `None`: it names none.
+    /// The shard's node by this record; `None` if unnamed.
     pub const fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Unnamed => None,
@@ -231,12 +231,12 @@ pub fn serialize<S: serde::Serializer>(layout: &Layout, serializer: S) -> Result
 // === impl CallerLayout ===
 
 impl CallerLayout {
-    /// What a call carries: the layout that its caller knows, or [`NOT_ASKED`].
+    /// The layout in a call: the known layout, or [`NOT_ASKED`].
     pub fn word(&self) -> u32 {
         if self.asked { self.layout.number() } else { NOT_ASKED }
     }
 
-    /// How the layout of a shard compares with this one.
+    /// Compares the layout of a shard with this one.
     pub fn relation(&self, found: &Layout) -> LayoutRelation {
         match self.asked {
             false if found.counts().contains(&self.layout.shards()) => LayoutRelation::Newer,
@@ -252,7 +252,7 @@ impl CallerLayout {
 // === impl Placement ===
 
 impl Placement {
-    /// Every place, the home first, then the latest of the earlier ones.
+    /// Every place, the home first, then the earlier places from the latest to the oldest.
     pub fn newest_first(&self) -> impl Iterator<Item = ShardId> {
         std::iter::once(self.home).chain(self.earlier.iter().rev().copied())
     }

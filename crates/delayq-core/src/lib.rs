@@ -1,7 +1,7 @@
 //! The protocol of delayq, without a connection: ids, messages, the envelope, keys, the layout, and the scripts.
 //!
-//! Applications use the crate `delayq`, which adds the connection. This crate implements what `docs/protocol.md`
-//! specifies for every client.
+//! Applications use the crate `delayq`, which adds the connection. This crate implements `docs/protocol.md`, which
+//! specifies the protocol for every client.
 
 pub mod backoff;
 pub mod call;

@@ -1,4 +1,4 @@
-//! A message as its producer hands it over.
+//! A message as its producer creates it.
 
 use crate::backoff::Backoff;
 use crate::envelope::{Envelope, State};
@@ -27,33 +27,33 @@ use std::time::Duration;
 pub struct Message {
     /// The topic.
     pub topic: Topic,
-    /// The id; without one, the put generates it.
+    /// The id; if missing, the put generates an id.
     pub id: Option<MessageId>,
     /// The producer's bytes.
     pub payload: Vec<u8>,
-    /// When it is due.
+    /// The due time.
     pub due: Due,
     /// The group.
     pub group: Option<Group>,
     /// Names and values, delivered with the payload.
     pub headers: Vec<(String, String)>,
-    /// When it expires, on Redis's clock.
+    /// Expiry, on Redis's clock.
     pub expires: Option<UnixMillis>,
-    /// Maximum attempts before it becomes a dead letter; 0: the topic's.
+    /// Maximum attempts before the message becomes a dead letter; 0: the topic's.
     pub max_attempts: u16,
-    /// Its own back-off; `None`: its topic's.
+    /// The message's back-off; `None`: the topic's.
     pub backoff: Option<Backoff>,
-    /// Whether it replaces a message with the same id.
+    /// True to replace a message with the same id.
     pub replace: bool,
-    /// When a put of unknown fate was first tried, on this host's clock.
+    /// Time of the first try of a put of unknown fate, on this host's clock.
     pub tried: Option<UnixMillis>,
-    /// Whether its times are meant, although they look like seconds or microseconds.
+    /// True if the times are intended, although they look like seconds or microseconds.
     pub any_time: bool,
-    /// What this put was recorded as before it was sent: a repeat gets the answer of its first call.
+    /// The record of this put: a repeat gets the answer of the first call.
     pub record: Option<RecordId>,
 }
 
-/// When a message is due.
+/// A due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// At this time on Redis's clock.
@@ -72,13 +72,13 @@ pub enum MessageError {
     /// The headers are too large.
     #[error("the headers have {0} bytes; at most {1} are allowed")]
     HeadersTooLarge(usize, usize),
-    /// A header's name is empty, too long, or not plain.
+    /// A header's name is empty, too long, or has invalid characters.
     #[error("the header name {0:?} is not 1 to 255 printable ASCII characters without spaces")]
     HeaderName(String),
     /// An invalid due time.
     #[error("the due time {0} ms is not between 1 and {max} ms since the epoch", max = UnixMillis::MAX)]
     DueTime(u64),
-    /// A due time or an expiry in another unit than milliseconds; [`Message::any_time`] takes it as it is.
+    /// A due time or an expiry in another unit than milliseconds; [`Message::any_time`] accepts such times.
     #[error(transparent)]
     Time(#[from] OddTime),
     /// An expiry before the due time.
@@ -89,7 +89,7 @@ pub enum MessageError {
         /// The due time.
         due: UnixMillis,
     },
-    /// A generated id that carries another shard than its group's: the message could not be found again.
+    /// A generated id of another shard than its group's: the message could not be found again.
     #[error(
         "the generated id is of shard {id}, its group of shard {group}; a message of a group takes its id from the put"
     )]
@@ -135,7 +135,7 @@ impl Message {
         }
     }
 
-    /// Due at this time, on Redis's clock. A past time makes it ready at once.
+    /// Due at this time, on Redis's clock. A past time means ready at once.
     pub fn at(mut self, due: UnixMillis) -> Self {
         self.due = Due::At(due);
         self
@@ -153,7 +153,7 @@ impl Message {
         self
     }
 
-    /// With an own id, by which, together with the group, a repeated put is recognised and the message is found.
+    /// Sets an own id, which together with the group identifies repeated puts and finds the message.
     ///
     /// # Errors
     /// The id is empty, longer than 128 bytes, or contains control characters.
@@ -161,14 +161,14 @@ impl Message {
         Ok(self.with_id(OwnId::new(id)?.into()))
     }
 
-    /// With this id, own or generated (a generated id names the shard).
+    /// Sets the id, own or generated (a generated id names the shard).
     pub fn with_id(mut self, id: MessageId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// In a group, by which pending messages are listed, moved and cancelled together. It determines the shard, and is part
-    /// of the name of a message with an own id: the same id is another message in each group.
+    /// Sets the group, by which pending messages are listed, moved and cancelled together. The group determines the
+    /// shard, and is part of the name of a message with an own id: the same id is a different message in each group.
     ///
     /// # Errors
     /// The id is empty, longer than 128 bytes, or contains control characters.
@@ -176,13 +176,13 @@ impl Message {
         Ok(self.with_group(Group::new(group)?))
     }
 
-    /// In this group.
+    /// Sets the group.
     pub fn with_group(mut self, group: Group) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// With one more header, delivered with the payload.
+    /// Adds a header, delivered with the payload.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
@@ -194,34 +194,34 @@ impl Message {
         self
     }
 
-    /// Maximum attempts before it becomes a dead letter; 0: the topic's.
+    /// Maximum attempts before the message becomes a dead letter; 0: the topic's.
     pub fn max_attempts(mut self, attempts: u16) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// With its own back-off.
+    /// Sets the message's own back-off.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// Replaces a message with the same id and group that is pending, dead or finished. Otherwise such a put answers *exists* or
-    /// *conflict*. A leased message is never replaced.
+    /// Replaces a message with the same id and group that is pending, dead or finished. Without this, such a put
+    /// answers *exists* or *conflict*. A leased message is never replaced.
     pub fn replace(mut self) -> Self {
         self.replace = true;
         self
     }
 
-    /// A repeat of a put of unknown fate, first tried at this time on this host's clock. If the message is no longer
-    /// known, the topic decides whether it is delivered or answered *stale* ([`crate::policy::Repeats`]). A replacing
-    /// put answers *exists* if the same message has finished since then.
+    /// Marks a repeat of a put of unknown fate, first tried at this time on this host's clock. If the message is no
+    /// longer known, the topic decides between delivery and *stale* ([`crate::policy::Repeats`]). A replacing put
+    /// answers *exists* if the same message has finished since then.
     pub fn first_tried(mut self, at: UnixMillis) -> Self {
         self.tried = Some(at);
         self
     }
 
-    /// Takes its times as they are, although they look like seconds or microseconds ([`UnixMillis::check`]).
+    /// Accepts the times unchanged, although they look like seconds or microseconds ([`UnixMillis::check`]).
     pub fn any_time(mut self) -> Self {
         self.any_time = true;
         self
@@ -232,18 +232,18 @@ impl Message {
         &self.topic
     }
 
-    /// Its approximate size in a call: payload and headers, and 512 for names and all else, which hardly exceed that.
+    /// Approximate size in a call: payload and headers, and 512 for the rest, which rarely needs more.
     pub fn bytes(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 3).sum();
         self.payload.len() + headers + 512
     }
 
-    /// The id, if it has one.
+    /// The id, if set.
     pub fn message_id(&self) -> Option<&MessageId> {
         self.id.as_ref()
     }
 
-    /// Checks all that can be checked without Redis.
+    /// Checks everything that can be checked without Redis.
     pub fn check(&self, max_payload_bytes: usize) -> Result<(), MessageError> {
         if self.payload.len() > max_payload_bytes {
             return Err(MessageError::PayloadTooLarge(self.payload.len(), max_payload_bytes));
@@ -275,7 +275,7 @@ impl Message {
         Ok(())
     }
 
-    /// The envelope to put; `payload` is the payload as stored.
+    /// The envelope to put; `payload` is the stored form.
     pub fn envelope(&self, payload: Vec<u8>, zstd: bool) -> Envelope {
         let own = matches!(self.id, Some(MessageId::Own(_)));
         Envelope {
@@ -299,8 +299,8 @@ impl Message {
         }
     }
 
-    /// The first 8 bytes of the SHA-256 of topic, group, headers and payload as the producer gave it, each preceded by
-    /// its length (4 bytes, big-endian). The due time is excluded: a repeat may carry another.
+    /// The first 8 bytes of the SHA-256 of topic, group, headers and the producer's payload, each preceded by its
+    /// length (4 bytes, big-endian). The due time is excluded: a repeat may carry another due time.
     fn hash(&self) -> [u8; 8] {
         let mut hasher = Sha256::new();
         let mut field = |bytes: &[u8]| {
@@ -335,7 +335,7 @@ impl Due {
         }
     }
 
-    /// As the scripts read it.
+    /// The script argument.
     pub fn argument(self) -> String {
         match self {
             Self::At(due) => due.to_string(),

@@ -1,7 +1,7 @@
-//! Names outside the rules, as text: a topic or an id that something else than a delayq client stored.
+//! Names outside the rules, as text: a topic or an id that some program other than a delayq client stored.
 //!
-//! `~odd-` and the bytes, of which those that are no letter, digit, `.`, `_`, `-` or `/` are `%` and two hex digits. No name
-//! inside the rules has that text, so a command can show such a name, and take it to remove what has it.
+//! `~odd-` and the bytes, of which any except letters, digits, `.`, `_`, `-` and `/` become `%` and two hex digits. No
+//! name inside the rules has that text, so a command can show such a name, and accept it for removing the data.
 
 const MARK: &str = "~odd-";
 
@@ -17,7 +17,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of the name with this text; `None`: it is not the text of such a name.
+/// The bytes of the name with this text; `None` for other texts.
 pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::new(), text.strip_prefix(MARK)?.as_bytes());
     while let [first, behind @ ..] = rest {

@@ -1,4 +1,4 @@
-//! Policies: the defaults of a topic's messages, and a topic's settings as `configure` takes them.
+//! Policies: the defaults of a topic's messages, and a topic's settings in the form of `configure`.
 
 use crate::backoff::Backoff;
 use crate::codec::{Codec, CodecError};
@@ -12,43 +12,44 @@ use std::time::Duration;
 pub struct Policy {
     /// Maximum attempts; 0: unlimited. Default 16.
     pub max_attempts: Option<u16>,
-    /// How long a lease lasts: 1 ms to a day. Default 30 s.
+    /// Duration of a lease: 1 ms to a day. Default 30 s.
     pub lease: Option<Duration>,
-    /// How long to wait before another attempt. Default exponential, 1 s to 10 min.
+    /// Delay before another attempt. Default exponential, 1 s to 10 min.
     pub backoff: Option<Backoff>,
-    /// How long after its due time a message expires; zero: never. Default never.
+    /// Time from due to expiry; zero: never. Default never.
     pub expire_after: Option<Duration>,
-    /// How long a cancelled id is remembered. Default 1 h.
+    /// How long a cancelled id is kept for deduplication. Default 1 h.
     pub remember_cancelled: Option<Duration>,
-    /// How long a finished own id is remembered. Default 60 s.
+    /// How long a finished own id is kept for deduplication. Default 60 s.
     pub remember_own: Option<Duration>,
-    /// How long a finished generated id is remembered. Default not at all.
+    /// How long a finished generated id is kept for deduplication. Default zero.
     pub remember_generated: Option<Duration>,
-    /// What happens to a repeated put whose first try may have been forgotten. Default delivered.
+    /// Handling of a repeated put whose first try may have been forgotten. Default delivered.
     pub repeats: Option<Repeats>,
-    /// How payloads are compressed. Default not at all.
+    /// Compression of payloads. Default none.
     pub codec: Option<Codec>,
-    /// About how many events each shard keeps of what happened to messages, at most 100,000; 0: none, and what was kept is
+    /// Approximate number of history events that each shard keeps, at most 100,000; 0: none, and kept events are
     /// deleted. Default none.
     pub history: Option<u32>,
-    /// How long it keeps them: at least 1 s. Default 7 days.
+    /// How long events are kept: at least 1 s. Default 7 days.
     pub history_for: Option<Duration>,
-    /// How long a dead letter is kept; zero: until it is purged or replayed. Sweeps delete older ones. Default zero.
+    /// How long a dead letter is kept; zero: until purged or replayed. Sweeps delete older dead letters. Default zero.
     pub dead_for: Option<Duration>,
-    /// How many dead letters each shard keeps; 0: all. Sweeps delete the oldest of more. Default all.
+    /// Maximum dead letters of each shard; 0: unlimited. Sweeps delete the oldest beyond. Default unlimited.
     pub dead_max: Option<u32>,
-    /// What the answers to puts, cancels and reschedules wait for. Default nothing.
+    /// The confirmation that puts, cancels and reschedules wait for. Default none.
     pub durability: Option<Durability>,
 }
 
-/// What happens to a put that is repeated because its answer was lost, if its message is unknown: it never arrived, or
-/// it finished and was forgotten.
+/// Handling of a put that is repeated because its answer was lost, if its message is unknown: the message never
+/// arrived, or was finished and forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repeats {
-    /// It is stored, and delivered: perhaps a second time.
+    /// Stored and delivered, perhaps a second time.
     #[default]
     Deliver,
-    /// Answered *stale* once the topic may have forgotten how the first try ended: it may never be delivered.
+    /// Answered *stale* once the topic may have forgotten the result of the first try: the message may never be
+    /// delivered.
     Refuse,
 }
 
@@ -85,16 +86,16 @@ pub enum PolicySetting {
     Durability,
 }
 
-/// Settings of a topic as `configure` takes them: field and value; an empty value is the default.
+/// Settings of a topic in the form of `configure`: field and value; an empty value is the default.
 pub type TopicSettings = Vec<(&'static str, Vec<u8>)>;
 
-/// The fields that `configure` takes besides those of a policy.
+/// The fields of `configure` beyond a policy.
 const FLOW: [&str; 2] = ["paused", "rate"];
 
 // === impl Policy ===
 
 impl Policy {
-    /// The settings in effect, with defaults for each `None`.
+    /// The effective settings, with the default for each `None`.
     #[must_use]
     pub fn in_force(&self) -> Self {
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
@@ -136,18 +137,18 @@ impl Policy {
             "dead_for_ms" => self.dead_for = ms(),
             "dead_max" => self.dead_max = text.parse().ok(),
             "durability" => self.durability = text.parse().ok(),
-            // What is told by `count`.
+            // `count` reports these.
             _ => {}
         }
         Ok(())
     }
 
-    /// Every field, with an empty value if it is at its default.
+    /// Every field, with an empty value for a default.
     pub fn settings(&self) -> TopicSettings {
         PolicySetting::ALL.into_iter().map(|setting| (setting.field(), self.value(setting))).collect()
     }
 
-    /// The fields that are set here, and those of `reset` with an empty value.
+    /// The fields set here, plus the fields of `reset` with an empty value.
     pub fn changes(&self, reset: &[PolicySetting]) -> TopicSettings {
         let named = PolicySetting::ALL.into_iter().map(|setting| (setting, self.value(setting)));
         let named = named.filter(|(setting, value)| !value.is_empty() || reset.contains(setting));
@@ -179,7 +180,7 @@ impl Policy {
 // === impl PolicySetting ===
 
 impl PolicySetting {
-    /// Every setting, in the order in which a policy is shown.
+    /// Every setting, in display order.
     pub const ALL: [Self; 14] = [
         Self::MaxAttempts,
         Self::Lease,
@@ -197,7 +198,7 @@ impl PolicySetting {
         Self::Durability,
     ];
 
-    /// Its name, as operators write it.
+    /// The name for operators.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -218,7 +219,7 @@ impl PolicySetting {
         }
     }
 
-    /// Its field of `configure`.
+    /// The field of `configure`.
     const fn field(self) -> &'static str {
         match self {
             Self::MaxAttempts => "max_attempts",
@@ -262,12 +263,12 @@ impl fmt::Display for Repeats {
     }
 }
 
-/// The field of `configure` that has that name, if there is one.
+/// The field of `configure` with this name, if any.
 pub fn known_field(name: &str) -> Option<&'static str> {
     fields().find(|field| *field == name)
 }
 
-/// Every setting there is: those that are not among `settings` at their defaults.
+/// Completes `settings` with every other setting at its default.
 pub fn full_settings(settings: TopicSettings) -> TopicSettings {
     let mut full: TopicSettings = fields().map(|field| (field, Vec::new())).collect();
     for (field, value) in settings {

@@ -1,16 +1,16 @@
-//! Some of the shards of a deployment, as ranges.
+//! Some shards of a deployment, as ranges.
 
 use crate::shard::{ShardCount, ShardId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Some shards, written as ranges with both ends included: `0-7,16-19`, or `3` for one. The default is none.
+/// Shards, written as inclusive ranges: `0-7,16-19`, or `3`. The default is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ShardRanges(Vec<(u16, u16)>);
 
-/// A text that is no list of ranges of shards.
+/// A text that is not a list of shard ranges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} are no shards from 0 to 4095: write ranges with both ends, such as \"0-7,16-19\"")]
 pub struct ShardRangesError(String);
@@ -18,19 +18,19 @@ pub struct ShardRangesError(String);
 // === impl ShardRanges ===
 
 impl ShardRanges {
-    /// Whether there is none.
+    /// True without any shard.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every shard in it, in the order in which they are written.
+    /// Every shard, in the order of the text.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> {
         self.0.iter().flat_map(|&(first, last)| first..=last).map(ShardId::new)
     }
 }
 
 impl FromIterator<ShardId> for ShardRanges {
-    /// Shards that follow one another become one range.
+    /// Consecutive shards become one range.
     fn from_iter<I: IntoIterator<Item = ShardId>>(shards: I) -> Self {
         let mut ranges: Vec<(u16, u16)> = Vec::new();
         for shard in shards.into_iter().map(ShardId::get) {

@@ -1,11 +1,11 @@
-//! Why a message failed, as its holder says it: kept with a dead letter, and in the history.
+//! Why a message failed, in its holder's words: kept with a dead letter, and in the history.
 
 use std::error::Error;
 
 /// Maximum bytes of a reason that a dead letter keeps; its history keeps the first 200.
 pub const MAX_REASON_BYTES: usize = 1000;
 
-/// An error as a reason: its text and those of its sources.
+/// An error as a reason: the texts of the error and its sources.
 pub fn of_error(error: &dyn Error) -> String {
     let (mut said, mut next) = (error.to_string(), error.source());
     while let Some(source) = next {
@@ -19,7 +19,7 @@ pub fn of_error(error: &dyn Error) -> String {
     said
 }
 
-/// As much of a reason as is kept, in whole characters.
+/// The kept part of a reason, in whole characters.
 pub fn kept(reason: &str) -> &str {
     &reason[..reason.floor_char_boundary(MAX_REASON_BYTES)]
 }

@@ -1,19 +1,19 @@
-//! Records: what a write was recorded as before it was sent, such as a row of a table or an offset of a topic.
+//! Records: the origin of a write, such as a row of a table or an offset of a topic, noted before the write was sent.
 
 use crate::call::Call;
 use crate::target::Target;
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Identifies a record of a write. While its source has not noted the answer, every call with the same record gets the answer
-/// of the first, and changes nothing more.
+/// Identifies the record of a write. Until its source has noted the answer, every call with the same record gets the
+/// answer of the first, and changes nothing more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId([u8; 8]);
 
 // === impl RecordId ===
 
 impl RecordId {
-    /// The record that these parts name, such as its source, its place there and its time.
+    /// The record with these parts, such as its source, its place there and its time.
     pub fn of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -37,7 +37,7 @@ impl fmt::Debug for RecordId {
     }
 }
 
-/// Appends a stored id, and behind it the record of its write: no id has a NUL there.
+/// Appends a stored id, followed by the record of its write: no id has a NUL at that position.
 pub(crate) fn push(call: &mut Call, target: &Target, record: Option<RecordId>) {
     match record {
         None => call.push(target.stored()),

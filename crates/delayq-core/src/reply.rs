@@ -14,11 +14,11 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// Several values.
     Array(Vec<Value>),
-    /// A value that no script answers, formatted.
+    /// A value outside the scripts' answers, formatted.
     Other(String),
 }
 
-/// An answer that no script gives: incompatible versions, or a bug.
+/// An unexpected reply from a script: incompatible versions, or a bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an answer that makes no sense from script {script}: {answer}")]
 pub struct ReplyError {
@@ -35,7 +35,7 @@ pub struct Reply {
     items: std::vec::IntoIter<Value>,
 }
 
-/// An answer of one word, with arguments behind it.
+/// An answer of a word, followed by arguments.
 pub(crate) struct Words<'a> {
     text: &'a str,
     words: std::str::Split<'a, char>,
@@ -44,7 +44,7 @@ pub(crate) struct Words<'a> {
 // === impl ReplyError ===
 
 impl ReplyError {
-    /// The answer is invalid.
+    /// Creates an error for an invalid answer.
     pub(crate) fn new(verb: Verb, answer: &str) -> Self {
         Self { script: verb.name(), answer: answer.chars().take(80).collect() }
     }
@@ -53,7 +53,7 @@ impl ReplyError {
 // === impl Reply ===
 
 impl Reply {
-    /// The answer of this script.
+    /// Starts reading a script's answer.
     pub(crate) fn new(verb: Verb, value: Value) -> Result<Self, ReplyError> {
         match value {
             Value::Array(items) => Ok(Self { verb, items: items.into_iter() }),
@@ -61,7 +61,7 @@ impl Reply {
         }
     }
 
-    /// An answer that is one text.
+    /// Reads an answer that is a single text.
     pub(crate) fn text_of(verb: Verb, value: Value) -> Result<String, ReplyError> {
         Self { verb, items: vec![value].into_iter() }.text()
     }
@@ -78,7 +78,7 @@ impl Reply {
         }
     }
 
-    /// A text. What is no UTF-8 in it is replaced, so that one item that cannot be read leaves the others readable.
+    /// A text. Invalid UTF-8 is replaced, so that a single unreadable item leaves the others readable.
     pub(crate) fn text(&mut self) -> Result<String, ReplyError> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
@@ -111,8 +111,8 @@ impl Reply {
         text.parse().map_err(|_| self.nonsense(&text))
     }
 
-    /// A counter. One that drifted below zero is read as zero: the books then do not balance, and an audit reports by
-    /// how much.
+    /// A counter. A negative counter is read as zero: the books then do not balance, and an audit reports the
+    /// difference.
     pub(crate) fn counter(&mut self) -> Result<u64, ReplyError> {
         Ok(u64::try_from(self.signed()?).unwrap_or(0))
     }

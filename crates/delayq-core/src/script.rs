@@ -1,4 +1,4 @@
-//! The scripts: the files of `lua/`, assembled with the functions that they include.
+//! The scripts: the files of `lua/`, assembled with the included functions.
 //!
 //! A script is a file; a line `--# include a, b` stands for the files `lib/a.lua` and `lib/b.lua`. Tests replace single
 //! files before the assembly (another clock, a broken script).
@@ -18,12 +18,12 @@ macro_rules! verbs {
             /// Every script.
             pub const ALL: &[Verb] = &[$(Verb::$verb),+];
 
-            /// The name of its file, without the ending.
+            /// The file name, without the extension.
             pub const fn name(self) -> &'static str {
                 match self { $(Verb::$verb => $file),+ }
             }
 
-            /// Its file, before anything is included.
+            /// The file, before includes.
             pub const fn file(self) -> &'static str {
                 match self { $(Verb::$verb => include_str!(concat!("../lua/", $file, ".lua"))),+ }
             }
@@ -56,11 +56,11 @@ parts! {
 pub struct Script {
     /// The whole text.
     pub source: String,
-    /// The SHA-1 of the text, in hex: its name in EVALSHA.
+    /// The SHA-1 of the text, in hex: the name in EVALSHA.
     pub sha: String,
 }
 
-/// All scripts, put together.
+/// All scripts, assembled.
 #[derive(Debug)]
 pub struct Scripts(HashMap<Verb, Script>);
 
@@ -70,7 +70,7 @@ pub type Swap<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
 // === impl Scripts ===
 
 impl Scripts {
-    /// The scripts as they are published.
+    /// The published scripts.
     pub fn published() -> Self {
         Self::swapped(&|_, _| None)
     }

@@ -1,4 +1,4 @@
-//! Shards: the slices of the key space, and which of them a name falls into.
+//! Shards: slices of the key space, and the mapping of names to shards.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 #[serde(transparent)]
 pub struct ShardId(u16);
 
-/// How many shards a deployment has: 1 to [`ShardCount::MAX`], default [`ShardCount::DEFAULT`].
+/// The number of shards of a deployment: 1 to [`ShardCount::MAX`], default [`ShardCount::DEFAULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u16", into = "u16")]
 pub struct ShardCount(u16);
@@ -21,7 +21,7 @@ pub struct ShardCountError(pub u16);
 // === impl ShardId ===
 
 impl ShardId {
-    /// The shard with this number. [`ShardCount`] knows whether the deployment has it.
+    /// The shard with this number. [`ShardCount`] checks that the deployment has it.
     pub const fn new(number: u16) -> Self {
         Self(number)
     }
@@ -44,11 +44,11 @@ impl ShardCount {
     /// Maximum shards of a deployment: a generated id carries its shard in 12 bits.
     pub const MAX: u16 = 4096;
 
-    /// The shards of a deployment that names no number: own ids scatter over all shards, and the fewer there are, the more
-    /// messages share a call. One Redis needs no more than one; a deployment grows online.
+    /// The default number of shards: own ids scatter over all shards, and with fewer shards more messages share a call.
+    /// A single Redis needs no more than one shard; a deployment grows online.
     pub const DEFAULT: Self = Self(1);
 
-    /// A count of shards.
+    /// Creates a count of shards.
     ///
     /// # Errors
     /// The count is zero or exceeds [`ShardCount::MAX`].
@@ -71,7 +71,7 @@ impl ShardCount {
         (0..self.0).map(ShardId)
     }
 
-    /// Whether the deployment has this shard.
+    /// True if the deployment has this shard.
     pub const fn contains(self, shard: ShardId) -> bool {
         shard.0 < self.0
     }

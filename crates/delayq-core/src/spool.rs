@@ -1,10 +1,10 @@
-//! A producer's view of a spool: the writes that could not reach Redis, and where they wait to be resubmitted.
+//! A producer's view of a spool: writes that could not reach Redis, waiting to be resubmitted.
 //!
-//! **A delay stays a delay.** It is kept with the time of the first try, and what is left of it is counted when the write
-//! is resubmitted, by the same host's clock; Redis then adds that to its own. So it does not matter how far the two
-//! clocks are apart: a due time made absolute by a clock that is behind Redis's would be early by the difference. If this
-//! host's clock is set while the record waits, its times are corrected by the time since the boot. A clock that was set
-//! across a boot cannot be told: set back, the message is late; set forward, it is early by as much.
+//! **A delay stays a delay.** The record keeps the time of the first try, and the remaining delay is computed at the
+//! resubmit by the same host's clock; Redis then adds the remainder to its own clock. So the difference between the two
+//! clocks does not matter: a due time made absolute by a clock behind Redis's would be early by the difference. If this
+//! host's clock is set while the record waits, its times are corrected by the time since boot. A clock set across a
+//! boot cannot be detected: set back, the message is late; set forward, early by as much.
 
 use crate::fate::Fate;
 use crate::id::{Group, MessageId, Topic};
@@ -16,45 +16,47 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// Where a producer's writes go if they cannot reach Redis. That of `delayq-spool` is a database on this host's disk.
+/// The fallback for a producer's writes that cannot reach Redis. The spool of `delayq-spool` is a database on this
+/// host's disk.
 ///
 /// # Contract
-/// - What is answered with `Ok` survives the process and is resubmitted later.
+/// - A record answered with `Ok` survives the process and is resubmitted later.
 /// - Records of one message are resubmitted in the order in which they were appended.
-/// - While a record of a message waits, every writer that shares the spool appends its later writes behind it. So it does
-///   while a change of its group waits, and a change of a group goes behind every record of one of its messages.
-/// - A refused record refuses the later ones of its message in the same call, which must not overtake it.
+/// - While a record of a message waits, every writer of the spool appends later writes of that message after it. The
+///   same holds while a change of the message's group waits; a change of a group is appended after every record of its
+///   messages.
+/// - A refused record refuses later records of its message in the same call, which must not overtake it.
 pub trait Spool: Debug + Send + Sync {
-    /// Appends records; answers for each, in order, once they are durable. One that is refused does not stop those of other
+    /// Appends records; answers for each, in order, once durable. A refused record does not stop records of other
     /// messages.
     fn append(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<Taken<()>>>;
 
-    /// Whether a record may wait here, appended by any process: false only if none does. Asked before every write, so it
-    /// takes about as long as one read of a file that is in memory.
+    /// False only if no process's records wait here. Asked before every write, so about as fast as a read from a cached
+    /// file.
     fn may_hold(&self) -> bool;
 
-    /// Appends the records that must not overtake one that waits here, and returns for each whether it did, in order. The
-    /// others are not held up by anything: what was resubmitted is in Redis.
+    /// Appends the records that must not overtake a waiting record, and reports for each whether it was appended, in
+    /// order. The other records are free to proceed: resubmitted writes are in Redis.
     fn append_behind(&self, records: Vec<SpoolRecord>) -> Spooling<'_, Vec<Taken<bool>>>;
 
-    /// Appends a change of a whole group: always, or only behind what it must not overtake, if any of that waits here. Says
-    /// whether it did, once it is durable.
+    /// Appends a change of a whole group: always, or only if records wait that the change must not overtake. Reports
+    /// whether it was appended, once durable.
     fn append_group(&self, record: GroupRecord, only_behind: bool) -> Spooling<'_, Taken<bool>>;
 }
 
-/// The answer of a spool, once it is there.
+/// The pending answer of a spool.
 pub type Spooling<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a spool says of one record.
+/// A spool's answer for one record.
 pub type Taken<T> = Result<T, SpoolRefusal>;
 
-/// Why a spool takes no record.
+/// The refusal of a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct SpoolRefusal {
     /// Whether the records may have been appended all the same.
     pub fate: Fate,
-    /// What it says.
+    /// The reason.
     pub why: String,
 }
 
@@ -65,7 +67,7 @@ pub struct SpoolRecord {
     pub topic: Topic,
     /// The message.
     pub target: Target,
-    /// When it was first tried, on this host's clock.
+    /// Time of the first try, on this host's clock.
     pub tried_at: UnixMillis,
     /// Whether the first try may have been applied.
     pub fate: Fate,
@@ -78,29 +80,29 @@ pub struct SpoolRecord {
 pub struct GroupRecord {
     /// The group.
     pub group: Group,
-    /// When it was first tried, on this host's clock.
+    /// Time of the first try, on this host's clock.
     pub tried_at: UnixMillis,
-    /// Whether the first try may have changed some of its messages.
+    /// Whether the first try may have changed some of the messages.
     pub fate: Fate,
-    /// What is to be done to them.
+    /// The change.
     pub change: GroupChange,
 }
 
-/// What is to be done to all pending messages of a group.
+/// A change of all pending messages of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupChange {
-    /// Cancel them.
+    /// Cancels the messages.
     Cancel,
-    /// Shift their due times.
+    /// Shifts the due times.
     Shift {
-        /// By how much.
+        /// The difference.
         by: Shift,
-        /// Under this token a repeat continues.
+        /// The token under which a repeat continues.
         token: String,
     },
 }
 
-/// What a spool keeps.
+/// A record in a spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyRecord {
     /// A write of one message.
@@ -112,15 +114,15 @@ pub enum AnyRecord {
 /// The operation of a spooled write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolAction {
-    /// Put this message.
+    /// Puts this message.
     Put(Arc<Message>),
-    /// Cancel the message.
+    /// Cancels the message.
     Cancel,
-    /// Change its due time.
+    /// Changes the due time.
     Reschedule(Reschedule),
 }
 
-/// What is to be called again, with delays that count from now.
+/// The call to repeat, with delays that count from now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resubmit {
     /// `Producer::put`.
@@ -134,10 +136,10 @@ pub enum Resubmit {
 // === impl SpoolRecord ===
 
 impl SpoolRecord {
-    /// A put; `fate` and `tried` (this host's clock) are those of its first try.
+    /// Records a put; `fate` and `tried` (this host's clock) describe its first try.
     ///
     /// # Panics
-    /// The message has no id, by which a repeat would be recognised.
+    /// The message has no id, which identifies repeats.
     pub fn put(message: &Message, fate: Fate, tried: UnixMillis) -> Self {
         Self::shared_put(Arc::new(message.clone()), fate, tried)
     }
@@ -157,7 +159,7 @@ impl SpoolRecord {
         }
     }
 
-    /// A cancel, to be applied after earlier records of its id.
+    /// Records a cancel, to be applied after earlier records of its id.
     pub fn cancel(topic: &Topic, target: &Target, tried: UnixMillis) -> Self {
         Self {
             topic: topic.clone(),
@@ -168,12 +170,12 @@ impl SpoolRecord {
         }
     }
 
-    /// A reschedule, to be applied after earlier records of its id.
+    /// Records a reschedule, to be applied after earlier records of its id.
     pub fn reschedule(topic: &Topic, target: &Target, change: Reschedule, tried: UnixMillis) -> Self {
         Self { action: SpoolAction::Reschedule(change), ..Self::cancel(topic, target, tried) }
     }
 
-    /// The same write, as one that was never tried.
+    /// The same write, marked as never tried.
     #[must_use]
     pub fn never_tried(mut self) -> Self {
         self.fate = Fate::NotApplied;
@@ -183,8 +185,8 @@ impl SpoolRecord {
         self
     }
 
-    /// Whether it may be of any group, because it names none and its id says nothing of it: a put names its group, and an
-    /// own id in a group is found by both alone.
+    /// True if the write may belong to any group, because it names none and its id does not tell: a put names its
+    /// group, and an own id in a group is found only by both.
     pub fn is_of_any_group(&self) -> bool {
         let Target { id, group } = &self.target;
         let is_put = matches!(self.action, SpoolAction::Put(_));
@@ -200,8 +202,8 @@ impl SpoolRecord {
         }
     }
 
-    /// What to call at `now` (this host's clock); `tried` is when it was first tried, with unknown fate, since it was
-    /// spooled.
+    /// The call to make at `now` (this host's clock); `tried` is the time of the first try of unknown fate since
+    /// spooling.
     pub fn resubmit(&self, now: UnixMillis, tried: Option<UnixMillis>) -> Resubmit {
         let gone = now.since(self.tried_at);
         let left = |due: Due| match due {
@@ -221,7 +223,7 @@ impl SpoolRecord {
             SpoolAction::Put(message) => {
                 let unknown = (self.fate == Fate::Unknown).then_some(self.tried_at);
                 let tried = [message.tried, unknown, tried].into_iter().flatten().min();
-                // Its times were checked when it was put.
+                // The put has checked the times.
                 let due = left(message.due);
                 Resubmit::Put(Message { due, tried, any_time: true, ..Message::clone(message) })
             }
@@ -252,7 +254,7 @@ impl AnyRecord {
         }
     }
 
-    /// The write of one message, if it is one.
+    /// The write of one message; `None` for a group.
     pub fn message(&self) -> Option<&SpoolRecord> {
         match self {
             Self::Message(record) => Some(record),
@@ -260,7 +262,7 @@ impl AnyRecord {
         }
     }
 
-    /// The same write, with its times on a clock that was since set ahead by `ms`, or back if that is negative.
+    /// The same write, with times corrected for a clock that was set ahead by `ms`, or back if negative.
     #[must_use]
     pub fn clock_set_by(mut self, ms: i64) -> Self {
         match &mut self {
@@ -279,7 +281,7 @@ impl AnyRecord {
         self
     }
 
-    /// The same write, as one that was never tried.
+    /// The same write, marked as never tried.
     #[must_use]
     pub fn never_tried(self) -> Self {
         match self {

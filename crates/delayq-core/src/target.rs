@@ -1,37 +1,38 @@
-//! What identifies a message in later calls.
+//! The identity of a message in later calls.
 //!
 //! ```text
 //! stored id:  16 bytes of a UUIDv7          a generated id, whatever the group
 //!             id                            an own id without a group
 //!             id ‖ 0x1F ‖ group             an own id in a group
 //! ```
-//! No id and no group has control characters, so the first 0x1F ends the id, and an own id never looks like a generated one.
+//! Ids and groups have no control characters, so the first 0x1F ends the id, and an own id never looks like a generated
+//! id.
 
 use crate::id::{Group, MessageId};
 use crate::shard::ShardId;
 use std::borrow::Cow;
 
-/// Stands between an own id and its group in keys and calls.
+/// Separates an own id from its group in keys and calls.
 const SEPARATOR: u8 = 0x1f;
 
-/// Where a message was put: identifies it in later calls.
+/// The place of a put message, which identifies it in later calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// The shard it lives in.
+    /// The shard of the message.
     pub shard: ShardId,
-    /// Its id.
+    /// The id.
     pub id: MessageId,
-    /// Its group.
+    /// The group.
     pub group: Option<Group>,
 }
 
-/// The message by its id, and by its group if it has one and an own id.
+/// A message by its id, and by its group if it has a group and an own id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     /// The id.
     pub id: MessageId,
-    /// The group. An own id names another message in each group, and without one; a generated id names one message,
-    /// whatever is given here.
+    /// The group. An own id names a different message in each group, and without a group; a generated id names one
+    /// message, whatever group is given.
     pub group: Option<Group>,
 }
 
@@ -50,7 +51,7 @@ impl From<Reference> for Target {
 }
 
 impl Target {
-    /// The message of this id in this group.
+    /// The message with this id in this group.
     pub fn in_group(id: MessageId, group: Group) -> Self {
         Self { id, group: Some(group) }
     }
@@ -60,7 +61,7 @@ impl Target {
         stored_id(&self.id, self.group.as_ref())
     }
 
-    /// Reads a stored id. The stored id of a generated one names no group; a name outside the rules is an odd id.
+    /// Reads a stored id. The stored id of a generated id names no group; a name outside the rules is an odd id.
     pub fn from_stored(bytes: &[u8]) -> Self {
         let id = MessageId::from_stored(bytes);
         if let MessageId::Generated(_) = id {
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_generated_id_is_one_name_whatever_the_group() {
-        // Its bytes may have any value, that of the separator too.
+        // The bytes may have any value, including the separator.
         let mut bytes = [0x1f; 16];
         bytes[6] = 0x70;
         let id = MessageId::from_bytes(&bytes).unwrap();

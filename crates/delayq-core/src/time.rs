@@ -1,4 +1,4 @@
-//! Points in time as the protocol writes them: milliseconds since the epoch, on Redis's clock.
+//! Points in time in the protocol: milliseconds since the epoch, on Redis's clock.
 
 #[cfg(feature = "jiff")]
 mod jiff;
@@ -9,16 +9,16 @@ use std::{fmt, ops};
 
 /// Milliseconds since the Unix epoch.
 ///
-/// Its source states the clock: due times and everything that a script answers are on the clock of the shard's Redis.
+/// The clock depends on the source: due times and all times in script answers are on the clock of the shard's Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixMillis(u64);
 
-/// A time in µs, as scripts answer it.
+/// A time in µs, as in script answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixMicros(pub u64);
 
-/// How far a due time is moved, in whole milliseconds.
+/// The difference by which a due time is moved, in whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     /// To a later time.
@@ -30,19 +30,19 @@ pub enum Shift {
 /// A time that is most likely in another unit than milliseconds. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OddTime {
-    /// What it is the time of.
+    /// The kind of time.
     pub what: &'static str,
     /// The time.
     pub at: UnixMillis,
 }
 
-/// 2001-01-01 and 10000-01-01, in seconds since the epoch: what callers mean lies between them.
+/// 2001-01-01 and 10000-01-01, in seconds since the epoch: intended times lie in between.
 const MEANT_SECONDS: ops::Range<u64> = 978_307_200..253_402_300_800;
 
 // === impl UnixMillis ===
 
 impl UnixMillis {
-    /// The latest time that can be stored: 2^53 − 1, the largest integer that a sorted set's score keeps exactly.
+    /// The latest storable time: 2^53 − 1, the largest integer that a sorted set's score keeps exactly.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// A time from its milliseconds since the epoch.
@@ -55,36 +55,37 @@ impl UnixMillis {
         self.0
     }
 
-    /// The time since `earlier`; zero if that is not earlier.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// Refuses a time that is most likely in seconds or microseconds: as one of these it lies between 2001 and 9999, as
-    /// milliseconds before 1979, or after the year 32,000. [`Self::MAX`] is no such time.
+    /// Refuses a time that is most likely in seconds or microseconds: in that unit the time lies between 2001 and 9999,
+    /// in milliseconds before 1979, or after the year 32,000. Accepts [`Self::MAX`].
     ///
     /// # Errors
-    /// It is; `what` says in the error what it is the time of.
+    /// The time is refused; `what` names the kind of time in the error.
     pub fn check(self, what: &'static str) -> Result<(), OddTime> {
         let odd =
             MEANT_SECONDS.contains(&self.0) || self < Self::MAX && self.0 >= MEANT_SECONDS.start * 1_000_000;
         if odd { Err(OddTime { what, at: self }) } else { Ok(()) }
     }
 
-    /// This time on a clock that was since set ahead by `ms`, or back if that is negative.
+    /// The same time on a clock that was set ahead by `ms`, or back if negative.
     #[must_use]
     pub const fn set_by(self, ms: i64) -> Self {
         Self(self.0.saturating_add_signed(ms))
     }
 
-    /// The hour since the epoch that this time falls into.
+    /// The hour of this time, counted from the epoch.
     pub const fn hour(self) -> u64 {
         self.0 / 3_600_000
     }
 }
 
 impl From<SystemTime> for UnixMillis {
-    /// Rounded up to whole milliseconds, so that nothing is due before `time`; 0 before the epoch, which no due time may be.
+    /// Rounded up to whole milliseconds, so that nothing is due before `time`; 0 before the epoch, which no due time
+    /// may be.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
@@ -100,7 +101,7 @@ impl From<UnixMillis> for SystemTime {
 impl ops::Add<Duration> for UnixMillis {
     type Output = Self;
 
-    /// Saturates: a sum past `u64` is beyond [`UnixMillis::MAX`] and refused where it is used.
+    /// Saturates: a sum past `u64` exceeds [`UnixMillis::MAX`] and is refused on use.
     fn add(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
     }
@@ -131,12 +132,12 @@ impl std::error::Error for OddTime {}
 // === impl UnixMicros ===
 
 impl UnixMicros {
-    /// The millisecond it falls into.
+    /// The millisecond of this time.
     pub const fn millis(self) -> UnixMillis {
         UnixMillis::new(self.0 / 1000)
     }
 
-    /// The time since `due`; zero if that is not earlier.
+    /// The time since `due`; zero if `due` is later.
     pub const fn since(self, due: UnixMillis) -> Duration {
         Duration::from_micros(self.0.saturating_sub(due.get().saturating_mul(1000)))
     }
@@ -151,7 +152,7 @@ impl Shift {
         if ms < 0 { Self::Earlier(by) } else { Self::Later(by) }
     }
 
-    /// The milliseconds to add, negative for an earlier time; at most what an `i64` holds.
+    /// The milliseconds to add, negative for an earlier time; limited to `i64`.
     pub fn millis(self) -> i64 {
         let ms = |by: Duration| u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         match self {

@@ -1,4 +1,8 @@
-//! The bindings of the scripts: for each, one function that makes the call and one that reads the answer. Pure.
+//! The bindings of the scripts: for each script, a function that makes the call and a function that reads the answer.
+//! Pure.
+//!
+//! Every `read…` function returns a [`ReplyError`](crate::reply::ReplyError) for a reply that the script never gives:
+//! incompatible versions, or a bug.
 
 pub mod audit;
 pub mod cancel;

@@ -1,4 +1,4 @@
-//! `audit`, `audit_index`: finding messages that no entry leads to, and entries that lead to no message.
+//! `audit`, `audit_index`: finding messages without an entry, and entries without a message.
 
 use crate::call::Call;
 use crate::envelope;
@@ -8,66 +8,66 @@ use crate::shard::ShardId;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// A finding as a script names it: its kind, and the message's or the entry's name.
+/// A finding: its kind, and the name of the message or entry.
 pub type Named = (String, Vec<u8>);
 
-/// An index, by its key without the base, and where to go on in it: the score and the member of the entry that was looked at
-/// last, both empty at first.
+/// An index, by its key without the base, and the position of the audit: score and member of the last checked entry,
+/// both empty at first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexAt {
-    /// Which.
+    /// Key of the index without the base.
     pub index: Vec<u8>,
-    /// Where, as a score.
+    /// Score of the position.
     pub score: Vec<u8>,
-    /// Where, as a member.
+    /// Member of the position.
     pub member: Vec<u8>,
-    /// Whether its entries are looked at too, or itself alone.
+    /// True to check the entries too, false for the index alone.
     pub entries: bool,
 }
 
-/// What a look at messages found.
+/// The result of auditing messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessagesReport {
-    /// What is wrong.
+    /// The findings.
     pub findings: Vec<Named>,
 }
 
-/// What a step over indexes found.
+/// The result of one step over indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexesReport {
-    /// How many indexes were checked to their end.
+    /// Number of indexes checked to their end.
     pub done: usize,
-    /// Where to go on in the next one.
+    /// The position in the next index.
     pub at: (Vec<u8>, Vec<u8>),
-    /// How many entries were looked at.
+    /// Number of checked entries.
     pub entries: u64,
-    /// Each with the index it is about.
+    /// The findings, each with its index.
     pub findings: Vec<(Vec<u8>, Named)>,
 }
 
-/// Where a delayed message is.
+/// The place of a delayed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketPlace {
     /// The key of its bucket without the base.
     pub bucket: Vec<u8>,
-    /// Its entry there.
+    /// The entry in the bucket.
     pub entry: Vec<u8>,
-    /// Whether no other index has it.
+    /// True if no other index holds the message.
     pub is_alone: bool,
 }
 
 // === impl IndexAt ===
 
 impl IndexAt {
-    /// The index from its beginning, with its entries.
+    /// The start of an index, with its entries.
     #[must_use]
     pub const fn first(index: Vec<u8>) -> Self {
         Self { index, score: Vec::new(), member: Vec::new(), entries: true }
     }
 }
 
-/// The place of a message that is delayed, by its key without the base and the first [`envelope::HEAD_BYTES`] of its value.
-/// `None` of any message that is not pending.
+/// The place of a delayed message, by its key without the base and the first [`envelope::HEAD_BYTES`] of its value.
+/// `None` unless pending.
 pub fn place_if_delayed(key: &[u8], head: &[u8]) -> Option<BucketPlace> {
     let (due, generation, is_alone) = envelope::if_delayed(head)?;
     let name = key.strip_prefix(b"m:")?;
@@ -84,10 +84,7 @@ pub fn messages<K: AsRef<[u8]>>(shard: ShardId, keys: &[K]) -> Call {
     call
 }
 
-/// The findings about the messages.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the findings about messages.
 pub fn read_messages(reply: Value) -> Result<MessagesReport, ReplyError> {
     let mut reply = Reply::new(Verb::Audit, reply)?;
     for _state in 0..5 {
@@ -110,10 +107,7 @@ pub fn indexes<'i>(shard: ShardId, limit: usize, indexes: impl IntoIterator<Item
     call
 }
 
-/// The findings about the indexes, and how far it came.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the findings about indexes, and the position.
 pub fn read_indexes(reply: Value) -> Result<IndexesReport, ReplyError> {
     let mut reply = Reply::new(Verb::AuditIndex, reply)?;
     let done = usize::try_from(reply.number()?).unwrap_or(usize::MAX);

@@ -13,17 +13,17 @@ use crate::time::UnixMillis;
 /// The outcome of a cancel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// It will not be delivered; also if it was cancelled before.
+    /// Never delivered; also the answer to a repeated cancel.
     Cancelled,
-    /// A consumer holds it. That attempt may still deliver it; none follows.
+    /// Held by a consumer, whose attempt may still deliver the message; no further attempt follows.
     Leased,
-    /// It is a dead letter.
+    /// A dead letter.
     Dead,
-    /// It had already finished, with this outcome and at this time.
+    /// Already finished, with this outcome and at this time.
     Finished(State, UnixMillis),
-    /// It is unknown: never put, put in another group, or forgotten.
+    /// Unknown: never put, put in another group, or forgotten.
     Unknown,
-    /// Redis could not be reached, or the put itself waits in the spool: the cancel is in the spool behind it.
+    /// Redis could not be reached, or the put itself waits in the spool: the cancel is spooled after it.
     Spooled,
     /// The script failed, for this reason.
     Failed(String),
@@ -32,14 +32,14 @@ pub enum CancelOutcome {
 // === impl CancelOutcome ===
 
 impl CancelOutcome {
-    /// Whether the message is cancelled: it will not be delivered. Not if it finished otherwise before, or if a consumer holds
-    /// it.
+    /// True if the message is cancelled and will not be delivered. False for another finish, or while a consumer holds
+    /// the message.
     pub const fn is_accepted(&self) -> bool {
         matches!(self, Self::Cancelled)
     }
 }
 
-/// Cancels messages of one topic in one shard, each with the record of its write if there is one: at most 500.
+/// Cancels messages of one topic in one shard (at most 500), each with the record of its write, if any.
 pub fn request<'t>(
     shard: ShardId,
     topic: &Topic,
@@ -50,10 +50,7 @@ pub fn request<'t>(
     call
 }
 
-/// The outcome for each of `count` messages.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome for each of `count` messages.
 pub fn read(reply: Value, count: usize) -> Result<Vec<CancelOutcome>, ReplyError> {
     let mut reply = Reply::new(Verb::Cancel, reply)?;
     (0..count).map(|_| outcome(&mut reply)).collect()
@@ -76,7 +73,7 @@ fn outcome(reply: &mut Reply) -> Result<CancelOutcome, ReplyError> {
     })
 }
 
-/// How and when a message was finished.
+/// Outcome and time of a finished message.
 pub(super) fn finished(words: &mut Words<'_>) -> Option<(State, UnixMillis)> {
     Some((State::from_word(words.word())?, UnixMillis::new(words.number()?)))
 }

@@ -1,4 +1,4 @@
-//! `claim`: becoming the owner of a shard.
+//! `claim`: acquiring the ownership of a shard.
 
 use crate::call::Call;
 use crate::reply::{Reply, ReplyError, Value};
@@ -10,31 +10,28 @@ use std::time::Duration;
 /// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
-    /// The shard is the caller's, under this epoch.
+    /// The caller owns the shard, under this epoch.
     Mine {
-        /// The epoch, to be sent with every pump.
+        /// The epoch, for every pump.
         epoch: u64,
         /// Redis's clock.
         now: UnixMicros,
-        /// When the shard must be pumped first; `None`: nothing in it has a time.
+        /// Time of the first pump; `None`: nothing in the shard has a time.
         next_due: Option<UnixMillis>,
     },
-    /// Another owner's lock lasts.
+    /// Another owner's lock is still valid.
     Owned {
-        /// Its name.
+        /// The owner's name.
         owner: String,
     },
 }
 
-/// Makes `owner` the owner under a new epoch; with a `lock`, not while another owner's lock lasts.
+/// Makes `owner` the owner under a new epoch; with a `lock`, refused while another owner's lock is valid.
 pub fn request(shard: ShardId, owner: &str, lock: Duration) -> Call {
     Call::new(Verb::Claim, shard).arg(owner).number(lock.as_millis() as u64)
 }
 
-/// The outcome of the claim.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome.
 pub fn read(reply: Value) -> Result<Claimed, ReplyError> {
     let mut reply = Reply::new(Verb::Claim, reply)?;
     let word = reply.text()?;

@@ -8,8 +8,8 @@ use crate::shard::ShardId;
 use crate::time::UnixMillis;
 use serde::Serialize;
 
-/// The counts of one topic, in one shard or summed over all. Accepted is the sum of delivered, cancelled, expired,
-/// purged, replaced, delayed, ready, leased and dead: otherwise messages were lost.
+/// The counts of one topic, in one shard or summed over all. Accepted equals the sum of delivered, cancelled, expired,
+/// purged, replaced, delayed, ready, leased and dead; otherwise messages were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Numbers {
     /// Waiting for their due time.
@@ -18,29 +18,29 @@ pub struct Numbers {
     pub ready: u64,
     /// Reserved.
     pub leased: u64,
-    /// A dead letter.
+    /// Dead letters.
     pub dead: u64,
-    /// Ever accepted.
+    /// Total accepted.
     pub accepted: u64,
-    /// Ever delivered and acked.
+    /// Total delivered and acked.
     pub delivered: u64,
-    /// Ever cancelled.
+    /// Total cancelled.
     pub cancelled: u64,
-    /// Ever expired.
+    /// Total expired.
     pub expired: u64,
-    /// Ever purged by an operator.
+    /// Total purged by an operator.
     pub purged: u64,
-    /// Ever replaced by another put.
+    /// Total replaced by another put.
     pub replaced: u64,
-    /// Ever moved to the dead letters, counting repeats.
+    /// Total moved to the dead letters, counting repeats.
     pub buried: u64,
     /// The earliest due time of delayed messages, or earlier (that message may have been cancelled).
     pub next_due: Option<UnixMillis>,
-    /// In how many shards the topic is paused.
+    /// Number of shards in which the topic is paused.
     pub paused: u16,
-    /// Its rate in messages per second over all shards; `None`: unlimited.
+    /// The rate in messages per second over all shards; `None`: unlimited.
     pub rate: Option<f64>,
-    /// Keys of another type than delayq's, over all shards: what they hold is not counted.
+    /// Keys of the wrong type, over all shards; their contents are not counted.
     pub unreadable: u64,
 }
 
@@ -52,7 +52,7 @@ impl Numbers {
         self.delayed + self.ready + self.leased
     }
 
-    /// What became of the accepted messages, and those that are still there: as many as were accepted.
+    /// Finished and remaining messages: equals accepted if the books balance.
     pub const fn accounted(&self) -> u64 {
         self.delivered
             + self.cancelled
@@ -63,7 +63,7 @@ impl Numbers {
             + self.pending()
     }
 
-    /// Whether the books balance.
+    /// True if the books balance.
     pub const fn balances(&self) -> bool {
         self.accepted == self.accounted()
     }
@@ -117,10 +117,7 @@ pub fn request(shard: ShardId, topic: &Topic, step: u64) -> Call {
     Call::new(Verb::Count, shard).arg(topic.as_bytes()).number(step)
 }
 
-/// Adds what one step counted; returns the next step, or `None` after the last.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Adds the counts of one step; returns the next step, or `None` after the last.
 pub fn read(reply: Value, numbers: &mut Numbers) -> Result<Option<u64>, ReplyError> {
     let mut reply = Reply::new(Verb::Count, reply)?;
     let next = reply.maybe_number()?;

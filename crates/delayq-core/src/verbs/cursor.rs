@@ -1,11 +1,11 @@
-//! Where a page or a step begins.
+//! The start of a page or step.
 
 use crate::call::Call;
 use crate::reply::{Reply, ReplyError};
 use crate::time::UnixMillis;
 
-/// After an entry, whether it still exists or not; at first at a time. Never a rank: an entry that leaves before it
-/// would make it skip another.
+/// A position after an entry, whether that still exists or not; initially a time. Never a rank: an entry that
+/// disappears before the position would make a rank skip another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     at: UnixMillis,
@@ -15,7 +15,7 @@ pub struct Cursor {
 // === impl Cursor ===
 
 impl Cursor {
-    /// At a time, after no entry yet.
+    /// At a time, before any entry.
     pub const fn from(at: UnixMillis) -> Self {
         Self { at, entry: Vec::new() }
     }
@@ -30,12 +30,12 @@ impl Cursor {
         self.at
     }
 
-    /// The entry; empty: none yet.
+    /// The entry; empty at first.
     pub fn entry(&self) -> &[u8] {
         &self.entry
     }
 
-    /// The next page in an answer; `None`: there is none.
+    /// The next page in an answer; `None` after the last.
     pub(crate) fn read(reply: &mut Reply) -> Result<Option<Self>, ReplyError> {
         let (at, entry) = (reply.maybe_number()?, reply.bytes()?);
         Ok(at.map(|at| Self { at: UnixMillis::new(at), entry }))
@@ -45,17 +45,17 @@ impl Cursor {
 // === impl Call ===
 
 impl Call {
-    /// Time and entry of a cursor, for scripts that take both in this order.
+    /// Appends time and entry, for scripts with this order.
     pub(crate) fn cursor(self, cursor: &Cursor) -> Self {
         self.cursor_time(cursor).cursor_entry(cursor)
     }
 
-    /// The time of a cursor.
+    /// Appends the time.
     pub(crate) fn cursor_time(self, cursor: &Cursor) -> Self {
         self.number(cursor.at.get())
     }
 
-    /// The entry of a cursor.
+    /// Appends the entry.
     pub(crate) fn cursor_entry(self, cursor: &Cursor) -> Self {
         self.arg(&cursor.entry)
     }

@@ -1,5 +1,5 @@
-//! `layout`, `init`, `grow`, `move`, `discard`: what shards know of their deployment, how they are created and raised, and
-//! how they get to another node.
+//! `layout`, `init`, `grow`, `move`, `discard`: a shard's knowledge of its deployment, its creation and growth, and its
+//! move to another node.
 
 use crate::call::Call;
 use crate::id::NodeName;
@@ -9,55 +9,55 @@ use crate::script::Verb;
 use crate::shard::ShardId;
 use serde::Serialize;
 
-/// What a shard knows of its deployment.
+/// A shard's record of its deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ShardLayout {
-    /// The shard counts of the deployment, as it knows them.
+    /// The shard counts of the deployment, as known to the shard.
     #[serde(serialize_with = "crate::layout::serialize")]
     pub layout: Layout,
-    /// The number of messages that it holds: pending and dead ones of its first 100 topics.
+    /// Number of messages: pending and dead messages of the first 100 topics.
     pub messages: u64,
-    /// The node that keeps it, where several Redises keep the deployment.
+    /// The shard's node, if several Redises share the deployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeName>,
 }
 
-/// The outcome of changing what a shard records of its node.
+/// The outcome of changing a shard's recorded node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It was changed.
+    /// Changed.
     Moved,
-    /// It said so already.
+    /// Already recorded.
     Exists,
-    /// It says something else: this is its layout.
+    /// Not changed: this other layout is recorded.
     Differs(String),
 }
 
-/// The outcome of deleting what was left behind of a shard.
+/// The outcome of deleting a moved shard's leftovers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Discarded {
-    /// So many keys were there.
+    /// Number of deleted keys.
     Keys(u64),
-    /// None: the shard has not moved from there. This is its layout.
+    /// Nothing deleted: the shard has not moved away. Its layout.
     Kept(String),
 }
 
 /// A shard's answer about its layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It does not exist.
+    /// The shard does not exist.
     Missing,
-    /// It belongs to a deployment.
+    /// The shard belongs to a deployment.
     Here(ShardLayout),
-    /// It has moved to another node.
+    /// The shard has moved to another node.
     Moved(RecordedPlace),
-    /// Its answer contradicts itself: it says that it is this shard, with these counts.
+    /// A contradictory answer: the shard claims this number and these counts.
     Foreign {
         /// Its layout.
         layout: String,
-        /// Its own number.
+        /// The number.
         number: u64,
-        /// Its shard counts.
+        /// The shard counts.
         counts: String,
     },
 }
@@ -65,33 +65,33 @@ pub enum Asked {
 /// The outcome of creating a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Init {
-    /// It was created.
+    /// Created.
     Created,
-    /// It already existed, as requested.
+    /// Already present, as requested.
     Exists,
-    /// It already existed with this layout, number and these shard counts.
+    /// Already present with this layout, number and these shard counts.
     Differs(String, String, String),
 }
 
-/// The outcome of raising a shard.
+/// The outcome of raising a shard to a newer layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grown {
-    /// It was created.
+    /// Created.
     Created,
-    /// It has followed.
+    /// Raised.
     Raised,
-    /// It had already followed.
+    /// Already raised.
     Exists,
-    /// It has a newer layout: this one, if it can be read.
+    /// The shard has a newer layout: this, if readable.
     Ahead(Option<Layout>),
-    /// It belongs to another growth, with this layout, number and shard counts.
+    /// Part of another growth, with this layout, number and shard counts.
     Differs(String),
 }
 
 // === impl Asked ===
 
 impl Asked {
-    /// The node that has the shard by its answer; `None`: it names none.
+    /// The shard's node by its answer; `None` if unnamed.
     pub const fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Here(found) => found.node.as_ref(),
@@ -101,15 +101,12 @@ impl Asked {
     }
 }
 
-/// Asks a shard what it knows, under any layout.
+/// Asks a shard for its record, under any layout.
 pub fn ask(shard: ShardId) -> Call {
     Call::new(Verb::Layout, shard)
 }
 
-/// What the shard knows.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the shard's record.
 pub fn read_asked(reply: Value, shard: ShardId) -> Result<Asked, ReplyError> {
     let mut reply = Reply::new(Verb::Layout, reply)?;
     if reply.is_empty() {
@@ -135,10 +132,7 @@ pub fn init(shard: ShardId, layout: &Layout) -> Call {
     of_deployment(Verb::Init, shard, layout)
 }
 
-/// The outcome.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome.
 pub fn read_init(reply: Value) -> Result<Init, ReplyError> {
     let text = Reply::text_of(Verb::Init, reply)?;
     let mut words = Words::new(&text);
@@ -153,15 +147,12 @@ pub fn read_init(reply: Value) -> Result<Init, ReplyError> {
     }
 }
 
-/// Raises a shard to a layout, or creates it if that layout adds it.
+/// Raises a shard to a layout, or creates it if the layout adds it.
 pub fn grow(shard: ShardId, layout: &Layout) -> Call {
     of_deployment(Verb::Grow, shard, layout)
 }
 
-/// The outcome.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome.
 pub fn read_grown(reply: Value) -> Result<Grown, ReplyError> {
     let text = Reply::text_of(Verb::Grow, reply)?;
     let mut words = Words::new(&text);
@@ -175,15 +166,12 @@ pub fn read_grown(reply: Value) -> Result<Grown, ReplyError> {
     }
 }
 
-/// Changes what a shard records of its node, if it records the first of these places.
+/// Changes a shard's recorded node, if `from` is recorded.
 pub fn record(shard: ShardId, from: &RecordedPlace, to: &RecordedPlace) -> Call {
     Call::new(Verb::Move, shard).arg(from.to_string()).arg(to.to_string())
 }
 
-/// The outcome.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome.
 pub fn read_recorded(reply: Value) -> Result<Recorded, ReplyError> {
     let text = Reply::text_of(Verb::Move, reply)?;
     let mut words = Words::new(&text);
@@ -195,15 +183,12 @@ pub fn read_recorded(reply: Value) -> Result<Recorded, ReplyError> {
     }
 }
 
-/// Deletes keys that were left behind of a shard that has moved: what follows its base in each.
+/// Deletes leftover keys of a shard that has moved, each without its base.
 pub fn discard<'a>(shard: ShardId, keys: impl IntoIterator<Item = &'a [u8]>) -> Call {
     keys.into_iter().fold(Call::new(Verb::Discard, shard), Call::arg)
 }
 
-/// The outcome.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome.
 pub fn read_discarded(reply: Value) -> Result<Discarded, ReplyError> {
     let text = Reply::text_of(Verb::Discard, reply)?;
     let mut words = Words::new(&text);

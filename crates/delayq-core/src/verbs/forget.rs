@@ -1,4 +1,4 @@
-//! `forget`, `forget_quiet`: deleting topics that hold nothing from one shard.
+//! `forget`, `forget_quiet`: deleting empty topics from a shard.
 
 use crate::call::Call;
 use crate::id::Topic;
@@ -10,32 +10,29 @@ use std::time::Duration;
 /// The outcome of deleting a topic in one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forgotten {
-    /// It was deleted; if only checked, it holds nothing.
+    /// Deleted; after a mere check, empty.
     Empty,
-    /// It does not exist.
+    /// The topic does not exist.
     Unknown,
-    /// It was not deleted, because it holds this.
+    /// Not deleted, because it holds this.
     Kept(String),
 }
 
-/// The unused topics of one page that were forgotten.
+/// The unused topics of one page that were deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForgottenTopics {
-    /// Where the next page begins; 0: with the first again.
+    /// The start of the next page; 0: the first again.
     pub next: u64,
-    /// Their names.
+    /// The topics.
     pub topics: Vec<Topic>,
 }
 
-/// Deletes the topic from the shard; with `look`, only asks for the outcome.
+/// Deletes the topic from the shard; with `look`, only checks.
 pub fn request(shard: ShardId, topic: &Topic, look: bool) -> Call {
     Call::new(Verb::Forget, shard).arg(topic.as_bytes()).arg(if look { "look" } else { "forget" })
 }
 
-/// The outcome.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome.
 pub fn read(reply: Value) -> Result<Forgotten, ReplyError> {
     let text = Reply::text_of(Verb::Forget, reply)?;
     let mut words = Words::new(&text);
@@ -47,16 +44,13 @@ pub fn read(reply: Value) -> Result<Forgotten, ReplyError> {
     }
 }
 
-/// Forgets the unused topics of one page of a shard, from where it begins: those that have no settings of their own and
-/// have been empty and without a put for `quiet`.
+/// Deletes the unused topics of one page of a shard: topics without settings that have been empty and without a put for
+/// `quiet`.
 pub fn quiet(shard: ShardId, from: u64, quiet: Duration) -> Call {
     Call::new(Verb::ForgetQuiet, shard).number(from).number(quiet.as_millis() as u64)
 }
 
-/// The forgotten topics, and where the next page begins.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the deleted topics, and the start of the next page.
 pub fn read_quiet(reply: Value) -> Result<ForgottenTopics, ReplyError> {
     let mut reply = Reply::new(Verb::ForgetQuiet, reply)?;
     let mut forgotten = ForgottenTopics { next: reply.number()?, topics: Vec::new() };

@@ -11,7 +11,7 @@ use crate::time::Shift;
 /// One step of cancelling a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelStep {
-    /// Where the next step begins; `None`: finished.
+    /// The start of the next step; `None`: finished.
     pub next: Option<Cursor>,
     /// Messages that will not be delivered.
     pub cancelled: u64,
@@ -26,16 +26,16 @@ pub struct CancelStep {
 pub enum ShiftStep {
     /// More steps remain.
     More {
-        /// Messages that were moved.
+        /// Moved messages.
         moved: u64,
-        /// Messages that were not moved, because they are leased or the new time would not fit.
+        /// Messages not moved, because they are leased or the new time would be out of range.
         passed: u64,
     },
     /// Finished.
     Done {
-        /// Messages that were moved.
+        /// Moved messages.
         moved: u64,
-        /// Messages that were not moved, because they are leased or the new time would not fit.
+        /// Messages not moved, because they are leased or the new time would be out of range.
         passed: u64,
     },
     /// Another shift of this group is in progress.
@@ -47,10 +47,7 @@ pub fn cancel(shard: ShardId, group: &Group, from: &Cursor, limit: u16) -> Call 
     Call::new(Verb::CancelGroup, shard).arg(group.as_str()).cursor(from).number(limit)
 }
 
-/// What the step did.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the result of the step.
 pub fn read_cancel(reply: Value) -> Result<CancelStep, ReplyError> {
     let mut reply = Reply::new(Verb::CancelGroup, reply)?;
     Ok(CancelStep {
@@ -67,10 +64,7 @@ pub fn shift(shard: ShardId, group: &Group, (token, by): (&str, Shift), limit: u
     call.arg(by.millis().to_string()).number(limit)
 }
 
-/// What the step did.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the result of the step.
 pub fn read_shift(reply: Value) -> Result<ShiftStep, ReplyError> {
     let mut reply = Reply::new(Verb::ShiftGroup, reply)?;
     let word = reply.text()?;

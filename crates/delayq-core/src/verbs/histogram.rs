@@ -1,4 +1,4 @@
-//! `histogram`: how many messages of a topic become due, by intervals.
+//! `histogram`: number of due messages of a topic, by intervals.
 
 use crate::call::Call;
 use crate::id::Topic;
@@ -9,12 +9,12 @@ use crate::time::UnixMillis;
 use serde::Serialize;
 use std::time::Duration;
 
-/// How many messages become due in an interval.
+/// Number of messages due in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Slot {
-    /// Where the interval begins.
+    /// Start of the interval.
     pub start: UnixMillis,
-    /// How many.
+    /// Number of messages.
     pub count: u64,
 }
 
@@ -24,10 +24,7 @@ pub fn request(shard: ShardId, topic: &Topic, (from, to): (UnixMillis, UnixMilli
     call.number(from.get()).number(to.get()).number(width.as_millis() as u64)
 }
 
-/// The page, and where the next one begins; `None`: this was the last.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the page, and the start of the next; `None` after the last.
 pub fn read(reply: Value) -> Result<(Vec<Slot>, Option<UnixMillis>), ReplyError> {
     let mut reply = Reply::new(Verb::Histogram, reply)?;
     let next = reply.maybe_number()?.map(UnixMillis::new);

@@ -1,4 +1,4 @@
-//! `history`: what happened to a message, if its topic keeps a history.
+//! `history`: the events of a message, if its topic keeps a history.
 
 use crate::call::Call;
 use crate::id::Topic;
@@ -9,106 +9,106 @@ use crate::target::Target;
 use crate::time::UnixMillis;
 use std::time::Duration;
 
-/// Something that happened to a message.
+/// An event of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEvent {
-    /// When, on Redis's clock.
+    /// Time, on Redis's clock.
     pub at: UnixMillis,
-    /// What.
+    /// Kind.
     pub what: Happening,
 }
 
-/// What happened to a message.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happening {
-    /// It was put.
+    /// Put.
     Put(Next),
-    /// Another put replaced it.
+    /// Replaced by another put.
     Replaced,
-    /// Its due time changed.
+    /// The due time changed.
     Rescheduled {
-        /// What it was before.
+        /// The previous due time.
         from: UnixMillis,
-        /// Where it went.
+        /// The new place.
         next: Next,
     },
-    /// It became ready.
+    /// Ready.
     Ready,
-    /// It was leased.
+    /// Leased.
     Leased {
         /// The attempt, from 1.
         attempt: u32,
-        /// When the lease ends unless it is extended.
+        /// End of the lease unless extended.
         until: UnixMillis,
-        /// What the holder calls itself; `None`: it did not say.
+        /// The holder's name; `None` if unnamed.
         by: Option<String>,
     },
-    /// It was given back, and the attempt does not count.
+    /// Released without counting the attempt.
     Released {
-        /// Where it went.
+        /// The new place.
         next: Next,
-        /// Why; may be empty.
+        /// Reason; may be empty.
         reason: String,
     },
     /// An attempt failed.
     Failed {
-        /// Where it went.
+        /// The new place.
         next: Next,
-        /// Why; may be empty.
+        /// Reason; may be empty.
         reason: String,
     },
-    /// Its lease ran out.
+    /// The lease ran out.
     LeaseEnded(Next),
-    /// It was to be cancelled while it was leased: it is not tried again.
+    /// Cancelled while leased: no further attempt.
     CancelRequested,
-    /// It became a dead letter.
+    /// Became a dead letter.
     Buried {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// The dead letter got another life.
+    /// The dead letter was replayed.
     Replayed(Next),
-    /// A repair put it where it belongs.
+    /// A repair restored the right place.
     Repaired,
-    /// It was delivered.
+    /// Delivered.
     Delivered,
-    /// It was cancelled.
+    /// Cancelled.
     Cancelled,
-    /// It expired.
+    /// Expired.
     Expired,
-    /// An operator deleted it.
+    /// Deleted by an operator.
     Purged,
-    /// Something that this version does not know, as it is stored.
+    /// An event unknown to this version, as stored.
     Other(String),
 }
 
-/// Where a message went.
+/// The next place of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// When it is due.
+    /// Due time.
     pub due: UnixMillis,
-    /// Whether it was due at once.
+    /// True if due at once.
     pub ready: bool,
 }
 
-/// A page of what happened to a message.
+/// A page of a message's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryPage {
-    /// About how many events the topic keeps in this shard; 0: none.
+    /// Approximate number of events that the topic keeps in this shard; 0: none.
     pub kept: u32,
-    /// How long it keeps them.
+    /// How long events are kept.
     pub kept_for: Duration,
     /// The events of the message, the oldest first; an empty page need not be the last.
     pub events: Vec<HistoryEvent>,
-    /// Where the next page begins; `None`: this is the last.
+    /// The start of the next page; `None` after the last.
     pub next: Option<String>,
 }
 
 // === impl Happening ===
 
 impl Happening {
-    /// Its word, as JSON and the scripts have it.
+    /// The word in JSON and in the scripts.
     pub fn word(&self) -> &str {
         match self {
             Self::Put(_) => "put",
@@ -176,7 +176,7 @@ impl Happening {
 // === impl Next ===
 
 impl Next {
-    /// Due time and place, and what follows them.
+    /// Due time and place, and the rest of the text.
     fn read(text: &str) -> Option<(Self, String)> {
         let (due, rest) = text.split_once(' ')?;
         let (place, rest) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -188,15 +188,12 @@ fn time(text: &str) -> Option<UnixMillis> {
     text.parse().ok().map(UnixMillis::new)
 }
 
-/// Asks for a page of what happened to a message; `from`: where the page before it ended.
+/// Asks for a page of a message's events; `from`: the end of the previous page.
 pub fn request(shard: ShardId, topic: &Topic, target: &Target, from: Option<&str>) -> Call {
     Call::new(Verb::History, shard).arg(topic.as_bytes()).arg(target.stored()).arg(from.unwrap_or_default())
 }
 
-/// The page.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the page.
 pub fn read(reply: Value) -> Result<HistoryPage, ReplyError> {
     let mut reply = Reply::new(Verb::History, reply)?;
     reply.number()?;

@@ -8,21 +8,18 @@ use crate::shard::ShardId;
 /// The outcome of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldAnswer {
-    /// It was applied.
+    /// Applied.
     Done,
     /// A newer owner has this epoch.
     Fenced(u64),
 }
 
-/// Holds a shard, or lets it continue.
+/// Holds or resumes a shard.
 pub fn request(shard: ShardId, epoch: u64, on: bool) -> Call {
     Call::new(Verb::Hold, shard).number(epoch).arg(if on { "on" } else { "off" })
 }
 
-/// The outcome of the hold.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome.
 pub fn read(reply: Value) -> Result<HoldAnswer, ReplyError> {
     let text = Reply::text_of(Verb::Hold, reply)?;
     let mut words = Words::new(&text);

@@ -10,7 +10,7 @@ use crate::shard::ShardId;
 use crate::target::Target;
 use crate::time::UnixMillis;
 
-/// Which messages a listing shows.
+/// The state of listed messages, with the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListState {
     /// By due time.
@@ -26,29 +26,29 @@ pub enum ListState {
     },
 }
 
-/// Which messages of a topic a listing shows.
+/// The selection of a listing.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     /// The topic.
     pub topic: &'a Topic,
-    /// In this state.
+    /// The state.
     pub state: ListState,
-    /// Up to this time; down to it if the newest come first.
+    /// Upper bound of the time; with the newest first, the lower bound.
     pub to: UnixMillis,
 }
 
 /// A listed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The shard it lives in.
+    /// The shard of the message.
     pub shard: ShardId,
-    /// Its topic.
+    /// The topic.
     pub topic: Topic,
-    /// Its id.
+    /// The id.
     pub id: MessageId,
-    /// Its group: also that of a message which cannot be read or has finished, if its id is the producer's own.
+    /// The group, even of an unreadable or finished message, if its id is an own id.
     pub group: Option<Group>,
-    /// Its envelope, or why that cannot be read.
+    /// The envelope, or why it is unreadable.
     pub envelope: Result<Envelope, EnvelopeError>,
 }
 
@@ -57,7 +57,7 @@ pub struct Listed {
 pub struct ListPage {
     /// The messages; an empty page need not be the last.
     pub messages: Vec<Listed>,
-    /// Where the next page begins; `None`: this is the last.
+    /// The start of the next page; `None` after the last.
     pub next: Option<Cursor>,
 }
 
@@ -87,7 +87,7 @@ impl Listed {
         Self { shard, topic, id, group, envelope }
     }
 
-    /// What finds it again.
+    /// Identifies the message in later calls.
     pub fn target(&self) -> Target {
         Target { id: self.id.clone(), group: self.group.clone() }
     }
@@ -100,10 +100,7 @@ pub fn peek(shard: ShardId, topic: &Topic, targets: &[&Target]) -> Call {
     call
 }
 
-/// The message of each target; `None`: unknown.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the message of each target; `None`: unknown.
 pub fn read_peek(
     reply: Value,
     shard: ShardId,
@@ -128,10 +125,7 @@ pub fn topic(shard: ShardId, query: Query<'_>, from: &Cursor, limit: u16) -> Cal
     call.number(to.get()).arg(order).cursor_entry(from).number(limit)
 }
 
-/// The page.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the page.
 pub fn read_topic(reply: Value, shard: ShardId, topic: &Topic) -> Result<ListPage, ReplyError> {
     let mut reply = Reply::new(Verb::List, reply)?;
     reply.number()?;
@@ -148,10 +142,7 @@ pub fn group(shard: ShardId, group: &Group, from: &Cursor, limit: u16) -> Call {
     Call::new(Verb::ListGroup, shard).arg(group.as_str()).cursor(from).number(limit)
 }
 
-/// The page, and how many the group has in the shard.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the page, and the size of the group in the shard.
 pub fn read_group(reply: Value, shard: ShardId) -> Result<(ListPage, u64), ReplyError> {
     let mut reply = Reply::new(Verb::ListGroup, reply)?;
     reply.number()?;

@@ -14,37 +14,37 @@ pub struct Overview {
     /// Redis's clock.
     #[serde(skip)]
     pub now: UnixMicros,
-    /// When it must be pumped next.
+    /// Time of the next pump.
     pub next_due: Option<UnixMillis>,
-    /// The epoch of its owner.
+    /// The owner's epoch.
     pub epoch: u64,
-    /// Its owner's name; empty if it never had one.
+    /// The owner's name; empty before the first claim.
     pub owner: String,
-    /// Whether it is held, because its clock is not trusted.
+    /// True if the shard is held, because its clock is not trusted.
     pub held: bool,
     /// Leases.
     pub leases: u64,
-    /// Finished ids that it remembers.
+    /// Remembered ids of finished messages.
     pub markers: u64,
-    /// How many topics it ever had, including deleted ones.
+    /// Total topics so far, including deleted ones.
     pub topics: u64,
 }
 
 /// A topic in a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicHere {
-    /// Its name.
+    /// The name.
     pub topic: Topic,
-    /// Whether it has a ready queue there: a consumer should reserve from it.
+    /// True if the topic has a ready queue there: a consumer should reserve from it.
     pub waiting: bool,
 }
 
 /// Some of the topics of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicsPage {
-    /// About 500. While topics come and go, one may appear on two pages; no topic that stays is missed.
+    /// About 500. While topics come and go, a topic may appear on two pages; no lasting topic is missed.
     pub topics: Vec<TopicHere>,
-    /// Where the next page begins; `None`: this is the last.
+    /// The start of the next page; `None` after the last.
     pub next: Option<u64>,
 }
 
@@ -62,18 +62,12 @@ pub fn topics(shard: ShardId, from: Option<u64>) -> Call {
     }
 }
 
-/// The state of the shard.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the state of the shard.
 pub fn read(reply: Value) -> Result<Overview, ReplyError> {
     Ok(shard_of(&mut Reply::new(Verb::Overview, reply)?)?.0)
 }
 
-/// The page of topics.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the page of topics.
 pub fn read_topics(reply: Value) -> Result<TopicsPage, ReplyError> {
     let mut reply = Reply::new(Verb::Overview, reply)?;
     let (_, next) = shard_of(&mut reply)?;
@@ -85,7 +79,7 @@ pub fn read_topics(reply: Value) -> Result<TopicsPage, ReplyError> {
     Ok(TopicsPage { topics, next })
 }
 
-/// The shard itself, and where the next page of its topics begins.
+/// The shard itself, and the start of the next page of topics.
 fn shard_of(reply: &mut Reply) -> Result<(Overview, Option<u64>), ReplyError> {
     let overview = Overview {
         now: UnixMicros(reply.number()?),

@@ -1,19 +1,16 @@
-//! `probe`: which commands of the scripts this user may not call.
+//! `probe`: commands of the scripts that this user may not call.
 
 use crate::call::Call;
 use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
 
-/// Tries these commands in a shard, in capitals; those that no script uses are passed over.
+/// Tries these commands, in capitals, in a shard; commands unused by scripts are skipped.
 pub fn request<'c>(shard: ShardId, commands: impl IntoIterator<Item = &'c str>) -> Call {
     commands.into_iter().fold(Call::new(Verb::Probe, shard), Call::arg)
 }
 
-/// The commands that are denied.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the denied commands.
 pub fn read(reply: Value) -> Result<Vec<String>, ReplyError> {
     let mut reply = Reply::new(Verb::Probe, reply)?;
     let mut denied = Vec::new();

@@ -9,47 +9,48 @@ use crate::time::{UnixMicros, UnixMillis};
 /// The report of one pump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PumpReport {
-    /// How it ended.
+    /// The result.
     pub word: PumpWord,
     /// Redis's clock.
     pub now: UnixMicros,
-    /// When the shard must be pumped next; `None`: nothing in it has a time.
+    /// Time of the next pump; `None`: nothing in the shard has a time.
     pub next_due: Option<UnixMillis>,
     /// Messages that became ready.
     pub moved: u64,
     /// Leases that ran out.
     pub returned: u64,
-    /// Those of these leases whose messages had used up their attempts.
+    /// Leases that ran out after the last attempt.
     pub buried: u64,
     /// Messages that expired.
     pub expired: u64,
     /// Finished ids that were forgotten.
     pub forgotten: u64,
-    /// Entries that a key of the wrong type blocks; they are tried again.
+    /// Entries blocked by a key of the wrong type; they are tried again.
     pub blocked: u64,
-    /// When the moved messages were due: a time, and how many. Of many times, a run is reported as its earliest.
+    /// Due times of the moved messages, with counts. Beyond a bound, several times share a run with the earliest as its
+    /// time.
     pub runs: Vec<(UnixMillis, u64)>,
 }
 
-/// How a pump ended.
+/// The result of a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PumpWord {
-    /// All that was due is moved.
+    /// Everything due has moved.
     Pumped,
     /// More is due: pump again at once.
     More,
     /// The shard is held: its clock is not trusted.
     Held,
-    /// The clock is further ahead than the caller accepts: nothing was moved.
+    /// The clock is further ahead than the caller accepts: nothing moved.
     Ahead,
-    /// A newer owner has this epoch: nothing was moved.
+    /// A newer owner has this epoch: nothing moved.
     Fenced(u64),
-    /// The caller does not own the shard, and nothing in it is overdue by 10 s: nothing was moved.
+    /// The caller does not own the shard, and nothing is overdue by 10 s: nothing moved.
     NotOverdue,
 }
 
 /// Moves due messages: at most `limit` (1 to 500) ids. `epoch` is the owner's; `None` for a timer that does not own the
-/// shard and only pumps what is long overdue. If Redis's clock is past `latest`, nothing is moved.
+/// shard and only pumps long overdue messages. If Redis's clock is past `latest`, nothing moves.
 pub fn request(shard: ShardId, epoch: Option<u64>, limit: u16, latest: Option<UnixMillis>) -> Call {
     let call = Call::new(Verb::Pump, shard);
     let mut call = match epoch {
@@ -63,10 +64,7 @@ pub fn request(shard: ShardId, epoch: Option<u64>, limit: u16, latest: Option<Un
     call
 }
 
-/// The report of the pump.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the report.
 pub fn read(reply: Value) -> Result<PumpReport, ReplyError> {
     let mut reply = Reply::new(Verb::Pump, reply)?;
     let text = reply.text()?;

@@ -12,16 +12,16 @@ use crate::time::UnixMillis;
 /// The outcome of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// How many were deleted.
+    /// Number of deleted messages.
     pub purged: u64,
-    /// How many could not be deleted: they have a newer format, or a key on their way has the wrong type.
+    /// Number of messages not deleted, because of a newer format or a key of the wrong type.
     pub kept: u64,
 }
 
 // === impl Purged ===
 
 impl Purged {
-    /// Adds those of another step.
+    /// Adds the counts of another step.
     pub const fn add(&mut self, other: Self) {
         self.purged += other.purged;
         self.kept += other.kept;
@@ -33,7 +33,7 @@ pub fn request(shard: ShardId, topic: &Topic, (state, to): (&str, UnixMillis), f
     some(shard, topic, (state, to), from, MAX_IDS_A_CALL)
 }
 
-/// As `request`, of at most `limit` messages (1 to 500).
+/// As `request`, for at most `limit` messages (1 to 500).
 pub fn some(
     shard: ShardId,
     topic: &Topic,
@@ -45,10 +45,7 @@ pub fn some(
     call.number(to.get()).cursor_entry(from).number(limit as u64)
 }
 
-/// What the step did, and where the next begins; `None`: this was the last.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the counts of the step, and the start of the next; `None` after the last.
 pub fn read(reply: Value) -> Result<(Purged, Option<Cursor>), ReplyError> {
     let mut reply = Reply::new(Verb::Purge, reply)?;
     let more = match reply.text()?.as_str() {

@@ -13,47 +13,47 @@ use crate::time::{UnixMicros, UnixMillis};
 /// The outcome of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// It is stored, and due at this time.
+    /// Stored, and due at this time.
     Stored(UnixMillis),
-    /// It is stored and, being due already, ready.
+    /// Stored and already due, so ready.
     Ready(UnixMillis),
     /// The same message already exists from an earlier try, or has finished with this outcome: nothing was stored. The
-    /// time is its due time, or when it finished.
+    /// time is the due time, or the time of the finish.
     Exists(State, UnixMillis),
-    /// Another message has this id. The time is its due time, or when it finished. Nothing was changed.
+    /// Another message has this id. The time is its due time, or the time of its finish. Nothing was changed.
     Conflict(State, UnixMillis),
-    /// The id is taken by a message whose format is newer than the shard's scripts can read. Nothing was changed.
+    /// The id belongs to a message with a newer format than the shard's scripts can read. Nothing was changed.
     Newer,
-    /// The id is taken by bytes that are not a message. Nothing was changed.
+    /// The id belongs to bytes that are not a message. Nothing was changed.
     Malformed,
-    /// The message that it would replace is leased. Nothing was changed.
+    /// The message to replace is leased. Nothing was changed.
     Leased,
-    /// A repeat so late that its topic may have forgotten how the first try ended, and therefore refuses it
+    /// A repeat so late that its topic may have forgotten the first try, and therefore refuses
     /// ([`crate::policy::Repeats::Refuse`]). Nothing was changed.
     Stale,
-    /// It is in the spool on this host's disk, and will be put once Redis is reachable.
+    /// In the spool on this host's disk, to be put once Redis is reachable.
     Spooled,
-    /// The script refused it, for this reason. Nothing was changed.
+    /// Refused by the script for this reason. Nothing was changed.
     Refused(String),
 }
 
-/// A message as a call of `put` takes it.
+/// An item of a `put` call.
 #[derive(Clone, Copy, Debug)]
 pub struct PutItem<'m> {
     /// The message, with its id.
     pub message: &'m Message,
-    /// Whether the shard is an earlier place, which is only asked.
+    /// True if the shard is an earlier place, which is only asked.
     pub earlier: bool,
-    /// When its first try began, on Redis's clock, if that try's answer was lost.
+    /// Start of the first try, on Redis's clock, if its answer was lost.
     pub first_try: Option<UnixMillis>,
 }
 
 // === impl PutOutcome ===
 
 impl PutOutcome {
-    /// Whether delayq is responsible for the message, by this put or an earlier one: it is pending, leased, dead,
-    /// delivered or spooled. Not if it was cancelled, expired or purged before: then nothing was stored, and it is not
-    /// delivered.
+    /// True if delayq is responsible for the message, by this put or an earlier one: it is pending, leased, dead,
+    /// delivered or spooled. False if the message was cancelled, expired or purged before: nothing was stored, and the
+    /// message is not delivered.
     pub const fn is_accepted(&self) -> bool {
         match self {
             Self::Stored(_) | Self::Ready(_) | Self::Spooled => true,
@@ -64,7 +64,7 @@ impl PutOutcome {
 }
 
 /// Puts messages of one topic into one shard: at most 500 messages and 4 MiB, all placed by the same layout. `stored`
-/// encodes a message as its topic stores it.
+/// encodes a message for its topic.
 pub fn request(
     shard: ShardId,
     topic: &Topic,
@@ -83,15 +83,12 @@ pub fn request(
     call
 }
 
-/// A put of no message, which changes nothing: a shard that would take one refuses it as `DQARG`.
+/// A put without messages, which changes nothing: a shard that accepts puts refuses it as `DQARG`.
 pub fn of_none(shard: ShardId) -> Call {
     Call::new(Verb::Put, shard)
 }
 
-/// The outcome of each message; `None`: it is not in this earlier place.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome of each message; `None`: not in this earlier place.
 pub fn read(reply: Value, items: &[PutItem<'_>]) -> Result<Vec<Option<PutOutcome>>, ReplyError> {
     let mut reply = Reply::new(Verb::Put, reply)?;
     let now = UnixMicros(reply.number()?).millis();

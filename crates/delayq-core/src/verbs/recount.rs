@@ -6,18 +6,18 @@ use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
 
-/// What a count found.
+/// The result of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Ready, leased, accepted: the counter, and the true number.
     All([(i64, i64); 3]),
-    /// There are too many leases or buckets to count in one step.
+    /// Too many leases or buckets to count in one step.
     Crowded,
-    /// It changed between two steps.
+    /// The topic changed between two steps.
     Changed,
 }
 
-/// Where a count of several steps stands.
+/// The position of a count in several steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recount {
     mark: String,
@@ -25,16 +25,13 @@ pub struct Recount {
     ready: u64,
 }
 
-/// One step; with `mend`, the last one corrects the counters.
+/// One step; with `mend`, the last step corrects the counters.
 pub fn request(shard: ShardId, topic: &Topic, mend: bool, at: &Recount) -> Call {
     let call = Call::new(Verb::Recount, shard).arg(topic.as_bytes()).arg(if mend { "mend" } else { "look" });
     call.arg(&at.mark).number(at.passed).number(at.ready)
 }
 
-/// The result; `None`: the next step begins at the new `at`.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the result; `None`: the next step begins at the new `at`.
 pub fn read(reply: Value, at: &mut Recount) -> Result<Option<Counted>, ReplyError> {
     let mut reply = Reply::new(Verb::Recount, reply)?;
     let word = reply.text()?;

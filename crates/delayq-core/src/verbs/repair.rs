@@ -8,25 +8,22 @@ use crate::shard::ShardId;
 /// The outcome of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mending {
-    /// It was repaired.
+    /// Repaired.
     Mended,
     /// The fault no longer exists.
     Sound,
-    /// It could not be repaired, for this reason.
+    /// Not repairable, for this reason.
     Failed(String),
 }
 
-/// Repairs findings, each given by its kind, index and name. At most 500.
+/// Repairs findings, each given by kind, index and name. At most 500.
 pub fn request<'f>(shard: ShardId, findings: impl IntoIterator<Item = [&'f [u8]; 3]>) -> Call {
     let mut call = Call::new(Verb::Repair, shard);
     findings.into_iter().flatten().for_each(|part| call.push(part));
     call
 }
 
-/// The outcome of each finding.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome of each finding.
 pub fn read(reply: Value, count: usize) -> Result<Vec<Mending>, ReplyError> {
     let mut reply = Reply::new(Verb::Repair, reply)?;
     (0..count).map(|_| mending(&mut reply)).collect()

@@ -12,21 +12,21 @@ use std::time::Duration;
 /// The outcome of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// How many were replayed.
+    /// Number of replayed messages.
     pub replayed: u64,
-    /// How many stay dead, by reason: mostly those whose own expiry is not after the new due time.
+    /// Number of messages that stay dead, by reason: usually an expiry before the new due time.
     pub kept: BTreeMap<String, u64>,
 }
 
 // === impl Replayed ===
 
 impl Replayed {
-    /// How many stay dead.
+    /// Number of messages that stay dead.
     pub fn kept(&self) -> u64 {
         self.kept.values().sum()
     }
 
-    /// Adds those of another call.
+    /// Adds the counts of another call.
     pub fn add(&mut self, other: Self) {
         self.replayed += other.replayed;
         for (why, count) in other.kept {
@@ -47,10 +47,7 @@ pub fn request<'t>(
     call
 }
 
-/// How many were replayed, and why the others were not.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the counts, with reasons for the rest.
 pub fn read(reply: Value) -> Result<Replayed, ReplyError> {
     let mut reply = Reply::new(Verb::Replay, reply)?;
     let mut replayed = Replayed::default();

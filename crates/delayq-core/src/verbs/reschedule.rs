@@ -17,9 +17,9 @@ use crate::time::{OddTime, Shift, UnixMillis};
 pub enum Reschedule {
     /// To this time, or this long from now.
     To(Due),
-    /// To this time, or this long from now, if its current due time is this one (ms on Redis's clock).
+    /// To this time, or this long from now, if the current due time equals the given one (ms on Redis's clock).
     ToIfDue(Due, UnixMillis),
-    /// By this much from its expected due time; it is not moved if it is due at another time. So a repeat moves nothing
+    /// By this difference from the expected due time; unchanged if due at another time. So a repeat moves nothing
     /// twice.
     By(Shift, UnixMillis),
 }
@@ -27,28 +27,28 @@ pub enum Reschedule {
 /// The outcome of a reschedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RescheduleOutcome {
-    /// It was moved.
+    /// Moved.
     Moved {
-        /// When it was due before.
+        /// The previous due time.
         old: UnixMillis,
-        /// When it is due now.
+        /// The new due time.
         due: UnixMillis,
-        /// Whether it is ready already.
+        /// True if already ready.
         ready: bool,
     },
-    /// It is due at this time, not at the expected one. Nothing was changed.
+    /// Due at this time instead of the expected one. Nothing was changed.
     Changed(UnixMillis),
-    /// A consumer holds it.
+    /// Held by a consumer.
     Leased,
-    /// It is a dead letter.
+    /// A dead letter.
     Dead,
-    /// It had already finished, with this outcome and at this time.
+    /// Already finished, with this outcome and at this time.
     Finished(State, UnixMillis),
-    /// It is unknown: never put, put in another group, or forgotten.
+    /// Unknown: never put, put in another group, or forgotten.
     Unknown,
-    /// Redis could not be reached, or the put itself waits in the spool: the change is in the spool behind it.
+    /// Redis could not be reached, or the put itself waits in the spool: the change is spooled after it.
     Spooled,
-    /// Invalid: no due time, or one that is not before its expiry. Nothing was changed.
+    /// Invalid: not a due time, or not before the expiry. Nothing was changed.
     Refused(String),
     /// The script failed, for this reason: a stored key or message is faulty.
     Failed(String),
@@ -68,7 +68,7 @@ impl Reschedule {
         }
     }
 
-    /// The due time and the expected one, as `reschedule` takes them.
+    /// The arguments of `reschedule`: the due time, and the expected due time.
     fn arguments(self) -> (String, String) {
         match self {
             Self::To(due) => (due.argument(), String::new()),
@@ -81,13 +81,13 @@ impl Reschedule {
 // === impl RescheduleOutcome ===
 
 impl RescheduleOutcome {
-    /// Whether the message has the due time that was asked for.
+    /// True if the message has the requested due time.
     pub const fn is_accepted(&self) -> bool {
         matches!(self, Self::Moved { .. })
     }
 }
 
-/// Reschedules messages of one topic in one shard, each with the record of its write if there is one: at most 500.
+/// Reschedules messages of one topic in one shard (at most 500), each with the record of its write, if any.
 pub fn request<'t>(
     shard: ShardId,
     topic: &Topic,
@@ -103,10 +103,7 @@ pub fn request<'t>(
     call
 }
 
-/// The outcome for each of `count` messages.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the outcome for each of `count` messages.
 pub fn read(reply: Value, count: usize) -> Result<Vec<RescheduleOutcome>, ReplyError> {
     let mut reply = Reply::new(Verb::Reschedule, reply)?;
     (0..count).map(|_| outcome(&mut reply)).collect()

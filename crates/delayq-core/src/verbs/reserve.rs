@@ -22,7 +22,7 @@ pub struct ReserveRequest {
     /// Maximum bytes of envelopes as stored ([`Reservation::stored_bytes`]), which the last message may exceed; 0:
     /// unlimited.
     pub max_bytes: u32,
-    /// How long the lease lasts, 1 ms to 24 h; `None`: the topic's.
+    /// Duration of the lease, 1 ms to 24 h; `None`: the topic's.
     pub lease: Option<Duration>,
 }
 
@@ -37,23 +37,22 @@ pub struct Receipt {
 /// A message under lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// What settles it.
+    /// Settles this delivery.
     pub receipt: Receipt,
-    /// Its topic.
+    /// The topic.
     pub topic: Topic,
-    /// Its id.
+    /// The id.
     pub id: MessageId,
-    /// When it became ready, on Redis's clock.
+    /// Ready time, on Redis's clock.
     pub ready: UnixMicros,
-    /// When the lease ends, unless it is extended, on Redis's clock.
+    /// End of the lease unless extended, on Redis's clock.
     pub lease_end: UnixMillis,
-    /// The bytes of its envelope as stored, with headers and a possibly compressed payload: what
-    /// [`ReserveRequest::max_bytes`] counts.
+    /// Bytes of the stored envelope, with headers and a possibly compressed payload, as counted by
+    /// [`ReserveRequest::max_bytes`].
     pub stored_bytes: usize,
-    /// The message itself; its attempt and delivery count this one. Its payload is as it was put, unless `unrestored`
-    /// is set.
+    /// The message; its attempt and delivery count this one. The payload is restored, unless `unrestored` is set.
     pub envelope: Envelope,
-    /// Why its payload is still compressed, if it is.
+    /// Why the payload is still compressed, if it is.
     pub unrestored: Option<Unrestored>,
 }
 
@@ -64,7 +63,7 @@ pub struct ReserveReport {
     pub now: UnixMicros,
     /// The messages, in the order of the topics.
     pub messages: Vec<Reservation>,
-    /// When to reserve again without being woken: at once (a limit on bytes or entries was reached, and there may be
+    /// Time of the next reserve without a wake-up: at once (a limit on bytes or entries was reached, and there may be
     /// more), later (a rate holds messages back), or `None`.
     pub wait: Option<Duration>,
     /// Stale entries that were dropped.
@@ -73,14 +72,14 @@ pub struct ReserveReport {
     pub expired: u64,
     /// Malformed messages, now dead letters.
     pub buried: u64,
-    /// Messages of a newer format, or blocked by a key of the wrong type: they are ready again in 10 s.
+    /// Messages with a newer format, or blocked by a key of the wrong type: they are ready again in 10 s.
     pub newer: u64,
-    /// Topics that were skipped because a key of theirs has the wrong type. The others proceed; if there is no other,
-    /// the call fails instead.
+    /// Topics skipped because one of their keys has the wrong type. Other topics proceed; without any other, the call
+    /// fails instead.
     pub refused: Vec<Topic>,
 }
 
-/// What was reserved, and the receipts of messages that cannot be decoded, each with the reason.
+/// The report, and the receipts of undecodable messages, each with the reason.
 pub type Reserved = (ReserveReport, Vec<(Receipt, String)>);
 
 // === impl Receipt ===
@@ -105,7 +104,7 @@ impl fmt::Debug for Receipt {
     }
 }
 
-/// Reserves ready messages of one shard; `by` is what the caller calls itself, for histories, or empty.
+/// Reserves ready messages of one shard; `by` is the caller's name for histories, or empty.
 pub fn request(shard: ShardId, request: &ReserveRequest, by: &str) -> Call {
     let call = Call::new(Verb::Reserve, shard).number(request.most).number(request.max_bytes);
     let mut call = match request.lease {
@@ -119,10 +118,7 @@ pub fn request(shard: ShardId, request: &ReserveRequest, by: &str) -> Call {
     call
 }
 
-/// What was reserved, with payloads as stored.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the report, with payloads as stored.
 pub fn read(shard: ShardId, request: &ReserveRequest, reply: Value) -> Result<Reserved, ReplyError> {
     let mut unreadable = Vec::new();
     let mut reply = Reply::new(Verb::Reserve, reply)?;

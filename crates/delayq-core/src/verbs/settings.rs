@@ -17,15 +17,12 @@ pub fn configure(shard: ShardId, topic: &Topic, settings: &TopicSettings) -> Cal
     call
 }
 
-/// Asks for the settings that are not at their defaults.
+/// Asks for the settings that differ from the defaults.
 pub fn describe(shard: ShardId, topic: &Topic) -> Call {
     Call::new(Verb::Describe, shard).arg(topic.as_bytes())
 }
 
-/// The settings that are not at their defaults, without those of a later version.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the settings that differ from the defaults, except settings of a later version.
 pub fn read(reply: Value) -> Result<TopicSettings, ReplyError> {
     let mut reply = Reply::new(Verb::Describe, reply)?;
     let mut settings = Vec::new();

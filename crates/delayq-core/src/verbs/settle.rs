@@ -1,4 +1,4 @@
-//! `ack`, `extend`, `release`, `bury`: what the holder of a lease does.
+//! `ack`, `extend`, `release`, `bury`: the calls of a lease's holder.
 
 use super::reserve::Receipt;
 use crate::call::Call;
@@ -9,61 +9,61 @@ use crate::shard::ShardId;
 use crate::time::UnixMillis;
 use std::time::Duration;
 
-/// What became of a message that its holder settled.
+/// The result of settling a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It was delivered, and is finished.
+    /// Delivered and finished.
     Delivered,
-    /// It is tried again at this time.
+    /// Retried at this time.
     Delayed(UnixMillis),
-    /// It is ready again.
+    /// Ready again.
     Ready,
-    /// It is among the dead letters.
+    /// Moved to the dead letters.
     Buried,
-    /// It was cancelled while it was leased, and is finished.
+    /// Cancelled while leased, and finished.
     Cancelled,
-    /// The message expired while it was leased, and is finished.
+    /// The message expired while leased, and is finished.
     MessageExpired,
     /// The lease lasts until this time.
     Extended(UnixMillis),
-    /// The lease lasts until this time, and a cancel came meanwhile: it will not be tried again.
+    /// The lease lasts until this time, and a cancel arrived meanwhile: no further attempt.
     ExtendedDoomed(UnixMillis),
     /// The lease was lost: nothing was changed, and another worker may hold the message.
     LeaseLost,
-    /// The script could not do it, for this reason.
+    /// The script failed, for this reason.
     Failed(String),
 }
 
-/// How a message is given back.
+/// A message to give back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// What settles it.
+    /// Settles this delivery.
     pub receipt: Receipt,
-    /// When it is ready again; `None`: by its back-off.
+    /// Delay until ready again; `None`: by the back-off.
     pub delay: Option<Duration>,
-    /// Whether the attempt does not count, because it was not the message's fault.
+    /// True if the attempt does not count, because the message was not at fault.
     pub keep_attempt: bool,
-    /// Why, for the dead letters, where this was the last attempt; as much as [`crate::reason`] keeps.
+    /// Reason for the dead letters, if this was the last attempt; limited by [`crate::reason`].
     pub reason: String,
 }
 
 // === impl Settled ===
 
 impl Settled {
-    /// Whether the holder still had the lease, and what it asked for was done.
+    /// True if the holder still had the lease, and the request was carried out.
     pub const fn is_accepted(&self) -> bool {
         !matches!(self, Self::LeaseLost | Self::Failed(_))
     }
 }
 
-/// Ends messages that were delivered. As the others here: at most 500 of one shard.
+/// Finishes delivered messages. Like the other calls here: at most 500 of one shard.
 pub fn ack<'r>(shard: ShardId, receipts: impl IntoIterator<Item = &'r Receipt>) -> Call {
     let mut call = Call::new(Verb::Ack, shard);
     receipts.into_iter().for_each(|receipt| call.push(&receipt.bytes));
     call
 }
 
-/// Gives leases more time, from now; `None`: their topic's lease.
+/// Extends leases from now; `None`: by the topic's lease.
 pub fn extend<'r>(
     shard: ShardId,
     receipts: impl IntoIterator<Item = &'r Receipt>,
@@ -77,7 +77,7 @@ pub fn extend<'r>(
     call
 }
 
-/// Gives messages back that were not delivered.
+/// Gives undelivered messages back.
 pub fn release<'r>(shard: ShardId, releases: impl IntoIterator<Item = &'r Release>) -> Call {
     let mut call = Call::new(Verb::Release, shard);
     for release in releases {
@@ -99,10 +99,7 @@ pub fn bury<'r>(shard: ShardId, buried: impl IntoIterator<Item = (&'r Receipt, &
     call
 }
 
-/// What became of each message; `verb` is the script that was called.
-///
-/// # Errors
-/// An answer that the script does not give.
+/// Reads the result for each message; `verb` is the called script.
 pub fn read(verb: Verb, reply: Value, count: usize) -> Result<Vec<Settled>, ReplyError> {
     let mut reply = Reply::new(verb, reply)?;
     (0..count).map(|_| settled(&mut reply)).collect()

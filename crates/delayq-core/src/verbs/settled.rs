@@ -1,4 +1,4 @@
-//! `settled`: forgetting the answers to recorded writes whose sources have noted them.
+//! `settled`: forgetting the answers to recorded writes, once their sources have noted the answers.
 
 use crate::call::Call;
 use crate::record::RecordId;
@@ -13,10 +13,7 @@ pub fn request(shard: ShardId, records: impl IntoIterator<Item = RecordId>) -> C
         .fold(Call::new(Verb::Settled, shard), |call, record| call.arg(record.to_string().as_bytes()))
 }
 
-/// How many answers were kept until now.
-///
-/// # Errors
-/// The script does not give such an answer.
+/// Reads the number of answers that were still kept.
 pub fn read(reply: Value) -> Result<u64, ReplyError> {
     Reply::new(Verb::Settled, reply)?.number()
 }
