@@ -5,9 +5,9 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 1 a message (1 to 500): body key without its base ("m:<topic no>:<id>", as SCAN found it)
 -- RETURNS  delayed, ready, leased, dead, finished, then 2 a finding: kind, name
---            kind  ready (in no bucket: whether its queue has it is left to the caller; the name ends in its gen) |
---                  no_lease | no_dead_entry | no_marker_entry | no_group_entry | no_expiry_entry (what should lead
---                  to it does not) | malformed | wrong_type
+--            kind  ready (in no bucket: the caller checks the queue; the name ends in its gen) |
+--                  no_lease | no_dead_entry | no_marker_entry | no_group_entry | no_expiry_entry (a missing
+--                  entry) | malformed | wrong_type
 --            name  <topic no>:<id>
 -- COST     O(log n) and a read of the envelope a message
 --# include now, limits, arguments, registry, shard, type, defaults, stats, nearest, alarm, format, fields, envelope, starts, hour, bucket, fault
@@ -17,7 +17,7 @@ local answer = { 0, 0, 0, 0, 0 }
 
 local function found(kind, name) answer[#answer + 1], answer[#answer + 2] = kind, name end
 
--- A message of a later format is left to who can read it.
+-- A message with a later format is left to a script that can read it.
 local function unread(key, name, why)
   if why == 'malformed' then found('malformed', name) end
   if why == 'missing' and not is('string', key) then found('wrong_type', name) end
@@ -33,8 +33,8 @@ local function check(m)
   for _, kind in ipairs(faults_of(m)) do found(kind, name_of(m)) end
 end
 
--- Delayed messages that no other index has are most of all: their buckets are asked for them together. `hours` has the
--- buckets of each topic by hour, `delayed` has all; each has its members, and at which argument each message stands.
+-- Most messages are delayed without another index: their buckets are queried together. `hours` has each topic's buckets
+-- by hour, `delayed` has all buckets; each has its members, and the argument index of each message.
 local hours, delayed = {}, {}
 
 local function check_later(no, member, due, at)
@@ -53,7 +53,7 @@ local function check_later(no, member, due, at)
   bucket.members[n], bucket.at[n] = member, at
 end
 
--- Format, state and flags of a pending message in no other index.
+-- Format, state and flags of a pending message without another index.
 local PLAIN = struct.pack('>BB', FORMAT, PENDING)
 
 local keys, any_large, topic = {}, false, nil

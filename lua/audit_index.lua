@@ -4,12 +4,12 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, limit (1 to 500 entries), then 4 an index (1 to 500): key without its base, score, member (of the
---          entry that was looked at last; "" and "" at first), all | itself (none of its entries)
--- RETURNS  how many indexes were checked to their end, where to go on in the next one (score and member), how many entries
---          were looked at, then 3 a finding: index, kind, entry
---            kind   stale_entry (its message is gone, or elsewhere) | of the index itself, with an empty entry:
---                   no_alarm (nothing rings when its first entry is due) | no_shift_end (a shift's cursor that is
---                   never forgotten) | wrong_type
+--          last checked entry; "" and "" at first), all | itself (no entries)
+-- RETURNS  number of indexes checked to the end, position in the next index (score and member), number of checked
+--          entries, then 3 a finding: index, kind, entry
+--            kind   stale_entry (the message is gone, or elsewhere) | of the index itself, with an empty entry:
+--                   no_alarm (no alarm rings when the first entry is due) | no_shift_end (a shift's cursor without
+--                   an end) | wrong_type
 -- COST     O(log n) an index, and a read of the envelope an entry
 --# include now, limits, arguments, registry, shard, type, defaults, nearest, alarm, format, fields, envelope, starts, hour, page, fault
 
@@ -25,7 +25,7 @@ local function found(index, kind, entry)
   answer[n + 1], answer[n + 2], answer[n + 3] = index, kind, entry
 end
 
--- Whether the message that an entry of a bucket stands for is delayed there: most are. Anything else is left to `is_astray`.
+-- True if the message of a bucket entry is delayed there, as most are. `is_astray` judges all other entries.
 local PLAIN = struct.pack('>BB', FORMAT, PENDING)
 local function is_in_its_hour(env, member, from)
   if string.sub(env, 1, 2) ~= PLAIN or string.sub(env, 5, 8) ~= string.sub(member, -4) then return false end
@@ -33,7 +33,7 @@ local function is_in_its_hour(env, member, from)
   return due and due >= from and due < from + HOUR_MS
 end
 
--- Finds the entries that lead nowhere. Their messages are read in one command, at the very moment of the entries.
+-- Finds entries without a message. Reads the messages in one command, at the same moment as the entries.
 local function check_page(index, page)
   local keys, members = {}, {}
   local topic, hour = string.match(index, '^b:(%d+):(%d+)$')
@@ -60,7 +60,7 @@ local function check_page(index, page)
   end
 end
 
--- Whether an index was checked to its end.
+-- True if an index was checked to its end.
 local function check(index, score, last, what)
   if limit == 0 then return false end
   one_of('what to look at', what, WHAT)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- cancel: keeps messages from being delivered.
+-- cancel: cancels messages.
 --
--- MOVES    DELAYED | READY -> cancelled; LEASED keeps its lease and is not tried again
+-- MOVES    DELAYED | READY -> cancelled; LEASED keeps its lease without a further attempt
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 1 a message (1 to 500): id (of a recorded write: id, NUL and its record, 16 hex
 --          digits)

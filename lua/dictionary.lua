@@ -1,10 +1,10 @@
 #!lua
--- dictionary: keeps a compression dictionary, or finds one. They live in shard 0, and are never changed.
+-- dictionary: stores or reads a compression dictionary. Dictionaries are in shard 0, and never change.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, dictionary id (0 to 2^32 - 1), its bytes ("" to find it)
--- RETURNS  its bytes, or "" where there is none
+-- ARGV     layout, dictionary id (0 to 2^32 - 1), bytes ("" to read)
+-- RETURNS  the bytes, or "" if missing
 -- COST     O(1)
 --# include registry, shard, type, limits, arguments
 

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- discard: deletes what was left behind of a shard that has moved to another node. `meta` stays: it
--- names the way to that node.
+-- discard: deletes the leftovers of a shard that has moved to another node. `meta` stays, because it names
+-- that node.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout (any), then 1 a key (1 to 500): what follows {ns:shard}:
--- RETURNS  discarded <keys that were there, but for meta> | kept <layout> (the shard has not moved from here: nothing is deleted)
--- COST     O(keys); Redis frees large ones beside its other work
+-- ARGV     layout (any), then 1 a key (1 to 500): the part after {ns:shard}:
+-- RETURNS  discarded <number of keys, without meta> | kept <layout> (the shard has not moved away: nothing is deleted)
+-- COST     O(keys); Redis frees large keys in the background
 --# include limits, arguments
 
 arguments('discard', 1, 1)

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- forget: takes an empty topic out of the shard, with its policy and its counters. Its number is not given out again.
+-- forget: removes an empty topic from the shard, with policy and counters. The topic's number is never reused.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, look | forget
--- RETURNS  unknown (nothing was ever put into it, or it was forgotten) | kept <why> (it holds messages in any state,
---          or may) | empty (and so it stays: it was only looked at) | forgotten (markers of its
---          messages stay until their time is over, but no put finds them any more)
--- COST     O(log n) and 500 keys for each 500 hours in which there is any alarm, n = alarms; 50,000 hours at most. O(topics) where
---          any topic keeps a history or asks for durability
+-- RETURNS  unknown (never used, or forgotten) | kept <why> (the topic holds, or may hold,
+--          messages) | empty (only checked) | forgotten (markers of the topic's messages stay
+--          until they expire, but no put finds them any more)
+-- COST     O(log n) and 500 keys for each 500 hours with any alarm, n = alarms; 50,000 hours at most. O(topics) if
+--          any topic keeps a history or requires durability
 --# include now, registry, shard, type, nearest, alarm, limits, arguments, topic, topics, hour, histories, durabilities, empty
 
 arguments('forget', 3)

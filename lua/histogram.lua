@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- histogram: how many messages of a topic become due when.
+-- histogram: number of messages of a topic by due time.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, from ms, to ms (exclusive), width ms (60,000 to 3,600,000, a divisor of an hour)
--- RETURNS  next from ms ("" when through), then start ms and count of each interval that has any
--- COST     O(log n) an interval; at most 24 hours that have any, and 200 that have not, a call
+-- RETURNS  next from ms ("" at the end), then start ms and count of each nonempty interval
+-- COST     O(log n) an interval; at most 24 nonempty and 200 empty hours a call
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 
 arguments('histogram', 5)
@@ -22,7 +22,7 @@ for bucket, at in hours_of(no, math.floor(from / HOUR_MS)) do
   for start = hour, hour + HOUR_MS - width, width do
     local low, high = math.max(start, from), math.min(start + width, to) - 1
     local n = low <= high and redis.pcall('ZCOUNT', base .. bucket, low, high) or 0
-    -- A key of another type has none: an audit finds it.
+    -- A key of another type holds no messages: an audit reports it.
     if type(n) == 'number' and n > 0 then answer[#answer + 1], answer[#answer + 2] = string.format('%.0f', start), n end
   end
   looked = looked + 1

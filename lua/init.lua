@@ -1,10 +1,10 @@
 #!lua
--- init: creates a shard, or finds it created alike.
+-- init: creates a shard, unless an equal shard exists.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout (with @ and the node's name behind it where several Redises keep the deployment), shard number, shard
---          counts of the deployment (parted by commas, the newest last: one, unless it has grown)
+-- ARGV     layout (followed by @ and the node's name if several Redises share the deployment), shard number, shard
+--          counts of the deployment (separated by commas, the newest last: more than one after a growth)
 -- RETURNS  created | exists | differs <layout> <shard> <shard counts>
 -- COST     O(1)
 --# include limits, arguments, counts

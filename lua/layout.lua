@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- layout: what a shard knows of the deployment. It answers every caller, whatever layout that knows.
+-- layout: a shard's record of the deployment. Answers callers with any layout.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout (any)
--- RETURNS  layout, shard number, shard counts since the deployment was created, parted by commas, the newest last,
---          messages that the shard holds (of some 100 of its topics; dead ones too); nothing where it does not exist
+-- RETURNS  layout, shard number, shard counts since the deployment was created, separated by commas, the newest last,
+--          number of messages (of about 100 topics, dead letters included); nothing if the shard does not exist
 -- COST     O(1) a topic
 --# include limits, arguments, topics
 

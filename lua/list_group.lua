@@ -3,9 +3,9 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, group, due ms of the message that was shown last (0 at first, then what the last page answered),
---          its name ("" at first, then what the last page answered), limit (1 to 500)
--- RETURNS  now_us, how many the group has, due ms and name for the next page (both "" when through), then 3 a message:
+-- ARGV     layout, group, due ms of the last shown message (0 at first, then as the last page answered),
+--          name of that message ("" at first, then as the last page answered), limit (1 to 500)
+-- RETURNS  now_us, size of the group, due ms and name for the next page (both "" at the end), then 3 a message:
 --          topic, id, envelope
 -- COST     O(log n) and a read of the envelope a message, n = messages of the group; a page ends at 1 MiB of envelopes
 --# include now, registry, shard, type, limits, arguments, stats, nearest, alarm, format, envelope, hour, bucket, look, page
@@ -16,7 +16,7 @@ number('the due time', ARGV[3], 0, LAST_MS)
 local limit, names = number('the limit', ARGV[5], 1, MOST_IDS), {}
 local page = page_behind(index, ARGV[3], ARGV[4], limit)
 local answer, bytes = { now_us, redis.call('ZCARD', index), '', '' }, 0
--- The name of a topic, or its number where that has none that can be read.
+-- The name of a topic, or its number without a readable name.
 local function name_of(no)
   local name = redis.pcall('HGET', base .. 't:' .. no, 'name')
   return type(name) == 'string' and name or '#' .. no

@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- pump: moves what is due. Messages to their ready queues, leases that ran out back, expired messages and
--- forgotten markers away.
+-- pump: handles everything due: moves messages to their ready queues, returns expired leases, removes expired
+-- messages and markers.
 --
--- MOVES    DELAYED -> READY; LEASED -> DELAYED | READY | DEAD | gone (its time ran out); DELAYED | READY ->
+-- MOVES    DELAYED -> READY; LEASED -> DELAYED | READY | DEAD | gone (the lease ran out); DELAYED | READY ->
 --          expired; marker -> nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, epoch ("" where the caller does not own the shard: then only what is overdue by 10 s),
---          limit (1 to 500 ids), the latest ms that the caller believes this clock can read ("" or none: any)
+-- ARGV     layout, epoch ("" if the caller does not own the shard: then only messages overdue by 10 s),
+--          limit (1 to 500 ids), the latest ms that the caller accepts from this clock ("" or missing: any)
 -- RETURNS  word, now_us, next due ms ("" for none), moved, leases returned, buried, expired, forgotten,
---          blocked (by a key of the wrong type; tried again later), then due ms and count of what was moved, in runs
---            word      pumped | more (go again at once) | held | ahead (the clock reads more than is believed:
---                      nothing was moved) | fenced <epoch> | not overdue
--- COST     O(log n) an id; each topic with something due gets a fair share of the limit, its oldest first
+--          blocked (by a key of the wrong type; tried again later), then due ms and count of the moved messages, in runs
+--            word      pumped | more (pump again at once) | held | ahead (the clock is later than accepted:
+--                      nothing moved) | fenced <epoch> | not overdue
+-- COST     O(log n) an id; each topic with due messages gets a fair share of the limit, oldest first
 local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch', 'history')
 local layout, held, epoch = registry[1], registry[2], tonumber(registry[3]) or 0
 local any_history, events = registry[4], nil
@@ -29,13 +29,13 @@ if #ARGV < 3 or #ARGV > 4 or not (find(ARGV[2], '^%d*$') and find(ARGV[3], '^%d+
 end
 local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 
--- The first alarms and their times; most of the time one is due.
+-- The first alarms and their times; usually one is due.
 local index_of_alarms = base .. 'alarms'
 local alarms = redis.pcall('ZRANGE', index_of_alarms, '0', '1', 'WITHSCORES')
 if alarms.err then return redis.error_reply('DQTYPE ' .. index_of_alarms .. ' is not a zset') end
 local soonest, second = tonumber(alarms[2]), tonumber(alarms[4])
 
--- What keeps the call from moving anything.
+-- The reason if the call may not move anything.
 local hindered
 if held then
   hindered = 'held'
@@ -46,7 +46,7 @@ elseif not mine then
 elseif mine < epoch then
   hindered = 'fenced ' .. epoch
 elseif mine > epoch then
-  -- Claims count on from here, and have to be able to.
+  -- Later claims increment this number, and must be able to.
   if mine > LONGEST_SPAN_MS then return redis.error_reply('DQARG the epoch ' .. ARGV[2] .. ' is past all that claims give out') end
   call('HSET', KEYS[1], 'epoch', string.format('%.0f', mine))
 end
@@ -54,8 +54,8 @@ if hindered then
   return { hindered, now_us, alarms[2] or '', moved, returned, buried, expired, forgotten, blocked }
 end
 
--- How many of the alarms ring now, and when the shard has to be looked at next, of what is known so far: as a number, and
--- as text, since a number would have to be formatted.
+-- Number of ringing alarms, and the shard's next due time as known so far: as a number, and as text, which saves
+-- formatting.
 local rang, more, next_due, next_text = 1, false, second, alarms[4]
 if not soonest or soonest > now then
   rang, next_due, next_text = 0, soonest, alarms[2]
@@ -68,8 +68,8 @@ elseif second and second <= now then
   more = next_due and next_due <= now or false
 end
 
--- Each topic and each index has a share of the limit. `hours` says how many of each topic's buckets are due; `unfinished`,
--- of which topics more is due than was moved: their later hours wait, so that the oldest goes first.
+-- Each topic and each index has a share of the limit. `hours` has the number of due buckets per topic; `unfinished` has
+-- the topics with more due than moved: their later hours wait, so that the oldest goes first.
 local hours, unfinished, parts = nil, nil, rang
 if rang > 1 then hours, unfinished = {}, {} end
 for i = 1, hours and rang or 0 do
@@ -79,11 +79,11 @@ for i = 1, hours and rang or 0 do
     hours[no] = (hours[no] or 0) + 1
   end
 end
--- Buckets at once, without a function of their own: making one costs as much as a command. The other indexes below, since
--- few calls have any.
+-- Handles buckets inline, without a function: creating a function costs as much as a command. The other indexes follow
+-- below, since few calls have any.
 local indexes, runs
 for i = 1, rang do
-  -- When to come back to this one.
+  -- Time of the next visit.
   local ms, text
   local member, n = alarms[2 * i - 1], math.ceil(limit / parts)
   local no = string.match(member, '^b:(%d+):')
@@ -109,7 +109,7 @@ for i = 1, rang do
       for j = 1, many do members[j] = members[j] .. stamp end
     end
     if found.err or many > 0 and not make_ready(no, members) then
-      -- Left for later, so that one wrong key stops no other topic.
+      -- Postponed, so that a wrong key stops no other topic.
       ms, many, blocked = now + 1000, 0, blocked + 1
       text = string.format('%d', ms)
       call('ZADD', index_of_alarms, text, member)
@@ -146,7 +146,7 @@ for i = 1, rang do
   end
 end
 if rang == 0 then
-  -- With nothing due there is time to see whether the leases end when they can.
+  -- With nothing due there is time to check that leases end in time.
   local ends = tonumber(call('ZSCORE', index_of_alarms, 'leases') or '')
   if ends and ends > now + LEASE_MS and ends > now + (tonumber(call('HGET', KEYS[1], 'longest_lease')) or 0) then
     indexes = { 'leases', 1 }
@@ -157,7 +157,7 @@ if indexes then
 --# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, starts, hour, bucket, stale, note, ends, finish, place, receipt, kill, backoff, retry, lease
 local longest = math.max(longest_lease(), LEASE_MS)
 
--- Sets an alarm to what is left of what it stands for: a time as text. One in the past asks for another round.
+-- Sets an alarm to the rest of its index: a time as text. A past time triggers another round.
 local function rearm(member, due)
   if not due then
     call('ZREM', index_of_alarms, member)
@@ -167,14 +167,14 @@ local function rearm(member, due)
   if tonumber(due) <= now then more = true end
 end
 
--- Leaves what cannot be pumped for later, so that one wrong key stops nothing else.
+-- Postpones blocked work, so that a wrong key stops nothing else.
 local function block(member)
   blocked = blocked + 1
   call('ZADD', index_of_alarms, now + 1000, member)
 end
 
--- The first `n` names of an index that are due, each handed to `one`, and taken out of the index. What cannot
--- be handled stays (a later format's, a wrong type on its way), to be tried again in ten seconds.
+-- Hands the first `n` due names of an index to `one`, and removes them from the index. Blocked names (a later format, a
+-- key of the wrong type) stay, to be retried in ten seconds.
 local function pump_index(index, n, one, then_on)
   if not is('zset', index) then return block(index) end
   local names = redis.call('ZRANGEBYSCORE', base .. index, '-inf', now, 'LIMIT', 0, n)
@@ -209,7 +209,7 @@ local function lease_over(receipt)
   if word == 'expired' then expired = expired + 1 end
 end
 
--- Ends a lease at `until_ms` that would last longer.
+-- Shortens a lease to end at `until_ms`.
 local function cut_lease(receipt, until_ms)
   local no, id = receipt_parts(receipt)
   local m = read(no, id)
@@ -220,8 +220,8 @@ local function cut_lease(receipt, until_ms)
   redis.call('ZADD', base .. 'leases', until_ms, receipt)
 end
 
--- Leases that end later than any that is given now: the clock read ahead when they were. From now on they last as long
--- as the longest. Whether there may be more of them.
+-- Shortens leases with a later end than any lease given now: the clock read ahead at the time. They now last as long as
+-- the longest lease. Returns true if there may be more.
 local function cut_leases()
   local far = now + longest
   local receipts = redis.call('ZRANGEBYSCORE', base .. 'leases', string.format('(%.0f', far), '+inf', 'LIMIT', 0, 100)
@@ -245,18 +245,18 @@ local function expire(name)
   unplace(m)
 end
 
--- Cuts off what a topic has kept in its history for long enough: when to look again, or nil where nothing is left.
+-- Trims a topic's expired history. Returns the time of the next check, or nil if nothing is left.
 local function trim_history(no)
   local stream, kept = base .. 'h:' .. no, redis.pcall('HMGET', base .. 't:' .. no, 'history', 'history_for_ms')
   local span = tonumber(kept[2]) or HISTORY_FOR_MS
-  -- What cannot be read or trimmed now is looked at again later.
+  -- Unreadable or untrimmable history is checked again later.
   if kept.err then return now + 10000 end
   if not kept[1] or kept[1] == '0' then
     call('UNLINK', stream)
     return nil
   end
   local trimmed = redis.pcall('XTRIM', stream, 'MINID', string.format('%.0f', math.max(now - span, 0)))
-  -- A key of another type is no history at all.
+  -- A key of another type is not a history.
   if type(trimmed) == 'table' then return not find(trimmed.err, 'WRONGTYPE') and now + 10000 or nil end
   local first = redis.pcall('XRANGE', stream, '-', '+', 'COUNT', 1)
   if first.err then return now + 10000 end
@@ -264,17 +264,17 @@ local function trim_history(no)
     call('UNLINK', stream)
     return nil
   end
-  -- Not for each event apart.
+  -- Batches events instead of a visit for each.
   return math.max(math.min(tonumber(string.match(first[1][1], '^%d+')), now) + span, now + math.max(math.floor(span / 8), 1000))
 end
 
--- Forgets the markers of these entries of a list that are no stale ones. Returns the entries of a later format.
+-- Forgets the markers of a list's entries, except stale entries. Returns entries of a later format.
 local function forget(entries)
   local byte, sub, bodies = string.byte, string.sub, base .. 'm:'
   local keys, gone, ended, later, topic, any_large = {}, {}, 0, {}, nil, false
   for i = 1, #entries do
     keys[i] = bodies .. sub(entries[i], 1, -5)
-    -- A message may stand where the marker was.
+    -- A message may be in the marker's place.
     if not any_large and not (topic and find(entries[i], topic, 1, true) == 1) then
       topic = string.match(entries[i], '^[^:]*:') or ':'
       any_large = is_large(sub(topic, 1, -2))
@@ -284,7 +284,7 @@ local function forget(entries)
   for i = 1, #entries do
     local format, state, _, _, a, b, c, d = byte(markers[i] or '', 1, 8)
     if d and state > DEAD then
-      -- Without a string for each gen.
+      -- Compares without a string per gen.
       local e, f, g, h = byte(entries[i], -4, -1)
       if d == h and c == g and b == f and a == e then
         if format == FORMAT then
@@ -301,8 +301,8 @@ local function forget(entries)
   return later
 end
 
--- The first `n` entries of the lists of markers whose time is over. What is of a later format waits for ten seconds in a list
--- of its own, and so does a list that cannot be read.
+-- Handles the first `n` entries of the marker lists whose time has passed. Entries of a later format wait for ten
+-- seconds in a separate list, and so does an unreadable list.
 local function pump_ends(n)
   if not is('zset', 'ends') then return block('ends') end
   local ends, again = base .. 'ends', now + 10000
@@ -330,8 +330,8 @@ local function pump_ends(n)
   rearm('ends', call('ZRANGE', ends, '0', '0', 'WITHSCORES')[2])
 end
 
--- The first entries of `markers` whose time is over: cursors of shifts, histories, and markers that are in no list. An id may
--- have been put again since, after a cut: then what is stored is no marker any more, and stays.
+-- Handles the first entries of `markers` whose time has passed: cursors of shifts, histories, and markers outside the
+-- lists. After an interruption an id may have been put again: the stored value is then not a marker, and stays.
 local function pump_markers(n)
   if not is('zset', 'markers') then return block('markers') end
   local names, bodies = call('ZRANGEBYSCORE', base .. 'markers', '-inf', now, 'LIMIT', 0, n), base .. 'm:'

@@ -1,20 +1,20 @@
 #!lua
--- put: takes new messages of one topic in.
+-- put: stores new messages of one topic.
 --
--- MOVES    nothing -> DELAYED, or -> READY where already due and the shard is not held
+-- MOVES    nothing -> DELAYED, or -> READY if already due and the shard is not held
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 4 a message (1 to 500): id, due, options, envelope
---            id        16 raw bytes of a UUIDv7; or text of 1 to 128 bytes, of a message in a group with 0x1F and the
---                      group behind it
+--            id        16 raw bytes of a UUIDv7; or text of 1 to 128 bytes, for a message in a group followed by
+--                      0x1F and the group
 --            due       ms since the epoch, or "+" and a delay in ms, on this Redis's clock
---            options   words parted by a space: replace, tried=<ms since the epoch, on this Redis's clock: when the
---                      first try began, whose answer was lost>, earlier (the id belongs elsewhere since the
---                      deployment grew: `moved` where it is not here), record=<16 hex digits> (a recorded write, which
---                      may be sent again: one that was carried out gets its first answer)
+--            options   words separated by spaces: replace, tried=<ms since the epoch, on this Redis's clock: start of the
+--                      first try, whose answer was lost>, earlier (the id belongs elsewhere since the deployment
+--                      grew: `moved` if not here), record=<16 hex digits> (a recorded write, which may be repeated:
+--                      a repeat of a carried-out write gets the first answer)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
---          leased | stale | moved (not here: put it where it belongs now) | refused <why>; <ms> is the due time of
---          what is pending, the end of what is over
+--          leased | stale | moved (not here: put into the current shard) | refused <why>; <ms> is the due time of a
+--          pending message, the end of a finished message
 -- COST     O(log n) a message, n = the topic's messages of that hour
 local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'topic:' .. tostring(ARGV[2]))
 local layout, held, no = registry[1], registry[2], registry[3]
@@ -28,9 +28,9 @@ end
 local call, byte, sub, find = redis.call, string.byte, string.sub, string.find
 local answers, accepted, at = { now_us, nil }, 0, 3
 
--- First the plain messages, as many as the call begins with, and all of them together, without a function of their own:
--- making one costs as much as a command. Plain is a message of a known topic that adds no expiry, whose id is free, without
--- options but a record that was not carried out, and without fields that a script looks at but a hash and a group.
+-- The fast path handles the leading plain messages of the call together, without a function: creating a function costs
+-- as much as a command. A message is plain if its topic is known and adds no expiry, its id is free, it has no options
+-- except a record that was not carried out, and no script-visible fields except a hash and a group.
 local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history', 'durability', 'large') or nil
 if terms and terms[4] then
 --# include durability
@@ -38,12 +38,13 @@ if terms and terms[4] then
 end
 local any_history, events = terms and terms[3] and terms[3] ~= '0', nil
 local plain = terms and not terms.err and (not terms[2] or tonumber(terms[2]) == 0)
--- What they add: keys and bodies, buckets with scores and members, ready entries, groups' keys with score and name.
+-- The additions: keys and bodies, buckets with scores and members, ready entries, groups' keys with score and name.
 local keys, bodies, buckets, entries, joined, met
 local max_default, free, last_gen, usual_max, unleased
 -- The largest envelope of the call.
 local largest = 0
--- The records of a call, most often of all its messages or of none, and what `once.lua` keeps of those that are carried out.
+-- The records of a call, usually of all its messages or of none, and the entries that `once.lua` keeps for carried-out
+-- records.
 local records, carried
 for i = 5, plain and find(ARGV[5], '^record=') and last or 0, 4 do
   records = records or { nil }
@@ -56,18 +57,18 @@ if records then
 end
 if plain then
   max_default = tonumber(terms[1]) or MAX_ATTEMPTS
-  -- What all heads have behind the due time: now, and nothing of a lease.
+  -- The part of every head after the due time: now, and no lease.
   usual_max, unleased = struct.pack('>I2', max_default), struct.pack('>I8', now) .. '\0\0\0\0\0\0'
   local key_of = base .. 'm:' .. no .. ':'
   keys = { key_of .. ARGV[3] }
   for i = 7, last, 4 do keys[#keys + 1] = key_of .. ARGV[i] end
-  -- Most often one look is enough for all.
+  -- Usually one check covers all.
   free = call('EXISTS', unpack(keys)) == 0
-  -- The gen that was given last. The counter goes by two, since the lowest bit says something of its own.
+  -- The last gen. The counter advances by two, since the lowest bit has a meaning of its own.
   last_gen = call('HINCRBY', KEYS[1], 'gen', last == 6 and '2' or 2 * #keys) - 2 * #keys
   bodies, buckets = { nil, nil }, {}
 end
--- The due time that was read last, as text for a score and in bytes, and its bucket: the messages of a call often share them.
+-- The last due time, as text for a score and in bytes, and its bucket: messages of a call often share these.
 local due_text, due, score, due_bytes, hour_start, bucket
 while plain and at <= last do
   local id, text, env, key = ARGV[at], ARGV[at + 1], ARGV[at + 3], keys[accepted + 1]
@@ -77,16 +78,16 @@ while plain and at <= last do
       due = tonumber(text)
     elseif find(text, '^%+%d+$') then
       due = now + sub(text, 2)
-      -- A number would be formatted again for each command.
+      -- Redis would format a number again for each command.
       score = string.format('%d', due)
     end
     if not due or due == 0 or due > LAST_MS then break end
     due_bytes = struct.pack('>I8', due)
     if due <= now and not held then
-      -- What is due already has none.
+      -- A message already due has no bucket.
       bucket, hour_start = nil, nil
     elseif due - due % 3600000 ~= hour_start then
-      -- As `hour.lua` names it.
+      -- The name as in `hour.lua`.
       hour_start = due - due % 3600000
       bucket = string.format('b:%s:%d', no, hour_start / 3600000)
     end
@@ -147,7 +148,7 @@ while plain and at <= last do
 end
 
 if accepted > 0 then
-  -- One after another until one fails, most often because a key is of the wrong type.
+  -- Stops at the first failure, usually a key of the wrong type.
   local counted, queued, length = redis.pcall('HINCRBY', base .. 'stats', 'accepted:' .. no, accepted == 1 and '1' or accepted)
   local failed = type(counted) == 'table'
   for name, members in pairs(buckets) do
@@ -163,12 +164,12 @@ if accepted > 0 then
     length = type(queued) == 'number' and redis.pcall('RPUSH', base .. 'r:' .. no, unpack(entries))
     failed = type(length) ~= 'number'
   end
-  -- The bodies come last, with one command: a put that is cut off leaves stale entries, and never a message that a repeat
-  -- finds and nothing leads to.
+  -- The bodies come last, in one command: an interrupted put leaves stale entries, never a message that a repeat finds
+  -- and no entry leads to.
   if not failed then
     call('MSET', unpack(bodies))
     if carried then call('HSET', base .. 'carried', unpack(carried)) end
-    -- Now and then, since a Redis that was started again has lists.
+    -- Repeated now and then, since a restarted Redis has lists again.
     if counted % 1024 < accepted then
 --# include tables
     end
@@ -181,7 +182,7 @@ if accepted > 0 then
       end
     end
   else
-    -- Out again with all of them: below, each message is told what it met.
+    -- Undoes all of them: the general path below tells each message its own fault.
     for name, members in pairs(buckets) do
       for i = 2, #members, 2 do redis.pcall('ZREM', base .. name, members[i]) end
     end
@@ -192,7 +193,7 @@ if accepted > 0 then
   end
 end
 
--- Then the others, one by one, from the first on that is not plain.
+-- The general path handles the remaining messages one by one, from the first that is not plain.
 if at <= last then
 local function one_by_one()
 --# include hour, due, type, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish, once
@@ -205,7 +206,7 @@ local key_of = base .. 'm:' .. no .. ':'
 max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 accepted = 0
 
--- The options that were read last: the messages of a call often share them.
+-- The last options: messages of a call often share these.
 local options_text, replace, earlier, tried, record = '', false, false, nil, nil
 local function read_options(options)
   options_text, replace, earlier, tried, record = nil, false, false, nil, nil
@@ -224,14 +225,14 @@ local function read_options(options)
   options_text = options
 end
 
--- What keeps a message whose id is taken out: an answer, or nil and what it replaces.
+-- Judges a message whose id is taken: an answer, or nil and the message to replace.
 local function taken(id, flags, env)
   local m, why = read(no, id)
   if not m then return 'conflict ' .. why .. ' 0' end
   if replace and m.state > DEAD then must_be('zset', 'markers') end
   if replace and m.state == LEASED then return 'leased' end
   local same = bit.band(flags, HASH) == 0 or sub(m.env, 33, 40) == sub(env, 33, 40)
-  -- What was over only after the first try was put by it: replacing that would deliver it again.
+  -- A message that finished after the first try was put by that try: a replacement would deliver it again.
   local was_put = tried and same and m.state >= DEAD and m.at > tried
   if not replace or was_put then
     local time = m.state <= LEASED and m.due or m.at
@@ -243,7 +244,7 @@ local function taken(id, flags, env)
   return nil, m
 end
 
--- Takes a message that was replaced out of where it was, but for the indexes that have the new one.
+-- Removes a replaced message from its place, except from the indexes that hold the new message.
 local function displace(old, expires, group)
   local name = no .. ':' .. old.id
   if old.state > DEAD then
@@ -259,7 +260,7 @@ local function displace(old, expires, group)
   note(no, old.id, 'replaced')
 end
 
--- Whether the topic refuses a repeat that finds nothing, because it may have forgotten how the first try ended.
+-- True if the topic refuses a repeat without a trace, because it may have forgotten the first try.
 local function is_stale(id)
   if call('HGET', base .. 't:' .. no, 'repeats') ~= 'refuse' then return false end
   local remember = generated(id) and 'remember_generated_ms' or 'remember_own_ms'
@@ -275,7 +276,7 @@ local function join_indexes(id, expires, group)
   end
 end
 
--- Refuses an envelope whose optional fields cannot be read back.
+-- Refuses an envelope with unreadable optional fields.
 local function check_fields(env, flags)
   local _, _, backoff, _, rest = fields(env, flags)
   if rest > #env + 1 then error('fields are cut short') end
@@ -297,7 +298,7 @@ end
 local function put(id, text, env)
   local key = key_of .. id
   local found = call('EXISTS', key) == 1
-  -- What is missing here stays so: a caller who still believes that the id belongs here is refused by the layout.
+  -- A missing message stays missing: the layout refuses a caller who still places the id here.
   if earlier and not found then return 'moved' end
   due = due_of(text)
   if not due then return 'refused due time' end
@@ -310,7 +311,7 @@ local function put(id, text, env)
   local max = high + low > 0 and high * 256 + low or max_default
 
   local expires, group
-  -- What would expire past all times that can be told never does.
+  -- An expiry past the last time never comes.
   if expire_after > 0 and bit.band(flags, EXPIRES) == 0 and due + expire_after <= LAST_MS then
     local before = bit.band(flags, HASH) > 0 and 40 or 32
     env = sub(env, 1, before) .. struct.pack('>I8', due + expire_after) .. sub(env, before + 1)
@@ -319,7 +320,7 @@ local function put(id, text, env)
   if bit.band(flags, INDEXED) > 0 then
     _, expires, _, group = fields(env, flags)
     if expires then
-      -- A recorded delay that has passed is due at once; an expiry that has passed meanwhile is the message's end.
+      -- A recorded delay that has passed is due at once; an expiry that has passed meanwhile ends the message.
       if record and text == '+0' then due = math.min(due, expires - 1) end
       if expires <= due then return 'refused expiry not after the due time' end
       if expires > LAST_MS then return 'refused expiry' end
@@ -353,7 +354,7 @@ local function put(id, text, env)
   end
   call('SET', key, head .. sub(env, 33))
   accepted, largest = accepted + 1, math.max(largest, #env)
-  -- It is stored: what cannot be taken away of the one before is stale.
+  -- The message is stored: leftovers of its predecessor are stale.
   if old then pcall(displace, old, expires, group) end
   note(no, id, 'put %.0f %s', due, direct and 'ready' or 'stored')
   return direct and 'ready' or 'stored'
@@ -364,22 +365,22 @@ while at <= last do
     if ARGV[at + 2] ~= options_text then read_options(ARGV[at + 2]) end
     return once(record, function() return put(ARGV[at], ARGV[at + 1], ARGV[at + 3]) end)
   end)
-  -- A fault refuses the one message, and the others go on behind it.
+  -- A fault refuses only its own message.
   if not ok then word = 'refused ' .. (type(word) == 'table' and word.err or word) end
   answers[#answers + 1], at = word, at + 4
 end
 trim_ready()
--- Whatever has become of the counter, these are stored. A sweep sets it right.
+-- These messages are stored, whatever happened to the counter. A sweep corrects the counter.
 if accepted > 0 then redis.pcall('HINCRBY', base .. 'stats', 'accepted:' .. no, accepted) end
 end
   local done, fault = pcall(one_by_one)
   local why = not done and (type(fault) == 'table' and fault.err or fault)
-  -- Where nothing was stored, the call as a whole is refused.
+  -- If nothing was stored, the whole call is refused.
   if why and at == 3 then return redis.error_reply(why) end
   for i = at, why and last or 0, 4 do answers[(i + 5) / 4] = 'refused ' .. why end
 end
 if largest > LARGE_BYTES and largest > (tonumber(terms and terms[5] or '') or 0) then
-  -- For those who read many: a power of two, so that few puts note it.
+  -- For scripts that read many messages: a power of two, so that few puts record it.
   redis.pcall('HSET', base .. 't:' .. no, 'large', string.format('%d', 2 ^ select(2, math.frexp(largest - 1))))
 end
 --# include wake

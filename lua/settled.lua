@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- settled: forgets the answers to recorded writes whose sources have noted them.
+-- settled: forgets the answers to recorded writes, once their sources have noted the answers.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 1 a record (1 to 500): 16 hex digits
--- RETURNS  the number of answers that were kept until now
--- COST     O(1) a record, and a look at some ten answers: those older than 30 days, of callers that never came back, go
+-- RETURNS  number of answers that were still kept
+-- COST     O(1) a record, and a check of about ten answers: removes answers older than 30 days
 --# include now, registry, shard, type, limits, arguments
 
 arguments('settled', 1, 1)

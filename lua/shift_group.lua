@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- shift_group: moves the due times of a whole group by the same difference, in steps, each message once.
 --
--- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY; others stay as they are
+-- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY; others are unchanged
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, group, token (of the caller's choice; a repeat under the same token goes on where it was),
+-- ARGV     layout, group, token (chosen by the caller; a repeat under the same token continues),
 --          difference in ms (not 0), limit (1 to 500)
--- RETURNS  more | done | busy (another token is at work on this group), moved in this step, passed over
--- COST     O(log n) a message. The cursor stands in `shift:<group>` and is forgotten an hour after the last step
+-- RETURNS  more | done | busy (a shift with another token is in progress), moved in this step, skipped
+-- COST     O(log n) a message. The cursor is in `shift:<group>` until an hour after the last step
 --# include now, limits, arguments, names, delay, registry, shard, type, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, page
 
 arguments('shift_group', 5)
@@ -25,12 +25,12 @@ if known == token and over then return { 'done', 0, 0 } end
 if known and known ~= token and not over then return { 'busy', 0, 0 } end
 if known ~= token then at, last = nil, nil end
 
--- From the far end, so that what was moved is not met again: the latest first where times grow.
+-- From the far end, so that moved messages are not met again: the latest first for a growing due time.
 local page = page_behind(base .. index, at or (by > 0 and '+inf' or '-inf'), last or '', limit, by > 0)
 gens(limit)
 local moved, passed = 0, 0
 
--- Whether the message is pending, and may be due then; an error where it or a key on its way cannot be used.
+-- True if the message is pending, and may be due then; raises an error if the message or a key is unusable.
 local function fits(m, due)
   if not m or m.state ~= PENDING or not in_range(due) then return false end
   local expires = expiry_at(m, due)
@@ -53,7 +53,8 @@ for i = 1, #page, 2 do
   end
 end
 local done = #page < 2 * limit
--- Before the cursor: cut off in between, one that nothing forgets would keep all other shifts out.
+-- Before the cursor: an interruption in between could leave a cursor without an end, which would exclude all other
+-- shifts.
 alarm('markers', now + 3600000)
 redis.call('ZADD', base .. 'markers', now + 3600000, cursor)
 redis.call('HSET', base .. cursor, 'token', token)

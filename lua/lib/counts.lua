@@ -1,6 +1,6 @@
--- The shard counts of a deployment, as `init` and `grow` take them.
+-- The shard counts of a deployment, as arguments of `init` and `grow`.
 
--- The counts in a text, parted by commas; nil where it has others, or they do not rise.
+-- The counts in a comma-separated text; nil for invalid or non-rising counts.
 local function counts_of(text)
   local list = {}
   for part in string.gmatch(text .. ',', '([^,]*),') do
@@ -11,7 +11,7 @@ local function counts_of(text)
   return list
 end
 
--- The node that a layout names behind its number, with its @; '' where it names none.
+-- The node after a layout's number, including the @; '' without a node.
 local function node_of(layout)
   local node = string.match(layout, '@.*') or ''
   if node ~= '' and not (#node <= 33 and string.find(node, '^@[%w_-]+$')) then

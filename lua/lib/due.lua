@@ -1,6 +1,6 @@
 -- Due times: integers of ms since the epoch in (0, 2^53), which a sorted set's score keeps exactly.
 
--- A due time as a caller writes it: ms since the epoch, or "+" and a delay from now. Nil or false where it is none.
+-- Reads a caller's due time: ms since the epoch, or "+" and a delay from now. Nil or false if invalid.
 local function due_of(text)
   local due = string.byte(text) == 43 and string.find(text, '^%+%d+$') and now + string.sub(text, 2)
     or string.find(text, '^%d+$') and tonumber(text)

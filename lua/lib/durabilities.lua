@@ -1,6 +1,6 @@
--- What the topics of the shard ask to be waited for.
+-- The durability required by the shard's topics.
 
--- Notes the most that any of them asks, for `must_wait_for_all`.
+-- Records the strongest requirement, for `must_wait_for_all`.
 local function note_durabilities()
   local all, replicas, cursor = {}, 0, '0'
   local function look(_, no)

@@ -1,5 +1,5 @@
--- Durability: a topic may ask that its writes are answered only once replicas or a disk have them. The caller waits for that, and
--- says so; one who does not is refused by name, before anything is written.
+-- Durability: a topic may require that its writes are answered only after replicas or a disk have them. The caller
+-- waits, and declares the wait; a call without the declaration is refused by name, before any write.
 local function must_say(asked, topic)
   if string.find(' ' .. waits .. ' ', ' ' .. asked .. ' ', 1, true) then return end
   error({ err = 'DQDURABILITY ' .. asked .. ' is asked for by ' .. topic
@@ -11,8 +11,8 @@ local function must_wait(no, topic)
   if type(asked) == 'string' and asked ~= 'memory' then must_say(asked, topic) end
 end
 
--- For what acts on messages of any topics: the most that one of them asks, so that a repeat which finds nothing left to do is
--- confirmed as well.
+-- For calls on messages of any topic: requires the strongest durability of all, so that a repeat without remaining work
+-- is confirmed as well.
 local function must_wait_for_all()
   for asked in string.gmatch(redis.call('HGET', KEYS[1], 'durabilities') or '', '%S+') do
     must_say(asked, 'a topic of the shard')

@@ -1,4 +1,4 @@
--- One answer for each of the call's items, and no item's fault stops the others (F1).
+-- One answer for each item of the call; a fault of one item does not stop the others (F1).
 local function each(from, step, one)
   local answers = {}
   for i = from, #ARGV, step do

@@ -1,8 +1,8 @@
--- Topics that hold nothing, and taking them out of the shard.
+-- Finding empty topics, and removing topics from the shard.
 local COUNTERS = { 'accepted', 'delivered', 'cancelled', 'expired', 'purged', 'replaced', 'ready', 'leased', 'buried' }
--- Hours that one command looks at, and how often one topic may need it.
+-- Hours per command, and commands per topic.
 local HOURS_A_STEP, MAX_STEPS = 500, 100
--- How many steps the call has taken, each some 0.2 ms at most unless the shard is far behind.
+-- Steps taken by the call, at most about 0.2 ms each unless the shard is far behind.
 local steps = 0
 
 local function counters_of(no)
@@ -18,14 +18,14 @@ local function books_of(no)
   return n
 end
 
--- Whether everything accepted has ended, by the books.
+-- True if, by the books, all accepted messages are finished.
 local function is_balanced(n) return n[7] == 0 and n[8] == 0 and n[1] == n[2] + n[3] + n[4] + n[5] + n[6] end
 
--- What the topic's buckets hold, or may.
+-- Messages that the topic's buckets hold, or may hold.
 local function delayed(no)
   local alarms, prefix, soon = base .. 'alarms', 'b:' .. no .. ':', now + 10000
   steps = steps + 1
-  -- What cannot be handled now comes back within ten seconds: its bucket has its alarm behind its hour.
+  -- Blocked work returns within ten seconds: a bucket's alarm is then later than its hour.
   local late = redis.call('ZRANGEBYSCORE', alarms, '-inf', soon, 'LIMIT', 0, 5000)
   for _, member in ipairs(late) do
     if string.sub(member, 1, #prefix) == prefix and redis.call('EXISTS', base .. member) == 1 then
@@ -46,8 +46,8 @@ local function delayed(no)
   return 'alarms of too many hours to look at'
 end
 
--- What the topic holds, or may; nil where nothing. The books and the places are looked at both: a script that was cut
--- off may have left either of them behind, and a message that is forgotten would be stuck.
+-- The topic's possible contents; nil if empty. Checks both books and places: an interrupted script may have left either
+-- behind, and a forgotten topic's message would be stuck.
 local function holds(no)
   local n = books_of(no)
   if redis.call('EXISTS', base .. 'r:' .. no) == 1 then return 'a ready queue' end
@@ -56,8 +56,8 @@ local function holds(no)
   return delayed(no) or not is_balanced(n) and 'books that do not balance' or nil
 end
 
--- Takes a topic out of the shard. The counters go together, so the books balance without them as well. The name goes before
--- what stands behind it: a topic that can still be found has all that a put needs.
+-- Removes a topic from the shard. The counters go together, so the books balance without them. The name goes first: a
+-- topic that can still be found has everything that a put needs.
 local function forget_topic(name, no)
   redis.call('HDEL', base .. 'stats', unpack(counters_of(no)))
   redis.call('HDEL', KEYS[1], 'topic:' .. name)

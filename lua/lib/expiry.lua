@@ -1,7 +1,7 @@
--- Expiries that move with the due time. One that goes by the topic does, one that the producer gave stays.
+-- Expiries that move with the due time: the topic's expiry moves, the producer's stays.
 
--- When `m` expires once it is due at `due`; nil: it has no expiry. Where its topic's messages expire no more, LAST_MS,
--- which never comes.
+-- The expiry of `m` when due at `due`; nil without an expiry. If the topic's messages no longer expire: LAST_MS, which
+-- never comes.
 local function expiry_at(m, due)
   local _, expires = fields(m.env, m.flags)
   if not expires or bit.band(m.flags, RELATIVE) == 0 then return expires end
@@ -9,7 +9,7 @@ local function expiry_at(m, due)
   return after == 0 and LAST_MS or math.min(due + after, LAST_MS)
 end
 
--- Writes when `m` expires: where it moves along, into its body; and into the index, unless it never does.
+-- Writes the expiry of `m`: into the body if it moves, and into the index unless it never comes.
 local function set_expiry(m, expires)
   local name = m.no .. ':' .. m.id
   if bit.band(m.flags, RELATIVE) > 0 then

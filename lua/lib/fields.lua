@@ -1,4 +1,4 @@
--- The optional fields: hash, expiry in ms, back-off, group, and where the rest begins.
+-- The optional fields: hash, expiry in ms, back-off, group, and the offset of the rest.
 local function fields(env, flags)
   local at, hash, expires, backoff, group = 33, nil, nil, nil, nil
   if bit.band(flags, HASH) > 0 then hash, at = string.sub(env, at, at + 7), at + 8 end

@@ -1,15 +1,15 @@
--- The end of a message: out of its indexes, and its body becomes a marker for as long as its topic remembers
--- such an outcome, or nothing.
+-- The end of a message: removes it from its indexes, and replaces its body by a marker while its topic remembers this
+-- outcome, or by nothing.
 
 local function generated(id) return #id == 16 and string.byte(id) < 32 end
 
--- How long the topic of `m` remembers that it ended like this, in ms.
+-- How long the topic of `m` remembers this outcome, in ms.
 local function remembered_ms(m, outcome)
   if outcome == 'cancelled' then return policy(m.no, 'remember_cancelled_ms') end
   return policy(m.no, generated(m.id) and 'remember_generated_ms' or 'remember_own_ms')
 end
 
--- Refuses, before anything is changed, where an index that has `m` is of the wrong type.
+-- Before any change, refuses an index of `m` with the wrong type.
 local function index_check(m)
   if bit.band(m.flags, INDEXED) == 0 then return end
   local _, expires, _, group = fields(m.env, m.flags)
@@ -25,8 +25,8 @@ local function leave_indexes(m)
   if group then redis.call('ZREM', base .. 'g:' .. group, name) end
 end
 
--- Ends `m`. The caller takes the message out of where it was afterwards: a script that is cut off leaves an entry
--- too many, which is stale, and never a message without one.
+-- Ends `m`. The caller removes the message from its place afterwards: an interrupted script then leaves a stale entry,
+-- never a message without an entry.
 local function finish(m, outcome)
   local key, remember = base .. 'm:' .. m.no .. ':' .. m.id, remembered_ms(m, outcome)
   if remember > 0 then end_check(remember) end

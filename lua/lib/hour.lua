@@ -1,4 +1,4 @@
--- Which bucket a due time belongs to: one for each topic and hour, `b:<topic no>:<hour>`.
+-- The bucket of a due time: one per topic and hour, `b:<topic no>:<hour>`.
 local HOUR_MS = 3600000
 
 local last_start, last_no, last_bucket

@@ -1,7 +1,7 @@
--- The way into the dead letters.
+-- Moving messages to the dead letters.
 
--- Moves `m` to the dead letters, ordered by the time of its death, with the reason (at most 1,000 bytes) at the envelope's
--- end. The body is written as a whole: cut off in between, a payload with a reason at its end would be delivered.
+-- Moves `m` to the dead letters, ordered by time of death, with the reason (at most 1,000 bytes) at the envelope's end.
+-- The body is written in one command: interrupted in between, a payload with a reason at its end would be delivered.
 local function kill(m, reason, body)
   must_be('zset', 'd:' .. m.no)
   index_check(m)
@@ -16,12 +16,12 @@ local function kill(m, reason, body)
   note(m.no, m.id, 'buried %s', string.sub(reason, 1, 200))
 end
 
--- A body that is no envelope: it becomes the payload of one that is dead, with the reason.
+-- Turns bytes that are not an envelope into the payload of a dead letter, with the reason.
 local function kill_malformed(no, id)
   must_be('zset', 'd:' .. no)
   local m = { no = no, id = id, flags = 0, due = now, delivery = 0, attempt = 0, max = 0 }
   kill(m, 'malformed envelope', whole_of(no, id))
 end
 
--- Whether the optional fields can be read.
+-- True if the optional fields are readable.
 local function is_whole(m) return (pcall(fields, m.env, m.flags)) end

@@ -1,14 +1,14 @@
--- Walking over the buckets of one topic by time, for those who look.
+-- Walks over the buckets of one topic by time, for queries.
 
--- How many hours one call looks at.
+-- Maximum hours per call.
 local MOST_HOURS = 1000
 
--- Where the topic may have buckets, from `hour` on and the earliest first: a function that answers the next bucket and its
--- hour, or nil. It goes from one hour that has any alarm to the next, so it costs by the hours that are in use, and not by
--- how many topics use them; and each hour comes once, whatever happens between two calls.
+-- Iterates over the possible buckets of the topic, from `hour` on in order: a function that returns the next bucket and
+-- its hour, or nil. The iteration visits hours with any alarm, so the cost depends on the hours in use, not on the
+-- topics that use them. Each hour comes once, whatever happens between two calls.
 local function hours_of(no, hour)
   local alarms, prefix, late = base .. 'alarms', 'b:' .. no .. ':', {}
-  -- What cannot be handled now comes back within ten seconds: its bucket has its alarm behind its hour.
+  -- Blocked work returns within ten seconds: a bucket's alarm is then later than its hour.
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', alarms, '-inf', now + 10000, 'LIMIT', 0, 5000)) do
     if string.sub(member, 1, #prefix) == prefix then late[#late + 1] = tonumber(string.sub(member, #prefix + 1)) end
   end
@@ -25,23 +25,23 @@ local function hours_of(no, hour)
   end
 end
 
--- The first `limit` members of the topic's first bucket that has any in [from, to], and its name; nothing and nil where
--- there is none. Where the hours of one call are not enough, the third answer is the time to go on from.
+-- The first `limit` members of the topic's first nonempty bucket in [from, to], and its name; nothing and nil without
+-- one. If the hours of a call do not suffice, the third result is the time to continue from.
 local function bucket_page(no, from, to, limit)
   local looked = 0
   for bucket, hour in hours_of(no, math.floor(from / HOUR_MS)) do
     if hour * HOUR_MS > to then break end
     if looked == MOST_HOURS then return {}, nil, hour * HOUR_MS end
     looked = looked + 1
-    -- A key of another type has none: an audit finds it.
+    -- A key of another type holds no messages: an audit reports it.
     local members = redis.pcall('ZRANGEBYSCORE', base .. bucket, from, to, 'LIMIT', 0, limit)
     if #members > 0 then return members, bucket end
   end
   return {}, nil
 end
 
--- A message as it is shown: its envelope, which says READY where it is, its gen and its state; nil where there is none. A key of
--- another type is shown as an envelope without bytes that make sense.
+-- A message for display: its envelope with the actual state (READY where ready), its gen and its state; nil if missing.
+-- A key of another type is shown as a malformed envelope.
 local function shown(no, id)
   local env = whole_of(no, id)
   local m, why = decode(no, id, env)
@@ -51,5 +51,5 @@ local function shown(no, id)
   return string.sub(env, 1, 1) .. string.char(READY) .. string.sub(env, 3), m.gen, READY
 end
 
--- How many bytes of envelopes a page has at the most, but for its last one: more would hold everybody else up.
+-- Maximum bytes of envelopes per page, before the last envelope: more would delay all other callers.
 local MOST_PAGE_BYTES = 1048576

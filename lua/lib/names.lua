@@ -1,10 +1,10 @@
--- The rules for names. A client of any language reads what is stored: a name outside the rules would fail its whole page.
+-- The rules for names. Clients of every language read stored names: a name outside the rules would fail the whole page.
 
--- Whether a text is UTF-8 of 1 to `most` bytes without control characters.
+-- True for UTF-8 of 1 to `most` bytes without control characters.
 local function is_printable(text, most)
   if #text == 0 or #text > most then return false end
   if not string.find(text, '[^\32-\126]') then return true end
-  -- Characters of two, three and four bytes become spaces. None begins with a byte that another one ends with.
+  -- Characters of two, three and four bytes become spaces. No character begins with a byte that ends another character.
   text = string.gsub(text, '\194[\128-\159]', '\127')
   text = string.gsub(text, '[\194-\223][\128-\191]', ' ')
   text = string.gsub(text, '\224[\160-\191][\128-\191]', ' ')
@@ -16,5 +16,5 @@ local function is_printable(text, most)
   return not string.find(text, '[^\32-\126]')
 end
 
--- Text that every client can read, of an argument that may be anything.
+-- Makes an arbitrary argument readable for every client.
 local function readable(text) return (string.gsub(string.sub(text, 1, 500), '[^\32-\126]', '?')) end

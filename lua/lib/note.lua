@@ -1,7 +1,7 @@
--- What happened to messages, for the history of their topics: `record.lua` writes it at the end, where the topic keeps one.
--- `any_history` says whether any topic may.
+-- Events for the histories of topics: `record.lua` writes them at the end, if the topic keeps a history. `any_history`
+-- is true if any topic may.
 
--- Notes an event: its word and what belongs to it, as string.format has it.
+-- Records an event: its word and details, formatted by string.format.
 local function note(no, id, what, ...)
   if not any_history then return end
   events = events or {}

@@ -1,5 +1,5 @@
--- Recorded writes. A caller that may send a write again, because it has not noted the answer yet, names its record: 16 hex
--- digits. `carried` keeps the answer until the record is settled, so that each record is carried out once.
+-- Recorded writes. A caller that may repeat a write, because it has not noted the answer yet, names the write's record:
+-- 16 hex digits. `carried` keeps the answer until the record is settled, so that each record is carried out once.
 
 -- The id and the record of an item: no id has a NUL before its last 16 bytes.
 local function with_record(item)
@@ -7,10 +7,10 @@ local function with_record(item)
   return string.sub(item, 1, -18), string.sub(item, -16)
 end
 
--- Answers that change nothing and may be others later: the next call is a first try.
+-- Answers that change nothing and may differ later: the next call counts as a first try.
 local OPEN = { leased = true, stale = true, moved = true, refused = true, failed = true }
 
--- Carries out a write unless its record was, and returns the first answer.
+-- Carries out a write unless its record was carried out; returns the first answer.
 local function once(record, write)
   if not record then return write() end
   must_be('hash', 'carried')

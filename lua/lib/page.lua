@@ -1,7 +1,7 @@
--- Where a page begins: behind the entry that was shown last, whether that is still there or not. A rank is no cursor:
--- whatever leaves in front of it lets all that follow move up, and the page passes them over.
+-- The start of a page: after the last shown entry, whether that still exists or not. A rank would be wrong: a removal
+-- before the position moves later entries up, and the page would skip them.
 
--- Whether one member stands in front of another of the same score: by bytes, where Lua's own `<` goes by the locale.
+-- True if a member precedes another with the same score: by bytes, because Lua's `<` follows the locale.
 local function in_front(one, other)
   for i = 1, math.min(#one, #other) do
     local a, b = string.byte(one, i), string.byte(other, i)
@@ -10,7 +10,7 @@ local function in_front(one, other)
   return #one < #other
 end
 
--- How many entries of a sorted set stand in front of (score, member), and how many up to it, itself included.
+-- Number of entries of a sorted set before (score, member), and number including it.
 local function ranks(index, score, member)
   local low = redis.call('ZCOUNT', index, '-inf', '(' .. score)
   local high = redis.call('ZCOUNT', index, '-inf', score)
@@ -23,8 +23,8 @@ local function ranks(index, score, member)
   return low, low
 end
 
--- The first `limit` entries behind (score, member), as member, score, …, upwards or downwards. Where no member is given,
--- those from `score` on.
+-- The first `limit` entries after (score, member), as member, score, …, upwards or downwards. Without a member, starts
+-- at `score`.
 local function page_behind(index, score, member, limit, downwards)
   local from, to
   if downwards then
@@ -42,17 +42,16 @@ local function page_behind(index, score, member, limit, downwards)
   return redis.call('ZRANGE', index, from, from + limit - 1, 'WITHSCORES')
 end
 
--- How many entries of a ready queue one call looks through for the one that was shown last.
+-- Maximum entries of a ready queue searched per call for the last shown entry.
 local MOST_LOOKED_THROUGH = 5000
 
--- A cursor in a ready queue: the place of an entry, how many were left behind it, and the entry itself.
+-- A cursor in a ready queue: the position of an entry, the number of entries after it, and the entry itself.
 local function queue_cursor(at, left, entry) return string.format('%.0f %.0f ', at, left) .. entry end
 
--- The first `limit` entries of a ready queue behind a cursor, the place of the first, and how many are left from there on; where
--- more than one call is needed to find out, none and the cursor to go on with.
--- Entries leave a queue at its head alone: the one of the cursor stands at its place still, or in front of it, or is gone with all
--- in front of it. Its time tells nothing, since the clock may have been set back. What comes in behind those that were there at
--- first is left out, or a walk would not end.
+-- The first `limit` entries of a ready queue after a cursor, the position of the first, and the number from there on;
+-- or, if more calls are needed, nothing and the cursor to continue with. Entries leave a queue only at its head: the
+-- cursor's entry is at its old position, or before that, or gone with all its predecessors. Its time is no guide, since
+-- the clock may have been set back. Entries added after the walk began are excluded, or a walk might never end.
 local function queue_behind(queue, cursor, limit)
   local stood, left, last = string.match(cursor, '^(%d+) (%d+) (.*)$')
   stood, left = within(stood or '', 0, LAST_MS), within(left or '', 1, LAST_MS)

@@ -1,4 +1,4 @@
--- A topic's policy: what `configure` set, and what holds where nothing is set.
+-- A topic's policy: settings of `configure`, and defaults.
 local POLICY = {
   max_attempts = MAX_ATTEMPTS,
   lease_ms = LEASE_MS,

@@ -1,8 +1,8 @@
--- Ready queues: `r:<topic no>`, a list of id‖gen‖ready time (7 bytes, µs since the epoch), oldest first.
--- What is no longer ready is not searched for in it: its gen is stale, and the script that meets it drops it.
+-- Ready queues: `r:<topic no>`, a list of id‖gen‖ready time (7 bytes, µs since the epoch), oldest first. A message that
+-- is no longer ready is not searched for: its gen is stale, and the script that meets the entry drops it.
 
--- Appends entries (at most 500), and wakes waiting consumers where the queue was empty. False, and nothing is changed,
--- where the queue is of the wrong type.
+-- Appends entries (at most 500), and wakes waiting consumers if the queue was empty. Returns false, without changes,
+-- for a queue of the wrong type.
 local function make_ready(no, entries)
   local n = #entries
   if n == 0 then return true end
@@ -16,7 +16,7 @@ local function make_ready(no, entries)
     return false
   end
   if length == n then
-    -- Nothing may fail between this push and the removal that follows it.
+    -- Nothing may fail between this push and the following removal.
     local name = redis.pcall('HGET', base .. 't:' .. no, 'name')
     redis.call('SPUBLISH', base .. 'ready', type(name) == 'string' and name or '')
   end

@@ -1,20 +1,20 @@
--- Moving one pending message to another due time.
+-- Moves one pending message to another due time.
 
--- Refuses, before anything is changed, where a key of the wrong type is in the way of `m` to `due`.
+-- Before any change, refuses keys of the wrong type for moving `m` to `due`.
 local function move_check(m, due)
   bucket_check(m.no, m.due)
   place_check(m, due)
 end
 
--- Puts `m` to `due` and takes it out of where it was, unless it is there already: 'ready' or 'delayed'. What is ready, and
--- was so no earlier than at `due`, keeps its place in the queue.
+-- Moves `m` to `due` and removes it from its old place, unless already there: 'ready' or 'delayed'. A message that was
+-- ready at or after `due` keeps its place in the queue.
 local function move_to(m, due)
   if m.due == due then return state_of(m) end
   local old, word = { no = m.no, id = m.id, due = m.due, gen = m.gen }, 'ready'
   local expires = bit.band(m.flags, RELATIVE) > 0 and expiry_at(m, due)
   move_check(m, due)
   local stays = due <= math.max(m.due, m.at) and due <= now and not held and not is_delayed(m)
-  -- At no time between is it due at its expiry.
+  -- Ordered so that the due time never equals the expiry in between.
   if expires and due > old.due then set_expiry(m, expires) end
   if stays then
     m.due = due

@@ -1,6 +1,6 @@
--- What becomes of a leased message that was not delivered: tried again later, dead, or cancelled after all.
+-- The fate of a leased message that was not delivered: retried, dead, or cancelled after all.
 
--- The message's own back-off, or its topic's, or delayq's: what is stored and is none keeps nothing leased.
+-- The message's back-off, or the topic's, or the default: an invalid stored back-off must not keep a message leased.
 local function backoff_of(m)
   local _, _, own = fields(m.env, m.flags)
   if own and is_backoff(own) then return own end
@@ -15,14 +15,14 @@ local function backoff_ms(m)
   if kind == 2 then
     local first, longest = struct.unpack('>I4I4', spec, 2)
     local delay = math.min(longest, first * 2 ^ math.min(step - 1, 32))
-    -- Redis seeds math.random alike in every script: the gen and the clock are the dice.
+    -- Redis seeds math.random alike in every script: gen and clock serve as randomness.
     return math.floor(delay / 2 + delay / 2 * ((m.gen * 7919 + now_us) % 1000) / 1000)
   end
   return (struct.unpack('>I4', spec, 2 + 4 * (math.min(step, steps) - 1)))
 end
 
--- Leased -> delayed or ready again after `delay` ms (nil: the message's back-off), or dead with `reason` where
--- its attempts are used up, or expired, or cancelled where that was asked for meanwhile. Returns the word.
+-- Leased -> delayed or ready again after `delay` ms (nil: the message's back-off), or dead with `reason` after the last
+-- attempt, or expired, or cancelled if requested meanwhile. Returns the word.
 local function give_back(m, delay, reason)
   if bit.band(m.flags, DOOMED) > 0 then
     finish(m, 'cancelled')
@@ -40,7 +40,7 @@ local function give_back(m, delay, reason)
   local due = now + (delay or backoff_ms(m))
   place_check(m, due)
   if expires then
-    -- The pump took it out of the index if the clock read later meanwhile.
+    -- The pump removed it from the index if the clock read later meanwhile.
     alarm('expiries', expires)
     redis.call('ZADD', base .. 'expiries', expires, m.no .. ':' .. m.id)
   end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- ack: ends messages that were delivered.
+-- ack: ends delivered messages.
 --
 -- MOVES    LEASED -> delivered (gone, or a marker while its topic remembers)
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 1 a message (1 to 500): receipt
--- RETURNS  one answer a message: delivered | expired (the lease was taken back: nothing was changed) | failed <why>
+-- RETURNS  one answer a message: delivered | expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = leases of the shard
 local registry = redis.pcall('HMGET', KEYS[1], 'layout')
 local layout = registry[1]
@@ -16,15 +16,15 @@ if last < 2 or last > 1 + MOST_IDS then
   arguments('ack', 1, 1)
 end
 local call, byte, sub, find = redis.call, string.byte, string.sub, string.find
--- Lists begin with room for one: most calls bring one message, and each growth costs.
+-- Lists start with room for one element: most calls bring one message, and each growth costs.
 local answers, keys = { nil }, { nil }
 local bodies, leases, stats = base .. 'm:', base .. 'leases', base .. 'stats'
 
--- First all together, without a function of their own: making one costs as much as a command. `whose` says of which topic
--- each is; `blind` is a call in which nothing but bodies has to go, because the topics forget their messages, and no index
--- has them. `together` is false where a receipt comes twice, or a topic cannot be read.
+-- The fast path handles all messages together, without a function: creating a function costs as much as a command.
+-- `whose` has the topic of each message. `blind` is true while only bodies need to go, because the topics forget their
+-- messages and no index holds them. `together` is false if a receipt repeats, or a topic is unreadable.
 local topics, whose, topic, met, blind, together = {}, { nil }, nil, nil, true, true
--- Whether any of the topics has large messages: of these no more is read than what is looked at.
+-- True if a topic has large messages, of which only the inspected part is read.
 local any_history, any_large, events
 for k = 1, last - 1 do
   local receipt = ARGV[k + 1]
@@ -50,9 +50,9 @@ for k = 1, last - 1 do
     met[receipt] = true
   end
 end
--- A message is held by the receipt that is in `leases`; or, where it is looked at anyway, whose gen it is leased under.
+-- The receipt in `leases` proves that the message is held; where the body is read anyway, the gen of its lease does.
 local proof = together and (blind and redis.pcall('ZMSCORE', leases, unpack(ARGV, 2)) or any_large and {} or call('MGET', unpack(keys)))
--- As `start_of` does.
+-- As in `start_of`.
 for k = 1, together and not blind and any_large and last - 1 or 0 do
   local start = redis.pcall('GETRANGE', keys[k], '0', '559')
   proof[k] = type(start) == 'string' and start
@@ -60,8 +60,8 @@ for k = 1, together and not blind and any_large and last - 1 or 0 do
 end
 if not proof or proof.err then together = false end
 
--- What ends: its receipt, and the body that goes, or the marker that takes its place until it is forgotten. `lists` are those
--- of `ends.lua`: each its key, and the receipts that go into it.
+-- `ended` has the receipts that end, with the body to delete, or the temporary marker in its place. `lists` are the
+-- lists of `ends.lua`: each key with its new receipts.
 local ended, marked, lists, gone, grouped, expiring, others = { nil }, { nil, nil }, nil, nil, nil, nil, nil
 local remembered, into, now_bytes
 for k = 1, together and blind and last - 1 or 0 do
@@ -103,7 +103,7 @@ for k = 1, together and not blind and last - 1 or 0 do
     else
       local has_hash, m = flags % 2 == HASH, #marked
       if remember ~= remembered then
-        -- As `ends.lua` names it.
+        -- The name as in `ends.lua`.
         local until_ms = now + remember
         remembered, into = remember, { string.format('%se:%d', base, until_ms + -until_ms % math.ceil(remember / 8)), nil }
         lists = lists or { nil }
@@ -126,10 +126,10 @@ for k = 1, together and not blind and last - 1 or 0 do
   end
 end
 
--- The indexes first, then the bodies, and the leases last: a lease without a message ends by itself, a message without a
--- lease would be stuck.
+-- Indexes first, then bodies, leases last: a lease without a message ends by itself, a message without a lease would be
+-- stuck.
 if ended[1] then
-  -- One after another until one fails, most often because a key is of the wrong type. The leases, too, are tried by a look.
+  -- Stops at the first failure, usually a key of the wrong type. A read probes the type of `leases`.
   local failed = not blind and type(redis.pcall('ZCARD', leases)) == 'table'
   for no, of in pairs(topics) do
     if of.ended > 0 and not failed then
@@ -138,12 +138,12 @@ if ended[1] then
       failed = type(of.left) == 'table' or type(of.done) == 'table'
     end
   end
-  -- How many of the lists have theirs, and the names of those that are new.
+  -- Number of completed lists, and the names of new lists.
   local listed, new = 0, nil
   for i = 1, not failed and lists and #lists or 0 do
     local pushed = redis.pcall('RPUSHX', unpack(lists[i]))
     if pushed == 0 then
-      -- The first of the list: `ends` has it before it is there.
+      -- `ends` must name a list before the list exists.
       local name = sub(lists[i][1], #base + 1)
       local until_text = sub(name, 3)
       new = new or {}
@@ -157,7 +157,7 @@ if ended[1] then
     if failed then break end
     listed = i
   end
-  -- What leaves these indexes is not put back: they come last, and `expiries` is tried by a look.
+  -- Removals from these indexes cannot be undone, so they come last; a read probes `expiries`.
   if expiring and not failed then failed = type(redis.pcall('ZCARD', base .. 'expiries')) == 'table' end
   for i = 1, grouped and #grouped or 0, 2 do failed = failed or type(redis.pcall('ZREM', grouped[i], grouped[i + 1])) == 'table' end
   if failed then
@@ -185,7 +185,7 @@ if ended[1] then
   end
 end
 
--- Then the others, one by one.
+-- The general path handles the remaining messages one by one.
 if others or not together then
 local function one_by_one()
 --# include type, fields, policy, stats, alarm, envelope, note, ends, finish, receipt
@@ -200,14 +200,14 @@ local function one_by_one()
     end_lease({ no = no }, receipt)
     return 'delivered'
   end
-  -- A receipt that comes twice gets one answer.
+  -- A repeated receipt gets one answer.
   local words = {}
   for n = 1, together and #others or last - 1 do
     local k = together and others[n] or n
     local receipt = ARGV[k + 1]
     if not words[receipt] then
       local ok, word = pcall(ack, receipt)
-      -- A fault fails the one message, and the others go on behind it.
+      -- A fault fails only its own message.
       words[receipt] = ok and word or 'failed ' .. (type(word) == 'table' and word.err or word)
     end
     answers[k] = words[receipt]
@@ -215,7 +215,7 @@ local function one_by_one()
 end
   local done, fault = pcall(one_by_one)
   local why = not done and (type(fault) == 'table' and fault.err or fault)
-  -- Where nothing was settled, the call as a whole is refused.
+  -- If nothing was settled, the whole call is refused.
   if why and not (together and ended[1]) then return redis.error_reply(why) end
   for n = 1, why and #others or 0 do answers[others[n]] = 'failed ' .. why end
 end

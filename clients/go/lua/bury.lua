@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- bury: moves messages that can never be delivered to the dead letters.
+-- bury: moves undeliverable messages to the dead letters.
 --
 -- MOVES    LEASED -> DEAD
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 2 a message (1 to 500): receipt, reason (its first 1,000 bytes are kept)
--- RETURNS  one answer a message: buried | expired (the lease was taken back: nothing was changed) | failed <why>
+-- RETURNS  one answer a message: buried | expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
 --# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, ends, finish, receipt, kill, each
 

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- cancel_group: keeps the messages of a group from being delivered, in steps.
+-- cancel_group: cancels the messages of a group, in steps.
 --
--- MOVES    DELAYED | READY -> cancelled; LEASED keeps its lease and is not tried again
+-- MOVES    DELAYED | READY -> cancelled; LEASED keeps its lease without a further attempt
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, group, due ms of the message that was looked at last (0 at first, then what the last step answered),
---          its name ("" at first, then what the last step answered), limit (1 to 500)
--- RETURNS  due ms and name for the next step (both "" when through), cancelled, leased, failed
--- COST     O(log n) a message, n = messages of the group; what is leased stays in the group
+-- ARGV     layout, group, due ms of the last visited message (0 at first, then as the last step answered),
+--          name of that message ("" at first, then as the last step answered), limit (1 to 500)
+-- RETURNS  due ms and name for the next step (both "" at the end), cancelled, leased, failed
+-- COST     O(log n) a message, n = messages of the group; leased messages stay in the group
 --# include now, registry, shard, type, limits, arguments, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, page
 
 arguments('cancel_group', 5)
@@ -26,7 +26,7 @@ for i = 1, #page, 2 do
   if not ok or string.sub(word, 1, 6) == 'failed' then
     word = 'failed'
   elseif word ~= 'leased' then
-    -- What is over, dead or unknown has no place in the index.
+    -- A finished, dead or unknown message does not belong in the index.
     redis.call('ZREM', base .. group, name)
   end
   tally[word] = (tally[word] or 0) + 1

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- claim: makes the caller the shard's owner, under a new epoch. Older epochs pump no more.
+-- claim: makes the caller the shard's owner, under a new epoch. Older epochs cannot pump.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, owner (as an id, of up to 256 bytes), lock ms (0 to an hour; 0: who owns is settled elsewhere; else the claim is refused while another
---          owner's lock lasts, and a claim of the owner itself renews its lock under the same epoch)
+-- ARGV     layout, owner (as an id, of up to 256 bytes), lock ms (0 to an hour; 0: another authority decides the
+--          owner; else the claim is refused while another owner's lock lasts, and a claim of the owner renews the lock
+--          under the same epoch)
 -- RETURNS  claimed | renewed | owned, epoch, now_us, owner, next due ms ("" for none)
 -- COST     O(1)
 --# include now, registry, shard, type, limits, arguments, names
@@ -13,8 +14,8 @@ arguments('claim', 3)
 if not is_printable(ARGV[2], 256) then refuse('the owner must be 1 to 256 bytes of printable text, not ' .. readable(ARGV[2])) end
 local lock = number('the lock in ms', ARGV[3], 0, 3600000)
 local owner, until_ms = unpack(redis.call('HMGET', KEYS[1], 'owner', 'owner_until'))
--- No lock lasts longer than five minutes from now, or than the caller's own: one that was taken while the clock read
--- ahead does not keep everybody out for as long.
+-- A lock lasts at most five minutes from now, or the caller's own lock time: a lock taken while the clock read ahead
+-- must not exclude other owners for longer.
 until_ms = tonumber(until_ms) or 0
 local locked = until_ms > now and until_ms <= now + math.max(lock, 300000)
 local head = redis.call('ZRANGE', base .. 'alarms', 0, 0, 'WITHSCORES')[2] or ''
@@ -25,6 +26,6 @@ redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'owner_until', lock > 0 and now + 
 if lock > 0 and locked and owner == ARGV[2] then
   return { 'renewed', epoch, now_us, owner, head }
 end
--- Gens that a lost master gave out may be given out again: stay clear of them.
+-- Gens handed out by a lost master may be handed out again: skip them.
 redis.call('HINCRBY', KEYS[1], 'gen', 2097152)
 return { 'claimed', redis.call('HINCRBY', KEYS[1], 'epoch', 1), now_us, ARGV[2], head }

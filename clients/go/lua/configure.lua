@@ -3,21 +3,21 @@
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, then 2 a setting: field, value ("" for the default). Fields: max_attempts (0: no
---          bound; at most 65535), lease_ms (1 to a day), backoff (see lib/backoff.lua), expire_after_ms (0: never),
+-- ARGV     layout, topic, then 2 a setting: field, value ("" for the default). Fields: max_attempts (0:
+--          unlimited; at most 65535), lease_ms (1 to a day), backoff (see lib/backoff.lua), expire_after_ms (0: never),
 --          remember_cancelled_ms, remember_own_ms, remember_generated_ms (these four at most 2^52), repeats (deliver |
---          refuse: of a put whose end may be forgotten), paused (1), rate (messages a second, of this shard: 10^-9 to
---          10^9), codec (none | zstd | zstd:<dictionary id>), history (about how many events are kept: at most
---          100,000; 0: none, and those that were kept are deleted), history_for_ms (for how long: at least 1,000),
---          dead_for_ms (how long dead letters are kept; 0: for ever), dead_max (how many in this shard; 0: all). Sweeps
---          see to these two; durability (memory | disk | replica:<1 to 9>: what the answers to writes wait for)
--- RETURNS  every field that is set, and its value, as field, value, …; what scripts note beside them too
--- COST     O(1); O(topics) where history or durability is set
+--          refuse: for a put whose result may be forgotten), paused (1), rate (messages a second, of this shard: 10^-9
+--          to 10^9), codec (none | zstd | zstd:<dictionary id>), history (approximate number of kept events: at most
+--          100,000; 0: none, and kept events are deleted), history_for_ms (their retention: at least 1,000),
+--          dead_for_ms (retention of dead letters; 0: for ever), dead_max (maximum in this shard; 0: unlimited). Sweeps
+--          enforce these two; durability (memory | disk | replica:<1 to 9>: confirmation before a write is answered)
+-- RETURNS  every field that is set, as field, value, …; includes notes of scripts
+-- COST     O(1); O(topics) when setting history or durability
 --# include now, limits, arguments, registry, shard, type, names, topic, topic_new, topics, defaults, policy, backoff, nearest, alarm, histories, durabilities
 
 arguments('configure', 2, 2)
 
--- For each setting, whether a text is a value that it can have.
+-- For each setting, a function that validates its text.
 local function whole(least, most) return function(text) return within(text, least, most) end end
 local span = whole(0, LONGEST_SPAN_MS)
 local fits = {
@@ -37,7 +37,7 @@ local fits = {
   codec = function(text)
     return text == 'none' or text == 'zstd' or within(string.match(text, '^zstd:(.+)$') or '', 0, 4294967295)
   end,
-  -- As XADD takes it: without zeros in front.
+  -- The form of XADD: no leading zeros.
   history = function(text) return text == '0' or string.find(text, '^[1-9]') and within(text, 1, 100000) end,
   history_for_ms = whole(1000, LONGEST_SPAN_MS),
   dead_for_ms = span,
@@ -53,7 +53,7 @@ end
 local no, is_new = topic_number(ARGV[2])
 if is_new then topic_open(ARGV[2], no) end
 local key = base .. 't:' .. no
--- The longest that finished ids were ever remembered, for `forget_quiet`: those of then are remembered still.
+-- Longest memory of finished ids ever configured, for `forget_quiet`: earlier ids are still remembered.
 local remembered = tonumber(redis.call('HGET', key, 'remembered_ms')) or POLICY.remember_cancelled_ms
 local longest = remembered
 for i = 3, #ARGV, 2 do
@@ -80,6 +80,6 @@ for i = 3, #ARGV, 2 do
   end
 end
 --# include wake
--- Waiting consumers may be let go now.
+-- Waiting consumers may receive messages now.
 redis.call('SPUBLISH', base .. 'ready', ARGV[2])
 return redis.call('HGETALL', key)

@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- count: the numbers of one topic, from which its books are balanced.
+-- count: the counters of one topic, for balancing the books.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, the hour to begin with (0 at first, then what the last step answered)
--- RETURNS  the hour to go on with ("" when through), delayed in the buckets of this step, first due ms of this step or "",
+-- ARGV     layout, topic, the first hour (0 at first, then as the last step answered)
+-- RETURNS  the next hour ("" at the end), delayed in the buckets of this step, first due ms of this step or "",
 --          then of the first step only: ready, leased, dead, accepted, delivered, cancelled, expired, purged,
---          replaced, buried, paused (1 or ""), rate or "", how many keys of another type were in the way: what these hold is
---          not counted
--- COST     O(log n) an hour that has any alarm, n = alarms; 1,000 hours a call
+--          replaced, buried, paused (1 or ""), rate or "", number of keys of another type (their contents are
+--          not counted)
+-- COST     O(log n) an hour with any alarm, n = alarms; 1,000 hours a call
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 
 arguments('count', 3)
@@ -16,7 +16,7 @@ local no, hour = topic_no(ARGV[2]), number('the hour', ARGV[3], 0, LAST_MS)
 if not no then return { '', 0, '' } end
 local answer, looked, unreadable = { '', 0, '' }, 0, 0
 
--- What a command answers, or what is given instead where the key is of another type.
+-- A command's answer, or `instead` if the key has another type.
 local function ask(instead, ...)
   local found = redis.pcall(...)
   if type(found) ~= 'table' or not found.err then return found end

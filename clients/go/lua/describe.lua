@@ -4,8 +4,8 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic
--- RETURNS  every field that is set, and its value, as field, value, … (see configure); nothing where the topic
---          does not exist, or its key is of another type
+-- RETURNS  every field that is set, as field, value, … (see configure); nothing if the topic does not exist, or its
+--          key has another type
 -- COST     O(1)
 --# include registry, shard, type, limits, arguments, topic
 

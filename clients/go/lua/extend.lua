@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- extend: gives leases more time.
+-- extend: extends leases.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 2 a message (1 to 500): receipt, lease ms from now (1 to a day; "" for the
 --          topic's)
--- RETURNS  one answer a message: <lease end ms> | expired (the lease was taken back) | cancelled (it was asked
---          for meanwhile; the lease is extended) <lease end ms> | failed <why>
+-- RETURNS  one answer a message: <lease end ms> | expired (the lease was lost) | cancelled (requested
+--          meanwhile; the lease is extended) <lease end ms> | failed <why>
 -- COST     O(log n) a message, n = leases of the shard
 --# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, format, envelope, receipt, lease, each
 

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- grow: lets a shard follow a growth of the deployment: creates one that the growth adds, raises one that was there
--- before. From then on it serves nobody who does not know the growth. Repeating it changes nothing.
+-- grow: makes a shard follow a growth of the deployment: creates an added shard, raises an existing shard. From then
+-- on the shard refuses callers with an older layout. A repeat changes nothing.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout (of the deployment once it has grown; with @ and the node's name behind it where several Redises keep
---          the deployment), shard number, shard counts since the deployment was created (parted by commas, the newest
---          last: as many as the layout says)
--- RETURNS  created | raised | exists (it has this layout already) | ahead <layout> <shard counts> (a later growth
---          has raised it) | differs <layout> <shard> <shard counts>
+-- ARGV     layout (of the grown deployment; followed by @ and the node's name if several Redises share the
+--          deployment), shard number, shard counts since the deployment was created (separated by commas, the newest
+--          last: as many as the layout)
+-- RETURNS  created | raised | exists (already at this layout) | ahead <layout> <shard counts> (raised by a later
+--          growth) | differs <layout> <shard> <shard counts>
 -- COST     O(topics)
 --# include now, limits, arguments, counts, topics
 
@@ -25,8 +25,8 @@ number('the shard', shard, 0, newest - 1)
 
 local known, own, had, shards = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'counts', 'shards'))
 if not known then
-  -- A shard that the growth does not add was there before. One that is missing was lost: an empty one in its place
-  -- would hide that.
+  -- A shard that the growth does not add existed before. A missing shard was lost: an empty shard in its place would
+  -- hide the loss.
   if tonumber(shard) < before then
     return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
   end
@@ -40,7 +40,7 @@ if string.find(known, '>', 1, true) then
 end
 local same = own == shard and node_of(known) == node_of(layout)
 
--- Whether `longer` goes on where `shorter` ends.
+-- True if `longer` continues `shorter`.
 local function continues(longer, shorter) return string.sub(longer, 1, #shorter + 1) == shorter .. ',' end
 
 if same and had == counts then return 'exists' end
@@ -49,11 +49,11 @@ if not same or not continues(counts, had) then
   return 'differs ' .. known .. ' ' .. tostring(own) .. ' ' .. had
 end
 
--- The shard's part of each topic's rate, which more shards share now.
+-- The shard's part of each topic's rate, which more shards now share.
 local part = tonumber(string.match(had, '%d+$')) / newest
 local shared, cursor = {}, '0'
 local function share_rate(_, no)
-  -- A page may have what another had.
+  -- A page may repeat topics of another page.
   if shared[no] then return end
   shared[no] = true
   local rate = redis.pcall('HGET', base .. 't:' .. no, 'rate')
@@ -62,7 +62,7 @@ local function share_rate(_, no)
 end
 repeat cursor = topics_page(cursor, 500, share_rate) until cursor == '0'
 redis.call('HSET', KEYS[1], 'layout', layout, 'shards', newest, 'counts', counts)
--- A listener makes a call now, is refused, and so learns of the growth.
+-- Prompts listeners to call; the refusal tells them of the growth.
 redis.call('SPUBLISH', base .. 'wake', string.format('%.0f', now))
 redis.call('SPUBLISH', base .. 'ready', '')
 return 'raised'

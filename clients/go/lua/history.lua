@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- history: what happened to a message, where its topic keeps a history, by page.
+-- history: the events of a message, if its topic keeps a history, by page.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, id, event of the topic that was looked at last ("" at first, then what the last page answered)
--- RETURNS  now_us, event for the next page ("" when through), about how many events the topic keeps here (0: it keeps
---          none), for how long in ms, then 2 an event of the message, the oldest first: ms, what happened
+-- ARGV     layout, topic, id, last visited event of the topic ("" at first, then as the last page answered)
+-- RETURNS  now_us, event for the next page ("" at the end), approximate number of events that the topic keeps here (0:
+--          none), retention in ms, then 2 an event of the message, the oldest first: ms, event
 -- COST     O(1) an event of the topic; 500 of them a call
 --# include now, registry, shard, type, limits, arguments, topic
 
@@ -19,7 +19,7 @@ must_be('stream', 'h:' .. no)
 local kept, span = unpack(redis.call('HMGET', base .. 't:' .. no, 'history', 'history_for_ms'))
 span = tonumber(span) or HISTORY_FOR_MS
 local answer = { now_us, '', tonumber(kept) or 0, span }
--- What is older stands there only until the pump comes by.
+-- Older events only wait for the pump's next trim.
 local from = last == '' and string.format('%.0f', math.max(now - span, 0)) or '(' .. last
 local page = redis.call('XRANGE', base .. 'h:' .. no, from, '+', 'COUNT', A_PAGE)
 for _, event in ipairs(page) do

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- hold: stops a shard from letting anything become ready (its clock cannot be trusted), or lets it go on.
+-- hold: keeps due messages of a shard delayed while the clock is not trusted, or resumes the shard.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never

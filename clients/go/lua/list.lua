@@ -4,9 +4,9 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, delayed | ready | leased | dead, from ms, to ms (both inclusive; delayed: due time,
---          dead: time of death, leased: lease end; without meaning for ready), asc | desc (desc: dead only, and from the
---          later time to the earlier one), where the last page ended ("" at first), limit (1 to 500)
--- RETURNS  now_us, from ms and where this page ended for the next one (both "" when through), then 2 a message: id, envelope
+--          dead: time of death, leased: lease end; ignored for ready), asc | desc (desc: dead only, from the
+--          later time to the earlier), end of the last page ("" at first), limit (1 to 500)
+-- RETURNS  now_us, from ms and end of this page for the next page (both "" at the end), then 2 a message: id, envelope
 -- COST     O(log n) and a read of the envelope a message; a page ends at 1 MiB of envelopes
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, page
 
@@ -21,7 +21,7 @@ if not no then return answer end
 
 local bytes = 0
 
--- Shows the message of an id‖gen, unless it has gone on to another state or another gen.
+-- Shows the message of an id‖gen, unless it has moved to another state or gen.
 local function show(member, wanted)
   local id = string.sub(member, 1, -5)
   local env, g, found = shown(no, id)
@@ -30,7 +30,7 @@ local function show(member, wanted)
   end
 end
 
--- Shows a page of an index; `own` finds the id‖gen in a member. Whether there may be more of it.
+-- Shows a page of an index; `own` finds the id‖gen in a member. Returns true if there may be more.
 local function show_page(index, wanted, own)
   local page = page_behind(base .. index, ARGV[4], last, limit, downwards)
   for i = 1, #page, 2 do

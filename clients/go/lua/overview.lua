@@ -1,20 +1,20 @@
 #!lua flags=no-writes
--- overview: what a shard says of itself, and its topics by page.
+-- overview: the state of a shard, and its topics by page.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, page of topics (0: none is asked for; first; then what the last call answered)
--- RETURNS  now_us, next due ms ("" for none), epoch, owner, held (1 or ""), leases, markers, how many topics it ever
---          had, where the next page begins ("" when through), then 2 a topic: name, 1 where it has a ready queue or "".
---          A topic that is there while all pages are asked for is in one of them, or in more
--- COST     O(1) a topic, and a list of markers; some 500 topics a call
+-- ARGV     layout, page of topics (0: no topics; first; then as the last call answered)
+-- RETURNS  now_us, next due ms ("" for none), epoch, owner, held (1 or ""), leases, markers, total topics so
+--          far, start of the next page ("" at the end), then 2 a topic: name, 1 with a ready queue or "". A topic
+--          that exists throughout all pages is in at least one
+-- COST     O(1) a topic, and a list of markers; about 500 topics a call
 --# include now, registry, shard, type, limits, arguments, cursor, topics
 
 arguments('overview', 2)
 local cursor = ARGV[2] == 'first' and ARGV[2] or topics_cursor(ARGV[2])
 local owner, topics = unpack(redis.call('HMGET', KEYS[1], 'owner', 'topics'))
 
--- How many a key holds; none where it is of another type, which an audit finds.
+-- Size of a key; 0 for another type, which an audit reports.
 local function held_by(command, key)
   local n = redis.pcall(command, base .. key)
   return type(n) == 'number' and n or 0

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- peek: shows messages, or what is remembered of them.
+-- peek: shows messages, or their markers.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 1 a message (1 to 500): id
--- RETURNS  now_us, then one envelope a message, "" where nothing is known
+-- RETURNS  now_us, then one envelope a message, "" if unknown
 -- COST     O(1) and a read of the envelope a message
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 

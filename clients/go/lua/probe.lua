@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- probe: tries commands that the scripts use, on a key that it leaves as it found it: not there.
+-- probe: tries commands of the scripts on a key that does not exist before or after.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout (any), then 1 a command (1 to 500): its name in capitals; one that no script uses is passed over
--- RETURNS  the commands that this user is not allowed to call
+-- ARGV     layout (any), then 1 a command (1 to 500): name in capitals; commands unused by scripts are skipped
+-- RETURNS  the commands that this user may not call
 -- COST     O(1)
 --# include limits, arguments
 
@@ -12,11 +12,11 @@ arguments('probe', 1, 1)
 local key = string.sub(KEYS[1], 1, -5) .. 'probe'
 local denied = {}
 
--- What is denied stands in the log of the ACL: only what is asked for is tried.
+-- Denied commands fill the ACL log: only requested commands are tried.
 local wanted = {}
 for i = 2, #ARGV do wanted[ARGV[i]] = true end
 
--- How a script is told so: by Redis 7.0, and by Redis 7.2 and Valkey.
+-- How a script learns of a denial: from Redis 7.0, and from Redis 7.2 and Valkey.
 local denials = { 'NOPERM', 'user executing the script', 'ACL failure in script' }
 
 local function is_denial(said)

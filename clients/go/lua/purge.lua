@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- purge: throws messages of one topic away, in steps.
+-- purge: deletes messages of one topic, in steps.
 --
 -- MOVES    DELAYED (due in the range) | READY (all, oldest first) | DEAD (died in the range) -> purged
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, delayed | ready | dead, from ms, to ms (both inclusive; without meaning for ready), where the last
---          step ended ("" at first), limit (1 to 500)
--- RETURNS  more | done, purged, kept (a later format, or a key on their way is of the wrong type), from ms and where this
---          step ended, for the next one. An interrupted purge is simply called again
+-- ARGV     layout, topic, delayed | ready | dead, from ms, to ms (both inclusive; ignored for ready), end of the last
+--          step ("" at first), limit (1 to 500)
+-- RETURNS  more | done, purged, kept (a later format, or a key of the wrong type), from ms and end of this step, for
+--          the next step. An interrupted purge can simply be repeated
 -- COST     O(log n) a message
 --# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, note, ends, finish, look, page
 
@@ -20,7 +20,7 @@ must_be('zset', 'ends')
 local purged, kept = 0, 0
 local word, next_from, ended_at = 'done', ARGV[4], ''
 
--- Throws one message away, unless its entry is stale.
+-- Deletes one message, unless its entry is stale.
 local function purge_one(member, wanted)
   local m, why = read(no, string.sub(member, 1, -5))
   if why == 'newer' then error('newer') end
@@ -31,14 +31,14 @@ local function purge_one(member, wanted)
   purged = purged + 1
 end
 
--- Whether the entry has to go; what cannot be thrown away is kept.
+-- True if the entry has to go; undeletable messages are kept.
 local function purge(member, wanted)
   if pcall(purge_one, member, wanted) then return true end
   kept = kept + 1
   return false
 end
 
--- Throws a page of an index away. Whether there may be more of it.
+-- Deletes a page of an index. Returns true if there may be more.
 local function purge_page(index, wanted)
   must_be('zset', index)
   local page = page_behind(base .. index, ARGV[4], last, limit)
@@ -58,7 +58,7 @@ if state == 'delayed' then
 elseif state == 'ready' then
   local queue = base .. 'r:' .. no
   must_be('list', 'r:' .. no)
-  -- As many as there were at first: what is kept goes to the end, and is not looked at again.
+  -- The initial number of entries: kept entries move to the end, and are not visited again.
   local left = last == '' and redis.call('LLEN', queue) or number('where the last step ended', last, 1, LAST_MS)
   local entries, back = left > 0 and redis.call('LRANGE', queue, 0, math.min(limit, left) - 1) or {}, {}
   for _, entry in ipairs(entries) do

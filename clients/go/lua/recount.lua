@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- recount: counts what a topic has in one shard, compares it with the topic's counters, and sets these right where
--- that is asked for. What is over, and how, is taken for right.
+-- recount: counts a topic's messages in one shard, compares the counts with the topic's counters, and corrects the
+-- counters if requested. Counters of finished messages are assumed correct.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, topic, look | mend, mark ("" at first, then what the last step answered, as of the next two), entries
+-- ARGV     layout, topic, look | mend, mark ("" at first, then as the last step answered, like the next two), entries
 --          passed (0), ready so far (0)
--- RETURNS  counted | more (of its queue: go on with what follows) | changed (since the last step: begin again) |
---          crowded (too many leases or buckets to be counted in one step), mark, entries passed, ready so far; where
---          counted, then of each of ready, leased, accepted: its counter, and what there is
+-- RETURNS  counted | more (of the queue: continue with the following values) | changed (since the last step: start
+--          over) | crowded (too many leases or buckets for one step), mark, entries passed, ready so far; after
+--          counted, for each of ready, leased, accepted: the counter, and the count
 -- COST     O(1) and a read of the envelope for each of 1,000 ready entries; O(1) for each lease and bucket, up to 10,000
 --# include limits, arguments, registry, shard, type, topic, format, envelope
 
@@ -36,7 +36,7 @@ for i, name in ipairs(NAMES) do mark[i + 1] = stats[name] end
 mark = table.concat(mark, ' ')
 if ARGV[4] ~= '' and ARGV[4] ~= mark then return { 'changed', mark, 0, 0 } end
 
--- Whether an entry counts as ready: as in `reserve`, which settles what is malformed.
+-- True if an entry counts as ready: as in `reserve`, which settles malformed entries.
 local counted = {}
 local function is_ready(entry)
   local member = string.sub(entry, 1, -8)
@@ -52,7 +52,7 @@ local entries = redis.call('LRANGE', base .. 'r:' .. no, -passed - PAGE, -passed
 for _, entry in ipairs(entries) do if is_ready(entry) then ready = ready + 1 end end
 if #entries == PAGE then return { 'more', mark, passed + PAGE, ready } end
 
--- Calls `one` for each member of an index: whether all were seen.
+-- Calls `one` for each member of an index. Returns true if all were visited.
 local function each_member(index, one)
   for first = 0, MOST - PAGE, PAGE do
     local members = redis.call('ZRANGE', base .. index, first, first + PAGE - 1)

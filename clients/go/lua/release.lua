@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- release: gives messages back that were not delivered.
+-- release: gives undelivered messages back.
 --
 -- MOVES    LEASED -> DELAYED | READY | DEAD (attempts used up) | cancelled (asked for meanwhile) | expired
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, then 4 a message (1 to 500): receipt, delay ms ("" for the message's back-off), "keep" where
---          the attempt shall not count or "", reason for the dead letters
+-- ARGV     layout, then 4 a message (1 to 500): receipt, delay ms ("" for the message's back-off), "keep" if the
+--          attempt does not count or "", reason for the dead letters
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
---          expired (the lease was taken back: nothing was changed) | failed <why>
+--          expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
 --# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, receipt, kill, backoff, retry, each
 

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- repair: gives what got stuck a way out, each only where the fault is still there.
+-- repair: repairs findings whose fault still exists.
 --
--- MOVES    in no place -> DELAYED | READY; malformed -> DEAD; others get back what should lead to them
+-- MOVES    in no place -> DELAYED | READY; malformed -> DEAD; others regain their entries
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, then 3 a finding (1 to 500): kind, index ("m" for a message), name (as `audit` and
---          `audit_index` tell them; kind no_place for what audit calls ready where its queue does not have it)
--- RETURNS  one answer a finding: mended | sound (the fault is not there any more) | failed <why>
+-- ARGV     layout, then 3 a finding (1 to 500): kind, index ("m" for a message), name (from `audit` and
+--          `audit_index`; kind no_place for a message that audit calls ready and the queue lacks)
+-- RETURNS  one answer a finding: mended | sound (the fault no longer exists) | failed <why>
 -- COST     O(log n) a finding
 --# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, kill, fault, each
 
@@ -20,8 +20,8 @@ local function add(index, score, member)
   redis.call('ZADD', base .. index, score, member)
 end
 
--- How the faults of a message are mended. A lease that was lost ends when the message says, at most a lease from now:
--- then the pump gives the message back.
+-- Repairs of a message's faults. A lost lease gets the end recorded in the message, at most a lease from now: then the
+-- pump gives the message back.
 local MESSAGE = {
   no_lease = function(m) add('leases', math.min(m.at, now + policy(m.no, 'lease_ms')), receipt_of(m)) end,
   no_dead_entry = function(m) add('d:' .. m.no, m.at, member_of(m)) end,
@@ -45,8 +45,8 @@ local function mend_message(kind, name)
   return 'mended'
 end
 
--- A message in no place is put where its due time asks for it, under a new gen: should its old entry turn up all the
--- same, that is stale. It has counted as ready.
+-- Puts a message without a place where its due time belongs, under a new gen: should its old entry reappear, that entry
+-- is stale. The message counted as ready.
 local function mend_place(receipt)
   local no, rest = name_parts(receipt)
   local m = read(no, string.sub(rest, 1, -5))
@@ -63,7 +63,7 @@ local INDEX = {
   stale_entry = function(index, entry)
     if not leads_nowhere(index, entry) then return 'sound' end
     if redis.call('ZREM', base .. index, entry) == 0 then return 'sound' end
-    -- As in `unplace`: what it was the last of may be due in years.
+    -- As in `unplace`: the next entry may be due in years.
     if redis.call('EXISTS', base .. index) == 0 then redis.call('ZREM', base .. 'alarms', index) end
     return 'mended'
   end,

@@ -1,11 +1,11 @@
 #!lua
--- replay: gives dead letters another life, with their attempts counted from the start.
+-- replay: makes dead letters ready again, with attempts counted from the start.
 --
 -- MOVES    DEAD -> READY, or -> DELAYED after a delay
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, delay ms, then 1 a message (1 to 500): id
--- RETURNS  one answer a message: ready <due ms> | delayed <due ms> | refused <why> (it would have expired by then: it
---          stays dead) | not dead <state> | unknown | failed <why>
+-- RETURNS  one answer a message: ready <due ms> | delayed <due ms> | refused <why> (the message would have expired by
+--          then, and stays dead) | not dead <state> | unknown | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
 --# include now, limits, arguments, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, expiry, each
 
@@ -28,7 +28,7 @@ local function replay(id)
   local dead, env = id .. gen_bytes(m.gen), whole_of(no, id)
   local reason = bit.band(m.flags, REASON) > 0 and 2 + struct.unpack('>I2', env, #env - 1) or 0
   m.flags, m.attempt = bit.band(m.flags, bit.bnot(REASON + DOOMED)), 0
-  -- Dead still, and without its reason: from here on a script that is cut off leaves it dead, or replayed.
+  -- Still dead, but without its reason: from here on an interrupted script leaves the message dead, or replayed.
   redis.call('SET', base .. 'm:' .. no .. ':' .. id, head_of(m) .. string.sub(env, 33, -1 - reason))
   if expires then set_expiry(m, expires) end
   local word = place(m, due)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- reschedule: changes the due time of messages that are pending; their ids stay.
+-- reschedule: changes the due time of pending messages, which keep their ids.
 --
 -- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
@@ -8,7 +8,7 @@
 --            due   ms since the epoch | "+" and a delay in ms from now | "by +" or "by -" and a difference in
 --                  ms to the expected due time, which must be given
 -- RETURNS  one answer a message: delayed <old due ms> <due ms> | ready <old due ms> <due ms> |
---          changed <due ms> (not the expected one) | leased | dead | finished <outcome> <ms> | unknown |
+--          changed <due ms> (not as expected) | leased | dead | finished <outcome> <ms> | unknown |
 --          refused <why> | failed <why>; of a record that was carried out before, the first answer
 -- COST     O(log n) a message, n = messages of its topic due in its hours
 --# include now, limits, arguments, due, delay, registry, shard, type, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, once, each

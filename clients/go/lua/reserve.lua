@@ -1,26 +1,25 @@
 #!lua flags=allow-oom
--- reserve: takes ready messages under a lease, from the first topic that has any, then the next.
+-- reserve: leases ready messages, from the topics in the given order.
 --
 -- MOVES    READY -> LEASED; READY -> expired; a malformed envelope -> DEAD
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, n (1 to 500), most bytes of envelopes (0: no bound; the last one may exceed it), lease ms (1 to a
---          day; "" for the topic's), topic, … (a last one that begins with "by=" is none: it says who the caller is,
---          for histories, in up to 100 bytes)
--- RETURNS  now_us, wait ms ("" for no reason to come back before the next wake, 0 for at once: there may be more
---          behind the bytes or the entries that a call takes), dropped (stale entries), expired, buried, newer (set
---          aside for 10 s: of a later format, or a key on their way is of the wrong type), then for each topic that
---          exists, as long as n and the bytes are not reached:
---          its place among those asked for (from 1), lease end ms (0: a key of the topic is of the wrong type, and
---          nothing was taken), how many, and 3 a message: ready time in µs,
---          receipt, envelope as it was before (its attempt and delivery count without this one)
--- COST     O(1) and a read of the envelope a message, of no more than the bytes have room for; at most n + 100 entries are looked at
+-- ARGV     layout, n (1 to 500), maximum bytes of envelopes (0: unlimited; the last envelope may exceed the limit), lease
+--          ms (1 to a day; "" for the topic's), topic, … (a last argument that begins with "by=" is the caller's name for
+--          histories, in up to 100 bytes)
+-- RETURNS  now_us, wait ms ("": until the next wake, 0: at once, because there may be more beyond the limits on bytes
+--          or entries of a call), dropped (stale entries), expired, buried, newer (set
+--          aside for 10 s: a later format, or a key of the wrong type), then for each existing topic, until n or the
+--          bytes are reached: place among the requested topics (from 1), lease end ms (0: a key of the topic has the
+--          wrong type, and nothing was taken), number of messages, and 3 a message: ready time in µs, receipt,
+--          previous envelope (attempt and delivery without this lease)
+-- COST     O(1) and a read of the envelope a message, within the limit on bytes; at most n + 100 entries are visited
 local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'topic:' .. tostring(ARGV[5]), 'history')
 local layout, any_history, events = registry[1], registry[3], nil
 --# include now, shard, limits, format, nearest
 
 local call, byte, sub, find = redis.call, string.byte, string.sub, string.find
 local wanted, max_bytes, lease_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
--- No topic has a "=".
+-- No topic contains "=".
 local last_arg, who = #ARGV, ''
 if byte(ARGV[last_arg] or '', 3) == 61 then who, last_arg = sub(ARGV[last_arg], 4, 103), last_arg - 1 end
 if last_arg < 5 or last_arg > 4 + MOST_IDS or not (find(ARGV[2], '^%d+$') and find(ARGV[3], '^%d+$') and find(ARGV[4], '^%d*$'))
@@ -34,10 +33,10 @@ if last_arg < 5 or last_arg > 4 + MOST_IDS or not (find(ARGV[2], '^%d+$') and fi
   number('the lease in ms', ARGV[4], 1, LONGEST_LEASE_MS)
 end
 if max_bytes == 0 then max_bytes = math.huge end
--- With room for one message, since each growth of a table costs.
+-- Has room for one message, since each growth of a table costs.
 local looks, bytes, answer = wanted + 100, 0, { now_us, '', 0, 0, 0, 0, nil, nil, nil, nil, nil, nil }
 
--- A message's head once it is leased: all of it but the most attempts, its last two bytes.
+-- A leased message's head, except the last two bytes (maximum attempts).
 local function leased_head(env, gen, until_bytes)
   local counts = sub(env, 25, 30)
   if counts == '\0\0\0\0\0\0' then
@@ -49,8 +48,9 @@ local function leased_head(env, gen, until_bytes)
   return '\1\3' .. sub(env, 3, 4) .. gen .. sub(env, 9, 16) .. until_bytes .. counts
 end
 
--- First what is plain, as far as it goes: topics without a pause and a rate, and entries whose messages are ready, in a
--- format that is known, and not expired. `place` is where that ends, `begun` the place of its topic in the answer.
+-- The fast path handles plain messages as far as possible: topics without a pause and a rate, and entries of ready
+-- messages in a known format that have not expired. `place` is the end of that part, `begun` the place of its topic in
+-- the answer.
 local place, begun = 5, nil
 while place <= last_arg and wanted > 0 and bytes < max_bytes do
   local no = registry[2]
@@ -66,7 +66,8 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
     if many > 0 then
       local keys, leases, heads, met, taken = { prefix .. sub(entries[1], 1, -12) }, { nil, nil }, { nil }, nil, 0
       for i = 2, many do keys[i] = prefix .. sub(entries[i], 1, -12) end
-      -- All of them in one command, unless the topic has large ones: then as many as the bytes have room for.
+      -- Reads all messages in one command, unless the topic has large messages: then as many as the bytes have room
+      -- for.
       local large, envs, before, behind, bytes_before = tonumber(terms[5]), nil, 0, 0, bytes
       local last_gen = call('HINCRBY', KEYS[1], 'gen', many == 1 and '2' or 2 * many)
       local gen = last_gen - 2 * many
@@ -80,7 +81,7 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
         end
         local entry, env, key = entries[i], envs[i - before], keys[i]
         local format, state, high, low = byte(env or '', 1, 4)
-        -- A pump that was cut off may have left an entry twice.
+        -- An interrupted pump may have left an entry twice.
         if format ~= FORMAT or state ~= PENDING or #env < 32 or met and met[key]
           or sub(env, 5, 8) ~= sub(entry, -11, -8) then break end
         local flags = high * 256 + low
@@ -104,19 +105,20 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
         taken, bytes = i, bytes + #env
       end
       if taken > 0 then
-        -- One after another until one fails, most often because a key is of the wrong type.
+        -- Stops at the first failure, usually a key of the wrong type.
         local stats = base .. 'stats'
         local fewer = redis.pcall('HINCRBY', stats, 'ready:' .. no, taken == 1 and '-1' or -taken)
         local more = redis.pcall('HINCRBY', stats, 'leased:' .. no, taken == 1 and '1' or taken)
         local failed = type(fewer) == 'table' or type(more) == 'table'
         if not failed then
-          -- As `note_lease` does.
+          -- As in `note_lease`.
           if lease > LEASE_MS and lease > (tonumber(call('HGET', KEYS[1], 'longest_lease')) or LEASE_MS) then
             call('HSET', KEYS[1], 'longest_lease', lease)
           end
           local nearer = redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', until_text, 'leases')
           if nearer == 1 then nearest = until_ms end
-          -- Where there are more than a few, now and then, what `tables.lua` does: a topic that is drained has none between.
+          -- With more than a few messages, sometimes does the work of `tables.lua`: a drained topic has no other
+          -- occasion.
           local long = more > 8 and last_gen % 126 < 2 * many and string.rep('-', 65)
           if long then redis.pcall('ZADD', base .. 'leases', until_text, long) end
           failed = type(nearer) == 'table' or type(redis.pcall('ZADD', base .. 'leases', unpack(leases))) == 'table'
@@ -130,8 +132,8 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
           bytes = bytes_before
           break
         end
-        -- The leases come first: a lease whose message was not given out ends by itself, a message without one would be
-        -- stuck. The entries come last: a cut leaves stale ones behind, never a lost one.
+        -- Leases come first: a lease whose message was not handed out ends by itself, a message without a lease would
+        -- be stuck. Entries come last: an interruption leaves stale entries, never a lost one.
         for i = 1, taken do call('SETRANGE', keys[i], '0', heads[i]) end
         call('LTRIM', queue, taken, '-1')
         if terms[4] and terms[4] ~= '0' then
@@ -154,17 +156,18 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
 end
 if wanted > 0 and bytes >= max_bytes then answer[2] = 0 end
 
--- What keeps a topic from being taken from. Other topics go on; where there is no other one, the call fails with it.
+-- The reason that blocks a topic. Other topics continue; without any other topic, the call fails with this reason.
 local broken
 if place <= last_arg and wanted > 0 and bytes < max_bytes then
--- Then whatever there is, from there on.
+-- The general path handles the rest from there.
 --# include type, topic, defaults, policy, stats, alarm, gen, fields, envelope, hour, bucket, note, ends, finish, kill, lease
 
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local function come_back(ms) if not wait or ms < wait then wait = ms end end
 
--- How many the topic lets go now: all, or what its pause and its rate (messages a second) leave. The rate is a
--- leaky bucket (GCRA) with a burst of 100 ms, at least one message; `tat` is when it is empty.
+-- Number of messages that the topic may hand out now: all, or the remainder of its pause and rate (messages a second).
+-- The rate is a leaky bucket (GCRA) with a burst of 100 ms, at least one message; `tat` is the time when the bucket is
+-- empty.
 local function allowance(no, paused, rate, tat)
   if paused then return 0 end
   if not rate then return math.huge end
@@ -182,7 +185,8 @@ local function allowance(no, paused, rate, tat)
   return math.max(allowed, 0), interval, tat
 end
 
--- What an entry's envelope is: ready (to be leased), stale, expired, malformed, newer. Nothing in it may fail here.
+-- The kind of an entry's envelope: ready (to be leased), stale, expired, malformed, newer. Nothing in this function may
+-- fail.
 local function look(entry, env)
   if not env then return 'stale' end
   if #env < 32 then return 'malformed' end
@@ -200,7 +204,7 @@ local function look(entry, env)
   return 'ready', flags
 end
 
--- Settles what will not be delivered. Returns whether it counted as ready until now.
+-- Settles an entry that will not be delivered. Returns true if it counted as ready until now.
 local function drop(no, id, word)
   if word == 'stale' then
     dropped = dropped + 1
@@ -217,16 +221,16 @@ local function drop(no, id, word)
   return true
 end
 
--- Takes an entry that cannot be handled now out of the queue, where it would keep it from ever being empty: into the
--- bucket of its message, to come back in ten seconds.
+-- Moves a blocked entry from the queue, which could otherwise never become empty, into its message's bucket, to return
+-- in ten seconds.
 local function set_aside(no, entry, env)
   local due = #env < 16 and now or struct.unpack('>I8', env, 9)
   bucket_check(no, due)
   bucket_add(bucket_of(no, due), now + 10000, { now + 10000, sub(entry, 1, -8) })
 end
 
--- Gives the messages of `heads` (key, head, …) out under their leases (end, receipt, …). The leases come first: a lease
--- whose message was not given out ends by itself, a message without one would be stuck.
+-- Hands out the messages of `heads` (key, head, …) under their leases (end, receipt, …). Leases come first: a lease
+-- whose message was not handed out ends by itself, a message without a lease would be stuck.
 local function lease_out(no, leases, heads, until_ms)
   note_lease(until_ms - now)
   alarm('leases', until_ms)
@@ -238,9 +242,9 @@ local function lease_out(no, leases, heads, until_ms)
   end
 end
 
--- Takes up to `n` from one topic: how many, how many entries were looked at, whether the queue is at its end.
--- Entries are read first, and leave the list when all of them are settled: an error between leaves stale ones
--- behind, never a lost one.
+-- Takes up to `n` from one topic. Returns the number taken, the number of visited entries, and whether the queue is at
+-- its end. Entries are read first, and leave the list once all are settled: an error in between leaves stale entries,
+-- never a lost one.
 local function take(no, n, until_ms)
   local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
   local entries = redis.call('LRANGE', queue, 0, n - 1)
@@ -263,7 +267,7 @@ local function take(no, n, until_ms)
     seen = i
     local entry, env, key = entries[i], envs[i - before], keys[i]
     local word, flags = look(entry, env)
-    -- A pump that was cut off may have left an entry twice.
+    -- An interrupted pump may have left an entry twice.
     if met[key] then word = 'stale' elseif word ~= 'stale' then met[key] = true end
     if word == 'ready' then
       local g = gen_bytes(gen(flags > HASH and bit.band(flags, INDEXED) > 0))
@@ -293,7 +297,7 @@ local function take(no, n, until_ms)
   return taken, seen, #entries < n or #back > 0
 end
 
--- What a topic's policy says of taking from it.
+-- The policy of a topic for handing out.
 local function terms(no)
   must_be('list', 'r:' .. no)
   local values = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms')

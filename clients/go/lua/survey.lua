@@ -1,18 +1,18 @@
 #!lua flags=no-writes
--- survey: what consumers have to take from a shard, now and soon: some of it by page of topics.
+-- survey: the work for consumers in a shard, now and soon, partly by page of topics.
 --
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, page of topics (0 at first, then what the last call answered), then 1 a span (1 to 500): ms from now
--- RETURNS  where the next page begins (0 when through), ready messages of the topics of the page, leased messages of the
---          shard, then for each span how many delayed messages of the shard are due by its end, of those in the first 100
+-- ARGV     layout, page of topics (0 at first, then as the last call answered), then 1 a span (1 to 500): ms from now
+-- RETURNS  start of the next page (0 at the end), ready messages of the topics of the page, leased messages of the
+--          shard, then for each span the number of delayed messages of the shard due by its end, in the first 100 due
 --          buckets
--- COST     O(1) a topic, some 200 a call; O(log n) a bucket that is due within the longest span, for each span
+-- COST     O(1) a topic, about 200 a call; O(log n) a bucket due within the longest span, for each span
 --# include now, registry, shard, type, limits, arguments, cursor, topics
 
 arguments('survey', 2, 1)
 local cursor = topics_cursor(ARGV[2])
--- A key of another type holds nothing: the pump and an audit tell of it.
+-- A key of another type holds nothing: the pump and an audit report it.
 local leases = redis.pcall('ZCARD', base .. 'leases')
 local answer, ends, texts, last = { '0', 0, type(leases) == 'number' and leases or 0 }, {}, {}, now
 for i = 3, #ARGV do

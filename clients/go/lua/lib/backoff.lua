@@ -1,9 +1,8 @@
--- Back-offs: kind (1 byte), then 4-byte numbers in ms. 1, fixed: the delay. 2, exponential: the first and the longest
--- delay; it doubles, and takes between half and the whole of it by chance. 3, list: 1 to 32 delays, of which the last
--- repeats.
+-- Back-offs: kind (1 byte), then 4-byte numbers in ms. 1, fixed: the delay. 2, exponential: first and longest delay;
+-- doubles, and picks at random between half and all of the delay. 3, list: 1 to 32 delays; the last repeats.
 local DEFAULT_BACKOFF = struct.pack('>BI4I4', 2, 1000, 600000)
 
--- Whether the bytes are a back-off: of a known kind, as long as that is, without a delay of 0.
+-- True for a valid back-off: known kind, right length, no delay of 0.
 local function is_backoff(spec)
   local kind, delays = string.byte(spec), (#spec - 1) / 4
   local right = kind == 1 and delays == 1 or kind == 2 and delays == 2

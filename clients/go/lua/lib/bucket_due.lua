@@ -1,7 +1,7 @@
--- What is due in `bucket`, the pump's side of `bucket.lua`, where more than one message is: the first `n` members that are
--- due now; when they are (due, count, …); and when the one behind them is, as text, or nil.
+-- Due entries of `bucket` (the pump's counterpart of `bucket.lua`), if more than one message is due: the first `n`
+-- members due now; their due times (due, count, …); and the due time of the following member as text, or nil.
 
--- Each time read costs, so no more are read than are due, and none of many.
+-- Reading times is costly: reads only the times of due members, and no times for large batches.
 local due = math.min(call('ZCOUNT', bucket, '-inf', now), n)
 members, times = {}, {}
 if due <= 16 then
@@ -19,7 +19,7 @@ if due <= 16 then
 else
   members = call('ZRANGE', bucket, '0', due - 1)
   behind = call('ZRANGE', bucket, due, due, 'WITHSCORES')[2]
-  -- In at most 8 runs. A run of several ms is told as its first, so that no lateness is told too small.
+  -- At most 8 runs. A run of several ms is reported as its first, so that lateness is never understated.
   local left, low = due, tonumber(call('ZSCORE', bucket, members[1]))
   local latest_due = tonumber(call('ZSCORE', bucket, members[due]))
   local width = math.max(1, math.ceil((latest_due - low + 1) / 8))

@@ -1,4 +1,4 @@
--- Cancelling one message, wherever it is.
+-- Cancels one message, in any state.
 local function cancel(no, id)
   local m, why = read(no, id)
   if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end

@@ -1,2 +1,2 @@
--- What holds for a topic where `configure` set nothing.
+-- The defaults of a topic's settings.
 local MAX_ATTEMPTS, REMEMBER_CANCELLED_MS, REMEMBER_OWN_MS = 16, 3600000, 60000

@@ -1,11 +1,11 @@
--- What is wrong with a message, with an entry of an index, or with an index. Each is judged in one script, so nothing
--- that is under way looks wrong. An index of the wrong type is judged by itself, not by those that should be in it.
+-- Faults of a message, of an index entry, or of an index. Each is judged within one script, so work in progress never
+-- looks wrong. An index of the wrong type is judged by itself, not through its missing entries.
 
 local function name_of(m) return m.no .. ':' .. m.id end
 local function member_of(m) return m.id .. gen_bytes(m.gen) end
 local function receipt_of(m) return m.no .. ':' .. member_of(m) end
 
--- Topic number and id of "<no>:<id>"; empty where it is no such name.
+-- Topic number and id of "<no>:<id>"; empty for other texts.
 local function name_parts(name)
   local no, id = string.match(name, '^(%d+):(.*)$')
   return no or '', id or ''
@@ -13,26 +13,26 @@ end
 
 local function has_entry(index, member) return redis.pcall('ZSCORE', base .. index, member) ~= false end
 
--- The group and the expiry of `m`, each nil where it has none. Raises where the optional fields cannot be read.
+-- The group and the expiry of `m`, each nil if missing. Raises an error for unreadable optional fields.
 local function group_and_expiry(m)
   if bit.band(m.flags, INDEXED) == 0 then return end
   local _, expires, _, group = fields(m.env, m.flags)
   return group, expires
 end
 
--- Whether a marker will never be forgotten: its time is over, and so is that of each list that could have it, by the longest
--- time that its topic ever remembered an id. A list is not searched.
+-- True if a marker will never be forgotten: its own time has passed, and so has each list that could hold it, given the
+-- longest memory ever configured. Lists are not searched.
 local function is_endless_marker(m)
   if has_entry('markers', name_of(m)) then return false end
   local topic = redis.pcall('HMGET', base .. 't:' .. m.no, 'name', 'remembered_ms')
   local longest = math.max(tonumber(topic[2]) or 0, REMEMBER_CANCELLED_MS)
   local until_ms = m.at + longest + math.ceil(longest / 8)
   if topic.err or topic[1] and until_ms >= now then return false end
-  -- Of a topic that was forgotten, nothing is known.
+  -- The settings of a forgotten topic are unknown.
   return redis.pcall('ZCOUNT', base .. 'ends', '-inf', topic[1] and until_ms or '+inf') == 0
 end
 
--- What should lead to `m` and does not, as kinds of fault. Whether a ready one is in its queue is not searched for.
+-- The missing entries of `m`, as kinds of fault. The ready queue is not searched.
 local function faults_of(m)
   local found = {}
   local function needs(index, member, fault)
@@ -45,13 +45,13 @@ local function faults_of(m)
   if not whole or m.state == READY then return { 'malformed' } end
   if m.state == LEASED then needs('leases', receipt_of(m), 'no_lease') end
   if group then needs('g:' .. group, name_of(m), 'no_group_entry') end
-  -- What expired while it was leased is not in the index any more: it expires when it is given back. Nor is what never
-  -- expires.
+  -- A message that expired while leased left the index, and expires on release. A message that never expires is not in
+  -- the index.
   if expires and expires < LAST_MS and m.state == PENDING then needs('expiries', name_of(m), 'no_expiry_entry') end
   return found
 end
 
--- What the entries of each index stand for: the message's number and id, and its gen where the entry has one.
+-- Decodes the entries of each index: the message's number and id, and the gen if the entry has one.
 local function named(_, member) return name_parts(member) end
 local function of_topic(index, member)
   return string.match(index, '^%a:(%d+)'), string.sub(member, 1, -5), string.sub(member, -4)
@@ -68,7 +68,7 @@ local ENTRY = {
   g = named,
 }
 
--- Whether the message is in the state that an entry of the index stands for.
+-- True if the message's state matches the index of an entry.
 local BELONGS = {
   b = function(m, index) return m.state == PENDING and bucket_of(m.no, m.due) == index end,
   d = function(m) return m.state == DEAD end,
@@ -80,7 +80,7 @@ local BELONGS = {
 
 local function kind_of(index) return string.match(index, '^%a*') end
 
--- The message that an entry stands for, as `ENTRY` has it; nil where it stands for a key.
+-- The message of an entry, decoded by `ENTRY`; nil for an entry about a key.
 local function message_of(index, member)
   local kind = kind_of(index)
   local is_key = kind == 'ends' or kind == 'markers'
@@ -88,8 +88,8 @@ local function message_of(index, member)
   if not is_key and ENTRY[kind] then return ENTRY[kind](index, member) end
 end
 
--- Whether an entry of that gen, if it has one, does not lead to `m`, or why there is no `m`. What cannot be read is left to
--- the script that meets it.
+-- True if an entry (with its gen, if any) does not lead to `m`; `why` is the reason without `m`. Unreadable messages
+-- are left to the script that meets them.
 local function is_astray(index, g, m, why)
   if not m then return why == 'missing' end
   if g and g ~= gen_bytes(m.gen) then return true end
@@ -97,7 +97,7 @@ local function is_astray(index, g, m, why)
   return whole and not belongs
 end
 
--- Whether an entry leads nowhere.
+-- True if an entry leads to no message.
 local function leads_nowhere(index, member)
   local no, id, g = message_of(index, member)
   if no then return is_astray(index, g, read(no, id)) end
@@ -107,8 +107,8 @@ end
 
 local RINGS = { b = true, leases = true, expiries = true, markers = true, ends = true }
 
--- When the first entry of an index is due, where no alarm rings for it by then; nil where one does. One that rings
--- within ten seconds is set right by the pump itself: it put off what it could not move.
+-- Due time of an index's first entry, if no alarm rings by then; nil if an alarm does. The pump itself corrects an
+-- alarm within ten seconds: it postponed blocked work.
 local function silent_since(index)
   local list_ends = string.match(index, '^e:(%d+)$')
   if list_ends then
@@ -121,7 +121,7 @@ local function silent_since(index)
   return tonumber(first)
 end
 
--- Whether the cursor of a group's shift will never be forgotten, so that no other shift can begin.
+-- True if the cursor of a group's shift will never be forgotten, which would block all other shifts.
 local function is_endless(index)
   return string.find(index, '^shift:') ~= nil and redis.call('EXISTS', base .. index) == 1
     and not has_entry('markers', index)

@@ -1,5 +1,5 @@
--- Gens: the numbers that tell one life of an id in one place from every other. An odd gen says that the
--- message has a group or an expiry, so that settling it must look into its envelope; an even one, that it has not.
+-- Gens: numbers that distinguish each stay of an id in one place. An odd gen marks a message with a group or an expiry,
+-- so that settling must read the envelope; an even gen marks all others.
 local gen_next
 
 -- Takes `n` gens from the shard's counter.

@@ -1,2 +1,2 @@
--- The earliest of the alarms that the call set, for `wake.lua`.
+-- The earliest alarm set by the call, for `wake.lua`.
 local nearest

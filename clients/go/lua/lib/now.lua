@@ -1,4 +1,4 @@
--- The only clock: this Redis's, read once a script.
+-- The only clock: this Redis's, read once per script.
 local now_us, now
 do
   local t = redis.call('TIME')

@@ -1,4 +1,4 @@
--- Receipts: topic number, ":", id, gen. One stands in `leases` exactly as long as it may settle its message.
+-- Receipts: topic number, ":", id, gen. A receipt is in `leases` exactly as long as it may settle its message.
 
 local function receipt_parts(receipt)
   local colon = string.find(receipt, ':', 1, true)
@@ -6,7 +6,7 @@ local function receipt_parts(receipt)
   return string.sub(receipt, 1, colon - 1), string.sub(receipt, colon + 1, -5)
 end
 
--- The message that `receipt` still holds, or nil. One that cannot be read is left to who can.
+-- The message held by `receipt`, or nil. An unreadable message is left to a script that can read it.
 local function leased_by(receipt)
   must_be('zset', 'leases')
   if not redis.call('ZSCORE', base .. 'leases', receipt) then return nil end

@@ -1,6 +1,7 @@
--- Has Redis keep what most calls look into as tables. Few fields or members are a list, through which each command goes from
--- its start (up to 512 fields, or 128 members), unless one had more than 64 bytes: then it is a table, and stays one when that
--- is gone, until Redis is started again. Nothing depends on it, and what a cut leaves behind is gone the next time.
+-- Makes Redis store the most used hashes and sets as tables. Small ones are lists, which each command scans from the
+-- start (up to 512 fields, or 128 members), unless an element exceeded 64 bytes: then the key becomes a table, and
+-- remains one after the element's removal, until Redis restarts. Nothing depends on this, and leftovers of an
+-- interruption disappear the next time.
 do
   local long = string.rep('-', 65)
   for _, key in ipairs({ KEYS[1], base .. 'stats' }) do

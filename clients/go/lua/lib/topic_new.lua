@@ -1,6 +1,6 @@
--- Giving topics their numbers.
+-- Numbers of new topics.
 
--- The number of a topic, and false; or the one that it will have, and true: `topic_open` gives it out.
+-- The number of a topic, and false; or the number to be assigned by `topic_open`, and true.
 local function topic_number(name)
   local no = topic_no(name)
   if no then return no, false end
@@ -12,7 +12,7 @@ local function topic_number(name)
   return no, true
 end
 
--- Gives a topic its number, at its first use. To be called once nothing is refused any more.
+-- Assigns a topic's number on first use. Call once nothing can be refused any more.
 local function topic_open(name, no)
   redis.call('HSET', base .. 't:' .. no, 'name', name)
   redis.call('HSET', KEYS[1], 'topics', no, 'topic:' .. name, no)

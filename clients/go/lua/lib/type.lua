@@ -1,5 +1,5 @@
--- Refuses the whole call, before its first write, where a key holds another type than it must (F1: an error
--- in the middle would keep the writes before it).
+-- Refuses the whole call, before its first write, if a key has the wrong type (F1: an error midway would keep earlier
+-- writes).
 local checked = {}
 local function is(kind, key)
   if checked[key] then return true end
