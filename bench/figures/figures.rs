@@ -1,3 +1,5 @@
+//! A measured figure, and its limit.
+
 use crate::shape::Shape;
 use serde::Serialize;
 

@@ -51,11 +51,11 @@ use std::time::Duration;
 const MEASUREMENT: Code = Code {
     id: "DQ-B001",
     title: "a measurement could not be taken",
-    cause: "Redis could not be used, or a message was lost or early while it was measured: then there is no figure.",
+    cause: "Redis could not be used, or a message was lost or early during the measurement: no figure is valid.",
     tries: [
-        "Run it again when nothing else works on this machine.",
-        "Measure one part at a time: delayq-bench put.",
-        "Measure on a Redis whose log you can read: --on HOST:PORT. Everything in it is deleted.",
+        "Repeat on an otherwise idle machine.",
+        "Measure a single part: delayq-bench put.",
+        "Measure on a Redis with an accessible log: --on HOST:PORT. All of its data is deleted.",
     ],
     exit: Exit::Unavailable,
 };

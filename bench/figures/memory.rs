@@ -1,3 +1,5 @@
+//! Memory: bytes of a pending message, compared with a bare string and a sorted set.
+
 use crate::bare::Bare;
 use crate::bench::Bench;
 use crate::error::BenchError;

@@ -1,3 +1,5 @@
+//! A blocking connection for a thread that waits only for Redis.
+
 use crate::bare::{Answer, Request, parse};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

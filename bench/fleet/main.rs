@@ -1,3 +1,8 @@
+//! A fleet in one process against a real etcd: prints the cost of many members.
+//!
+//! `cargo run --release -p delayq-bench --bin fleet-bench -- [members] [shards] [to kill] [lease seconds]`
+//! (defaults: 100, 1024, 10 and 10). Needs `etcd` in the PATH; starts and stops a private server.
+
 #[path = "../../crates/delayq-cluster/tests/cluster/fleet.rs"]
 #[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
 mod fleet;

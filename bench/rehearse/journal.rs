@@ -1,3 +1,5 @@
+//! The progress of a rehearsal, kept in the data folder so that a killed rehearsal can resume.
+
 use crate::day::Day;
 use crate::script::Script;
 use delayq_cli::failure::{file, usage};

@@ -30,11 +30,11 @@ const AUDITS: u32 = 10;
 /// The deliveries contradict the log.
 const UNEXPECTED: Code = Code {
     id: "DQ-B002",
-    title: "the deliveries are not what the log says",
+    title: "the deliveries contradict the log",
     cause: "A message of the log is missing, came at another time or twice, or one that it does not know came; or the books \
             of a topic do not balance. That is a bug, or somebody else used these topics meanwhile.",
     tries: [
-        "See which: the table above, and the examples that --json prints.",
+        "Find the differences: the table above, and the examples of --json.",
         "Start over in an empty folder: --data DIR, or --fresh.",
         "Report it with this output and the logs in DIR/logs/.",
     ],
@@ -48,9 +48,9 @@ const INCONCLUSIVE: Code = Code {
     cause: "Changes were played after their messages were due, so these messages may have been delivered or not. Everything \
             else is what the log says.",
     tries: [
-        "Run it again when less works on this machine.",
-        "Play it more slowly: --within 5m.",
-        "See which: the examples that --json prints.",
+        "Repeat on a less busy machine.",
+        "Replay more slowly: --within 5m.",
+        "Find the messages: the examples of --json.",
     ],
     exit: Exit::Unavailable,
 };
@@ -223,10 +223,7 @@ impl Run {
             }
             Conclusion::Wrong => {
                 let file = self.delivered.display();
-                return Err(Fault::new(
-                    &UNEXPECTED,
-                    format!("what was delivered into {file} is not what the log says"),
-                ));
+                return Err(Fault::new(&UNEXPECTED, format!("the deliveries in {file} contradict the log")));
             }
         }
         if !self.output.json {

@@ -159,7 +159,7 @@ impl Step {
                 (moved.topic, moved.id, moved.group, act)
             }
             (None, None, Some(cancelled)) => (cancelled.topic, cancelled.id, cancelled.group, Act::Cancel),
-            _ => return Err("an event is one of put, reschedule and cancel".to_owned()),
+            _ => return Err("an event is put, reschedule or cancel".to_owned()),
         };
         let text = |error: delayq::protocol::NameError| error.to_string();
         let group = group.map(Group::new).transpose().map_err(text)?;
@@ -179,7 +179,7 @@ impl Step {
             (_, None) => return Err(format!("{id} was not put before")),
             (_, Some(Expected::Cancelled)) => return Err(format!("{id} was cancelled before")),
             (_, Some(Expected::Delivered { due_ms })) if due_ms <= self.at_ms => {
-                return Err(format!("{id} was due before, so it is too late to change it"));
+                return Err(format!("{id} was due before, so the change is too late"));
             }
             (Act::Reschedule { due_ms }, Some(_)) => Expected::Delivered { due_ms: *due_ms },
             (Act::Cancel, Some(_)) => Expected::Cancelled,
@@ -248,7 +248,7 @@ mod tests {
             (format!("{PUT}\n{PUT}"), "line 2: a is put a second time"),
             (MOVED.to_owned(), "line 1: a was not put before"),
             (format!("{PUT}\n{CANCELLED}"), "line 2: a was due before"),
-            (r#"{"at":"2013-02-08T07:00:00Z"}"#.to_owned(), "line 1: an event is one of"),
+            (r#"{"at":"2013-02-08T07:00:00Z"}"#.to_owned(), "line 1: an event is put"),
             (PUT.replace("\"t\"", "\"a b\""), "line 1: topic \"a b\""),
         ] {
             let faults = Script::parse(&text).unwrap_err();

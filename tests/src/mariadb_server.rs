@@ -1,3 +1,5 @@
+//! A private MariaDB.
+
 use crate::certs::Certificate;
 use crate::deadline::LONG;
 use crate::folder::Folder;

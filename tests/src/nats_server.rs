@@ -1,3 +1,5 @@
+//! A private nats-server with JetStream.
+
 use crate::deadline::{SHORT, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;

@@ -1,3 +1,5 @@
+//! A private PgBouncer.
+
 use crate::deadline::LONG;
 use crate::folder::Folder;
 use crate::ports::free_port;

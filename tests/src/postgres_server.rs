@@ -1,3 +1,5 @@
+//! A private PostgreSQL.
+
 use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_until};
 use crate::folder::Folder;

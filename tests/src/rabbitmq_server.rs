@@ -1,3 +1,5 @@
+//! A private RabbitMQ.
+
 use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;

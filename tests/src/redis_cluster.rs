@@ -17,6 +17,7 @@ const QUICK_TIMEOUT_MS: &str = "1500";
 /// Duration of an ordered failover. (A replica gives up after five seconds, which a busy machine may need.)
 const ORDERED: Duration = Duration::from_secs(8);
 
+/// A cluster of three masters, optionally with replicas.
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The first three start as masters, each with a third of the slots; then their replicas in the same order, if any.

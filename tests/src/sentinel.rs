@@ -1,3 +1,5 @@
+//! A Redis sentinel that a test can break.
+
 use crate::deadline::LONG;
 use crate::environment::redis_server;
 use crate::folder::Folder;

@@ -1,3 +1,5 @@
+//! A destination with two ways in: a sink of the forwarder, and a bare client.
+
 use super::course::Course;
 use delayq_forwarder::SinkConfig;
 use futures_util::{StreamExt, stream};

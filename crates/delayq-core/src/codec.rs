@@ -144,8 +144,9 @@ pub fn train(samples: &[Vec<u8>]) -> Result<(u32, Vec<u8>), CodecError> {
     }
     let bytes = zstd::dict::from_samples(samples, DICTIONARY_BYTES)
         .map_err(|error| CodecError::Untrainable(error.to_string()))?;
-    let id = zstd::zstd_safe::get_dict_id_from_dict(&bytes)
-        .ok_or_else(|| CodecError::Untrainable("it came out without an id".to_owned()))?;
+    let id = zstd::zstd_safe::get_dict_id_from_dict(&bytes).ok_or_else(|| {
+        CodecError::Untrainable("the trainer returned a dictionary without an id".to_owned())
+    })?;
     Ok((id.get(), bytes))
 }
 

@@ -1,9 +1,9 @@
 //! The envelope: the stored form of a message. `docs/protocol.md` describes every byte.
 //!
 //! ```text
-//! 0   1  format (1)              16  8  at: when it entered its state, ms; a lease: its end
-//! 1   1  state                   24  4  delivery: how often it was leased
-//! 2   2  flags                   28  2  attempt: how often it was tried since its attempts were last reset
+//! 0   1  format (1)              16  8  at: start of the state, ms; a lease: the end
+//! 1   1  state                   24  4  delivery: number of leases
+//! 2   2  flags                   28  2  attempt: number of tries since the last reset
 //! 4   4  gen                     30  2  maximum attempts (0: unlimited; at put: the topic's)
 //! 8   8  due, ms                 32     optional fields in the order of their flags, then the payload
 //! ```

@@ -91,7 +91,7 @@ pub enum MessageError {
     },
     /// A generated id of another shard than its group's: the message could not be found again.
     #[error(
-        "the generated id is of shard {id}, its group of shard {group}; a message of a group takes its id from the put"
+        "the generated id belongs to shard {id}, the group to shard {group}; for a message of a group, let the put generate the id"
     )]
     IdOutsideGroup {
         /// The id's shard.

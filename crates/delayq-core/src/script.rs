@@ -95,7 +95,7 @@ fn assemble(verb: Verb, swap: Swap<'_>) -> Script {
             Some(names) => {
                 for name in names.split(", ") {
                     let (_, part) = PARTS.iter().find(|(known, _)| *known == name).unwrap_or_else(|| {
-                        panic!("lua/{}.lua includes lib/{name}.lua, which is not there", verb.name())
+                        panic!("lua/{}.lua includes lib/{name}.lua, which does not exist", verb.name())
                     });
                     source.push_str(&text_of(&format!("lib/{name}"), part, swap));
                 }

@@ -34,9 +34,9 @@ pub const DESTINATION_UNREACHABLE: Code = Code {
 pub const SINK_UNUSABLE: Code = Code {
     id: "DQ-F003",
     title: "a sink cannot be created",
-    cause: "A value of its section cannot be used, or this program was built without the sink's client.",
+    cause: "A value of the sink's section is invalid, or this program was built without the sink's client.",
     tries: [
-        "Read the message: it names the sink and the value.",
+        "Read the message, which names the sink and the value.",
         "Use the released binary, which has every sink, or build with --features all-sinks.",
         "Run `delayq config check`.",
     ],
@@ -51,7 +51,7 @@ pub const REDIS_UNUSABLE: Code = Code {
     tries: [
         "Check [redis] and that the server runs.",
         "Create the deployment with `delayq init`.",
-        "If it existed before, this Redis has lost its data: find out why before you start.",
+        "If the deployment existed before, this Redis has lost its data: find the cause before starting.",
     ],
     exit: Exit::Unavailable,
 };

@@ -1,3 +1,5 @@
+//! State shared by all batches, from reserve to settling.
+
 use crate::progress::Progress;
 use crate::stats::Stats;
 use delayq::protocol::{Holder, Places};

@@ -308,7 +308,7 @@ impl Batch {
                 id = parcel.about.id,
                 more = buried.count(),
                 reason,
-                "buried: the destination will never accept it"
+                "buried: the destination will never accept the message"
             );
         }
         let mut buried = load.unencoded.iter().filter_map(|&(i, _)| Some((&self.messages[i], reason(i)?)));
@@ -319,7 +319,7 @@ impl Batch {
                 id = %message.id,
                 more = buried.count(),
                 reason,
-                "buried: its route cannot deliver it"
+                "buried: the route cannot deliver the message"
             );
         }
     }

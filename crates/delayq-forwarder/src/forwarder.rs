@@ -77,7 +77,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
         tracing::warn!(sink, destination, "{warning}");
     }
     for (Target { sink, destination }, why) in waiting {
-        tracing::warn!(sink, destination, why, "not available yet: its messages wait");
+        tracing::warn!(sink, destination, why, "not available yet: messages wait");
     }
     let stats = Stats::new(&deps.metrics);
     routes.classes().for_each(|(sink, class)| stats.expect(sink, class));

@@ -263,7 +263,7 @@ impl Lane {
                 destination,
                 rest_ms,
                 reason,
-                "the destination does not accept messages: they wait in Redis"
+                "the destination does not accept messages; the messages wait in Redis"
             );
         }
     }

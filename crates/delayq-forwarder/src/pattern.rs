@@ -58,7 +58,7 @@ impl FromStr for Pattern {
     /// Fails if no topic could ever match.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("an empty pattern matches no topic; `**` matches every one".to_owned());
+            return Err("an empty pattern matches no topic; `**` matches every topic".to_owned());
         }
         let mut parts = Vec::new();
         for c in text.chars() {
@@ -78,7 +78,7 @@ impl FromStr for Pattern {
         }
         let least = parts.iter().filter(|part| matches!(part, Part::Char(_) | Part::One)).count();
         if least > delayq::Topic::MAX_BYTES {
-            return Err(format!("no topic matches `{text}`: none has {least} characters"));
+            return Err(format!("no topic matches `{text}`: topics are shorter than {least} characters"));
         }
         Ok(Self { text: text.to_owned(), parts })
     }

@@ -96,10 +96,10 @@ impl Stall {
     pub(crate) fn text(self) -> String {
         match self {
             Self::Reserving(shard) => {
-                format!("shard {shard} has given nothing but errors for 2 s: the log names them")
+                format!("shard {shard} has returned only errors for 2 s: see the log")
             }
             Self::Settling(shard) => {
-                format!("shard {shard} does not take what became of messages: the log names why")
+                format!("shard {shard} does not accept settlements: see the log")
             }
             Self::SetAside => {
                 "topics are set aside for a key of the wrong type, and nothing else moves".to_owned()

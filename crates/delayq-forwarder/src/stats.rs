@@ -105,14 +105,10 @@ impl Stats {
         Self {
             outcomes: metrics.register(
                 "forwarder_outcomes",
-                "Messages by sink and what became of their delivery",
+                "Messages by sink and outcome of the delivery",
                 Family::default(),
             ),
-            settled: metrics.register(
-                "forwarder_settled",
-                "Settled leases by what became of the message",
-                settled_from_zero(),
-            ),
+            settled: metrics.register("forwarder_settled", "Settled leases by outcome", settled_from_zero()),
             in_flight: metrics.register(
                 "forwarder_in_flight",
                 "Messages that are reserved and not yet settled",
@@ -125,23 +121,23 @@ impl Stats {
             ),
             braked: metrics.register(
                 "forwarder_braked",
-                "1 while a destination rests because it rejects message after message",
+                "1 while a destination rests after consecutive rejections",
                 Family::default(),
             ),
             brakes: metrics.register(
                 "forwarder_brakes",
-                "Times that a destination was put to rest because it rejected message after message",
+                "Times that a destination was put to rest after consecutive rejections",
                 Counter::default(),
             ),
             delivery: metrics.register_with_unit(
                 "forwarder_delivery",
-                "How long one call of a sink took",
+                "Duration of a sink call",
                 Unit::Seconds,
                 Family::new_with_constructor(delivery_histogram as fn() -> Histogram),
             ),
             lateness: metrics.register_with_unit(
                 "forwarder_lateness",
-                "From a message's due time until its destination confirmed it, on Redis's clock",
+                "Time from a message's due time to the confirm of the destination, on Redis's clock",
                 Unit::Seconds,
                 Family::new_with_constructor(lateness_histogram as fn() -> Traced),
             ),
@@ -162,7 +158,7 @@ impl Stats {
             ),
             refused_topics: metrics.register(
                 "forwarder_refused_topics",
-                "Topics that a shard sets aside because one of their keys has the wrong type, counted once a shard",
+                "Topics that a shard sets aside because a key has the wrong type, counted once per shard",
                 Gauge::default(),
             ),
             stalled: metrics.register(
@@ -177,7 +173,7 @@ impl Stats {
             ),
             reserve_errors: metrics.register(
                 "forwarder_reserve_errors",
-                "Shards that did not answer when they were asked for messages",
+                "Calls for messages that a shard did not answer",
                 Counter::default(),
             ),
         }

@@ -106,10 +106,12 @@ impl FromStr for Template {
                 plain.push_str(brace);
                 rest = after;
             } else if brace == "}" {
-                return Err(format!("`{text}` closes a brace that is not open; write }}}} for one"));
+                return Err(format!(
+                    "`{text}` closes a brace that is not open; write }}}} for a literal brace"
+                ));
             } else {
                 let Some((name, after)) = rest.split_once('}') else {
-                    return Err(format!("`{text}` does not close a brace; write {{{{ for one"));
+                    return Err(format!("`{text}` does not close a brace; write {{{{ for a literal brace"));
                 };
                 if !plain.is_empty() {
                     parts.push(Part::Text(std::mem::take(&mut plain)));

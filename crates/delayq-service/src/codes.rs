@@ -28,7 +28,7 @@ pub const CONFIG_FAULTY: Code = Code {
     cause: "A key is unknown, a value has the wrong type or is out of its range, or two settings contradict each \
             other. All faults are listed at once; nothing was started.",
     tries: [
-        "Fix each listed line; the message says what the key accepts.",
+        "Fix each listed line; the message names the accepted values.",
         "Compare with config/delayq.toml, which has every key with its default.",
         "Look for DELAYQ__ variables in the environment: they override the file.",
     ],
@@ -41,7 +41,7 @@ pub const CONFIG_UNREADABLE: Code = Code {
     title: "the configuration file cannot be read",
     cause: "The file does not exist, is not readable by the user of this process, or is not UTF-8.",
     tries: [
-        "Check the path that was given; it is relative to the working directory of the process.",
+        "Check the given path, which is relative to the working directory of the process.",
         "Check owner and mode of the file and of the folders above it.",
         "Start without a file to use the defaults and the environment alone.",
     ],
@@ -69,7 +69,7 @@ pub const ADMIN_BIND: Code = Code {
             privilege.",
     tries: [
         "Give each process on a host its own port: DELAYQ__ADMIN__LISTEN=127.0.0.1:9441.",
-        "Find out who uses the port: ss -ltnp.",
+        "Find the process that uses the port: ss -ltnp.",
         "Set `listen = \"\"` to run without the endpoint.",
     ],
     exit: Exit::Unavailable,
@@ -83,7 +83,7 @@ pub const TASK_ENDED: Code = Code {
             rather than run without it.",
     tries: [
         "Read the log lines before this one: a panic is logged with its location.",
-        "Start it again; what it held is given back when its leases expire.",
+        "Restart the process; its messages return when the leases expire.",
         "Report it with the log: this is a bug.",
     ],
     exit: Exit::Bug,
@@ -98,7 +98,7 @@ pub const DRAIN_DEADLINE: Code = Code {
     tries: [
         "Raise `[shutdown] drain_deadline`, and the supervisor's own kill timeout above it.",
         "Find out which destination was slow at that time.",
-        "If it is the same task each time, report it with the log.",
+        "If the same task is named each time, report that with the log.",
     ],
     exit: Exit::DrainDeadline,
 };
@@ -111,7 +111,7 @@ pub const SYSTEM: Code = Code {
     tries: [
         "Check the limits of the unit or container: tasks, memory, open files.",
         "Check that the host is not out of memory.",
-        "Start it again.",
+        "Restart the process.",
     ],
     exit: Exit::Unavailable,
 };
@@ -124,7 +124,7 @@ pub const REDIS_UNFIT: Code = Code {
             the login, denies a required command, is configured in a way that would lose messages, or holds another \
             deployment; the message says which.",
     tries: [
-        "Run `delayq doctor`: it names every unsuitable setting.",
+        "Run `delayq doctor`, which names every unsuitable setting.",
         "Compare the user's permissions with those that docs/operations.md lists.",
         "Check `[redis] url`, user and password with redis-cli from this host.",
     ],
@@ -139,7 +139,7 @@ pub const NOT_READY: Code = Code {
             answer, or it names conditions that are not met.",
     tries: [
         "Read the conditions in the message, and the log of the process.",
-        "Check everything it needs: delayq doctor.",
+        "Check everything that the process needs: delayq doctor.",
         "Use the same configuration for both: the address asked is `[admin] listen`.",
     ],
     exit: Exit::Unavailable,

@@ -59,11 +59,11 @@ impl Exit {
         match self {
             Self::Done => "done",
             Self::Usage => "the command line is invalid, exceeds a limit or contradicts itself",
-            Self::Refused => "refused because of what is stored, or some lines or messages were left out",
-            Self::NotFound => "what the command names does not exist: a topic, a message, a dead letter",
+            Self::Refused => "refused because of stored data, or some lines or messages were left out",
+            Self::NotFound => "a named topic, message or dead letter does not exist",
             Self::Unavailable => "a server, a file or a program cannot be used, or a check failed",
             Self::Bug => "a bug in delayq, or books that do not balance",
-            Self::DrainDeadline => "the deadline of a drain passed, or it was stopped before the end",
+            Self::DrainDeadline => "the deadline of a drain passed, or the drain was stopped before its end",
             Self::Config => "the configuration is invalid, or the deployment is not as configured",
         }
     }

@@ -55,7 +55,7 @@ pub fn ask(address: &HostPort, path: &str) -> std::io::Result<(u16, String)> {
     let answer = read_within(&mut stream, BOUNDS)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer.as_str(), ""));
     let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
-    let status = status.ok_or_else(|| Error::other("its answer is not HTTP"))?;
+    let status = status.ok_or_else(|| Error::other("the answer is not HTTP"))?;
     Ok((status, body.to_owned()))
 }
 
@@ -66,17 +66,17 @@ fn read_within(stream: &mut TcpStream, bounds: Bounds) -> std::io::Result<String
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::other(format!("its answer takes longer than {:?}", bounds.time)));
+            return Err(Error::other(format!("the answer takes longer than {:?}", bounds.time)));
         }
         stream.set_read_timeout(Some(left.min(DEADLINE)))?;
         match stream.read(&mut part) {
-            Ok(0) => return String::from_utf8(answer).map_err(|_| Error::other("its answer is not UTF-8")),
+            Ok(0) => return String::from_utf8(answer).map_err(|_| Error::other("the answer is not UTF-8")),
             Ok(read) => answer.extend_from_slice(&part[..read]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
         if answer.len() > bounds.bytes {
-            return Err(Error::other(format!("its answer is larger than {} bytes", bounds.bytes)));
+            return Err(Error::other(format!("the answer is larger than {} bytes", bounds.bytes)));
         }
     }
 }
@@ -102,8 +102,8 @@ mod tests {
     fn an_answer_without_an_end_is_given_up() {
         let time = Duration::from_millis(200);
         let slow = read_endless(b"x", Bounds { time, bytes: usize::MAX });
-        assert_eq!(slow, "its answer takes longer than 200ms");
+        assert_eq!(slow, "the answer takes longer than 200ms");
         let large = read_endless(&[b'x'; 1024], Bounds { time: Duration::from_secs(60), bytes: 4096 });
-        assert_eq!(large, "its answer is larger than 4096 bytes");
+        assert_eq!(large, "the answer is larger than 4096 bytes");
     }
 }

@@ -241,7 +241,7 @@ async fn tend_logs<C: ServiceConfig>(logging: Arc<Logging>, mut hangups: Hangups
         match load::<C>(&source, &Environment::of_process()) {
             Ok(loaded) => logging.follow(loaded.config.log()),
             Err(faults) => {
-                tracing::warn!(%faults, "the log filter stays as it is: the configuration has faults");
+                tracing::warn!(%faults, "the log filter is unchanged: the configuration has faults");
             }
         }
     }

@@ -97,7 +97,7 @@ impl Metrics {
     /// If already registered.
     pub fn build_info(&self, program: Program) {
         let labels = vec![("program", program.name), ("version", program.version)];
-        self.lock("build").registry.register("build", "The program, and its version", Info::new(labels));
+        self.lock("build").registry.register("build", "Program and version", Info::new(labels));
     }
 
     /// All metrics as OpenMetrics text.

@@ -49,7 +49,7 @@ impl Logging {
     /// Applies the filter of this configuration.
     pub fn follow(&self, log: &LogConfig) {
         if self.overridden {
-            tracing::warn!("RUST_LOG is set: it overrides `[log] filter`, which is not applied");
+            tracing::warn!("RUST_LOG is set and overrides `[log] filter`, which is not applied");
             return;
         }
         match filter(log, None) {

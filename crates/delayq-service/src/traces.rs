@@ -127,7 +127,7 @@ impl Counts {
     fn new(metrics: &Metrics) -> Self {
         let spans: Family<OfOutcome, Counter> = metrics.register(
             "traces_spans",
-            "Spans by what became of them: exported, failed (the collector did not take them) or dropped (too many waited)",
+            "Spans by outcome: exported, failed (the collector did not accept them) or dropped (the queue was full)",
             Family::default(),
         );
         let counts = Self(spans);

@@ -128,7 +128,7 @@ pub fn time(at: UnixMillis) -> String {
 fn millis(timestamp: Timestamp) -> Result<UnixMillis, String> {
     match UnixMillis::from(timestamp) {
         at if at.get() > 0 => Ok(at),
-        _ => Err(format!("{timestamp} is not after 1970-01-01T00:00:00Z, where the epoch begins")),
+        _ => Err(format!("{timestamp} is not after 1970-01-01T00:00:00Z, the epoch")),
     }
 }
 

@@ -329,8 +329,8 @@ fn sentinels_are_named_once_whole_and_with_a_login_of_their_own() {
         "redis+sentinel://u:***@s1:1/m"
     );
     for (text, key, named) in [
-        (format!("[redis]\nurl = 'redis://h:1'\n{nodes}"), "redis.sentinel.nodes", "keep one of the two"),
-        (format!("{url}{nodes}"), "redis.sentinel.nodes", "keep one of the two"),
+        (format!("[redis]\nurl = 'redis://h:1'\n{nodes}"), "redis.sentinel.nodes", "keep only one"),
+        (format!("{url}{nodes}"), "redis.sentinel.nodes", "keep only one"),
         (
             "[redis.sentinel]\nusername = 'u'\npassword = 'p'\n".to_owned(),
             "redis.sentinel",
@@ -373,8 +373,8 @@ fn nodes_are_named_once_and_have_each_shard_once() {
         (node("b", "redis+cluster://b:1", "4-7"), "node b is a Redis Cluster"),
         (node("b c", "redis://b:1", "4-7"), "only ASCII letters"),
         (node("b", "redis://b:1", "7-4"), "7-4"),
-        (node("b", "redis://:hunter2@b:1", "4-7") + "[redis]\npassword = 'hunter3'\n", "keep one of the two"),
-        (node("b", "redis://b:1", "4-7") + "[redis]\nurl = 'redis://h:1'\n", "keep one of the two"),
+        (node("b", "redis://:hunter2@b:1", "4-7") + "[redis]\npassword = 'hunter3'\n", "keep only one"),
+        (node("b", "redis://b:1", "4-7") + "[redis]\nurl = 'redis://h:1'\n", "keep only one"),
     ] {
         let faults = faults(&format!("{a}{text}"));
         let is_named = |fault: &delayq_service::config::ConfigFault| {

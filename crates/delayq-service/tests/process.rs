@@ -145,7 +145,7 @@ fn a_hangup_reads_the_log_filter_again_and_leaves_it_where_the_configuration_is_
     living.until("\"started\"");
     write("[log]\nfilter = 'info=['\n");
     living.signal("HUP");
-    living.until("the log filter stays as it is");
+    living.until("the log filter is unchanged");
     write("[log]\nfilter = 'info,living=debug'\n");
     living.signal("HUP");
     let line = living.until("the log filter was read again");

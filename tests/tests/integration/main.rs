@@ -1,3 +1,5 @@
+//! The tests of the harness and of the repository's own claims. One binary, so that the tests can share servers.
+
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod alerts;

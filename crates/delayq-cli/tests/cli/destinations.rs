@@ -57,7 +57,7 @@ const CASES: &[Case] = &[
         text: "format = 'human'\n[sinks.out]\nbatch = 7\n[sinks.l.redis-list]\n[[routes]]\ntopic = 'a'\nsink = 'l'\n\
                partition = 3\n",
         exit: 78,
-        said: "DQ-C001: 2 faults in FILE\n  FILE:9: sinks.out.kind: a sink needs a table with the name of its kind: file, \
+        said: "DQ-C001: 2 faults in FILE\n  FILE:9: sinks.out.kind: a sink needs a table named after its kind: file, \
                stdout, redis-stream, redis-list, webhook, rabbitmq, nats, kafka\n  FILE:15: routes[0].partition: only Kafka has \
                partitions, and the sink l is not Kafka",
     },
@@ -83,7 +83,7 @@ const CASES: &[Case] = &[
                url = 'redis://CACHE'\n",
         exit: 78,
         said: "DQ-F001: 2 destinations cannot be used\n  DQ-F001: FILE:11: sinks.b: Redis redis://CACHE: maxmemory-policy \
-               allkeys-lru deletes what was delivered when memory runs out; set noeviction\n  DQ-F002: FILE:9: sinks.a: cannot \
+               allkeys-lru deletes delivered messages when memory runs out; set noeviction\n  DQ-F002: FILE:9: sinks.a: cannot \
                reach Redis at redis://NOBODY: Connection refused (os error 111)",
     },
     Case {

@@ -50,7 +50,7 @@ impl Settings {
             let stream = sink.redis_stream.as_ref().filter(|stream| stream.redis.is_none());
             let list = sink.redis_list.as_ref().filter(|list| list.redis.is_none());
             for kind in stream.map(|_| "redis-stream").into_iter().chain(list.map(|_| "redis-list")) {
-                let message = format!("{several}; say with `redis` which Redis it delivers into");
+                let message = format!("{several}; set `redis` to the Redis to deliver into");
                 at.refuse(&format!("sinks.{name}.{kind}"), message);
             }
         }
@@ -62,9 +62,8 @@ impl Settings {
         let too_many =
             |route: &RouteConfig| classes.insert(route.class().to_owned()) && classes.len() > MAX_CLASSES;
         if let Some(i) = self.routes.iter().position(too_many) {
-            let message = format!(
-                "the routes have more than {MAX_CLASSES} classes, each of which is a label of metrics"
-            );
+            let message =
+                format!("the routes have more than {MAX_CLASSES} classes; each class is a label of metrics");
             at.refuse(&format!("routes[{i}].class"), message);
         }
     }

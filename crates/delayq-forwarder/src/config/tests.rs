@@ -93,7 +93,7 @@ destination = 'x'
     let text = faults(text);
     for line in [
         "f.toml:7: sinks.own.redis-list: [[redis.nodes]] are several Redises",
-        "sinks.several.redis-list.redis.nodes: a sink delivers into one Redis",
+        "sinks.several.redis-list.redis.nodes: a sink delivers into a single Redis",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
@@ -124,9 +124,9 @@ max_len = 1000
         "f.toml:2: forwarder.lease: 1ms is out of range",
         "forwarder.circuit_longest_rest: the longest rest is shorter than the first",
         "f.toml:6: sinks.none.batch: 0 is out of range",
-        "f.toml:5: sinks.none.kind: a sink needs a table with the name of its kind: file, stdout, redis-stream, redis-list",
+        "f.toml:5: sinks.none.kind: a sink needs a table named after its kind: file, stdout, redis-stream, redis-list",
         "f.toml:9: sinks.two.file.dir: expected the absolute path",
-        "sinks.two.kind: a sink has one kind, this one has tables of file, stdout: make a sink of each",
+        "sinks.two.kind: a sink has a single kind, but tables of file, stdout are present: define a sink for each",
         "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN discards entries",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");

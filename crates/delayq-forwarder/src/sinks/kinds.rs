@@ -192,13 +192,15 @@ impl Section for SinkConfig {
             [_] => {}
             [] => {
                 let known = Kind::ALL.map(Kind::word).join(", ");
-                at.refuse("kind", format!("a sink needs a table with the name of its kind: {known}"));
+                at.refuse("kind", format!("a sink needs a table named after its kind: {known}"));
             }
             several => {
                 let words = several.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ");
                 at.refuse(
                     "kind",
-                    format!("a sink has one kind, this one has tables of {words}: make a sink of each"),
+                    format!(
+                        "a sink has a single kind, but tables of {words} are present: define a sink for each"
+                    ),
                 );
             }
         }

@@ -15,6 +15,6 @@ fn validate_redis(redis: Option<&RedisConfig>, at: &mut Faults) {
     let Some(redis) = redis else { return };
     at.section("redis", redis);
     if !redis.nodes.is_empty() {
-        at.refuse("redis.nodes", "a sink delivers into one Redis");
+        at.refuse("redis.nodes", "a sink delivers into a single Redis");
     }
 }

@@ -20,8 +20,7 @@ pub(crate) struct StdoutSink;
 #[async_trait]
 impl Sink for StdoutSink {
     async fn check(&self, _destination: Option<&str>) -> Result<Vec<String>, CheckError> {
-        let warning =
-            "standard output confirms nothing: what a pipe's reader does not read before it ends is lost";
+        let warning = "standard output confirms nothing: messages unread when a pipe's reader ends are lost";
         Ok(vec![warning.to_owned()])
     }
 

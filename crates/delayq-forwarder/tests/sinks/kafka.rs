@@ -395,7 +395,7 @@ async fn settings_that_lose_messages_are_warned_of_by_name() {
     let stage = Stage::new().await;
     let settings = stage.settings([("s", sink(config(&address)))], vec![route("t", "s", &name)]);
     let warnings = stage.look(settings).await.unwrap();
-    for part in ["has one replica", "cleanup.policy=compact"] {
+    for part in ["has a single replica", "cleanup.policy=compact"] {
         assert!(warnings.iter().any(|warning| warning.contains(part)), "{part}: {warnings:?}");
     }
 }

@@ -95,7 +95,7 @@ async fn a_forwarder_whose_acks_are_refused_is_not_ready_until_one_is_taken() {
     scene.acl("-mset").await;
     scene.stage.put("t", 0, 5, 10).await;
     let why = scene.unready("progress").await;
-    assert!(why.contains("does not take what became of messages"), "{why}");
+    assert!(why.contains("does not accept settlements"), "{why}");
     scene.acl("+mset").await;
     scene.is_ready().await;
     scene.running.stop().await;

@@ -23,7 +23,7 @@ impl KafkaAccess<'_> {
     /// Checks the keys, which have the names of the fields.
     pub fn validate(&self, at: &mut Faults) {
         if self.brokers.is_empty() || self.brokers.iter().any(|broker| !broker.contains(':')) {
-            at.refuse("brokers", "expected \"host:port\" of one broker at least");
+            at.refuse("brokers", "expected \"host:port\" of at least one broker");
         } else if self.brokers.iter().any(|broker| broker.contains('@')) {
             at.refuse("brokers", "expected \"host:port\", and secrets in keys of their own");
         }
@@ -98,7 +98,7 @@ pub fn kafka_topic(text: &str) -> Result<(), String> {
     }
     if text.starts_with("__") {
         return Err(format!(
-            "the topic `{text}` is internal: nothing is delivered to one that begins with __"
+            "the topic `{text}` is internal: topics that begin with __ accept no deliveries"
         ));
     }
     Ok(())

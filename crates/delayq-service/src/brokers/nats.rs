@@ -39,7 +39,7 @@ impl<'c> NatsAccess<'c> {
     /// Checks the keys, which have the names of the fields.
     pub fn validate(&self, at: &mut Faults) {
         if self.servers.is_empty() {
-            at.refuse("servers", "expected one server at least, such as [\"nats://127.0.0.1:4222\"]");
+            at.refuse("servers", "expected at least one server, such as [\"nats://127.0.0.1:4222\"]");
         }
         for server in self.servers {
             let rest = server.strip_prefix("nats://").or_else(|| server.strip_prefix("tls://"));
@@ -58,7 +58,7 @@ impl<'c> NatsAccess<'c> {
         }
         let ways = [self.username.is_some(), self.token.is_some(), self.credentials.is_some()];
         if ways.into_iter().filter(|way| *way).count() > 1 {
-            at.contradiction(&["username", "token", "credentials"], "keep one of the ways to log in");
+            at.contradiction(&["username", "token", "credentials"], "keep a single login method");
         }
     }
 

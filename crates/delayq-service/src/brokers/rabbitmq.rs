@@ -90,7 +90,7 @@ pub fn rabbitmq_key(exchange: &str, text: &str) -> Result<(), String> {
     }
     if exchange.is_empty() && text.starts_with("amq.") {
         return Err(format!(
-            "the queue `{text}` is the broker's own: nothing is delivered to one that begins with amq."
+            "the queue `{text}` is the broker's own: queues that begin with amq. accept no deliveries"
         ));
     }
     Ok(())

@@ -35,7 +35,7 @@ pub fn backoff(text: &str) -> Result<Backoff, String> {
         }
     };
     if delays.len() > 32 || !delays.iter().all(short) {
-        return Err("a delay is 1ms to 49 days, and a list has at most 32 of them".to_owned());
+        return Err("a delay is 1ms to 49 days, and a list has at most 32 delays".to_owned());
     }
     Ok(backoff)
 }

@@ -61,7 +61,7 @@ impl PemFiles<'_> {
                 let fitting = CertifiedKey::from_der(cert, key, &ring::default_provider());
                 // Each client supports its own kinds of keys.
                 if let Err(rustls::Error::InconsistentKeys(_)) = fitting {
-                    faults.push(("key", "it is not the private key of `cert`".to_owned()));
+                    faults.push(("key", "not the private key of `cert`".to_owned()));
                 }
             }
             (cert, key) => {

@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for SecretVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Secret, E> {
         match text {
-            "" => Err(E::custom("an empty secret; leave the key out to have none")),
+            "" => Err(E::custom("an empty secret; remove the key to have no secret")),
             MASK => Err(E::custom("`***` stands for a secret that was not printed; write the secret itself")),
             secret => Ok(Secret::plain(secret)),
         }
@@ -192,7 +192,7 @@ mod tests {
             assert!(!refusal.contains("8472947"), "{value}: {refusal}");
         }
         assert!(refusal("password = '***'").contains("not printed"));
-        assert!(refusal("password = ''").contains("leave the key out"));
+        assert!(refusal("password = ''").contains("remove the key"));
         assert!(refusal("password = { file = 'a', env = 'B' }").contains("not a reference"));
     }
 

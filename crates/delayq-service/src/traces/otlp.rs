@@ -143,7 +143,7 @@ impl Exporter {
 fn log_change(taken: &Result<(), Refusal>, failing: bool) {
     match taken {
         Err(Refusal { why, .. }) if !failing => {
-            tracing::warn!(why, "the collector does not take spans: they are lost, and counted");
+            tracing::warn!(why, "the collector does not accept spans; lost spans are counted");
         }
         Ok(()) if failing => tracing::info!("the collector takes spans again"),
         _ => {}
@@ -169,8 +169,10 @@ fn headers(config: &TracesConfig) -> Result<MetadataMap, String> {
         let refuse = |why: &dyn std::fmt::Display| format!("headers.{name}: {why}");
         let key: AsciiMetadataKey = name.parse().map_err(|error| refuse(&error))?;
         let secret = secret.reveal().map_err(|why| refuse(&why))?;
-        let mut value: AsciiMetadataValue =
-            secret.expose_secret().parse().map_err(|_| refuse(&"its value holds what no header can"))?;
+        let mut value: AsciiMetadataValue = secret
+            .expose_secret()
+            .parse()
+            .map_err(|_| refuse(&"the value contains characters that no header can"))?;
         value.set_sensitive(true);
         headers.insert(key, value);
     }

@@ -34,7 +34,7 @@ impl WallClock {
         let spaced = apart(text);
         let mut words = spaced.split_whitespace().peekable();
         let day = words.next_if(|word| !is_clock(word)).map_or(Ok(Day::Next), Day::read)?;
-        let (clock, offset) = split_offset(words.next().ok_or("it has no time of day")?);
+        let (clock, offset) = split_offset(words.next().ok_or("the time of day is missing")?);
         let clock = time_of_day(clock)?;
         let offset = offset.or_else(|| words.next_if(|word| is_offset(word)));
         let offset = offset.map(read_offset).transpose()?;
@@ -47,10 +47,10 @@ impl WallClock {
 
     /// The point in time, for a text with a day and an offset or zone.
     pub(super) fn fixed(&self) -> Result<Timestamp, String> {
-        let zone = self.own_zone().ok_or("it names neither an offset nor a time zone")?;
+        let zone = self.own_zone().ok_or("an offset or a time zone is missing")?;
         match self.day {
             Day::Date(date) => self.on(date, &zone),
-            _ => Err("it has no date".to_owned()),
+            _ => Err("the date is missing".to_owned()),
         }
     }
 
@@ -59,7 +59,8 @@ impl WallClock {
         let zone = self.own_zone().map_or_else(|| here.zone(), Ok)?;
         let now = here.now(&zone);
         let today = now.date();
-        let ahead = |days: i32| today.checked_add(days.days()).map_err(|_| "it is after 9999".to_owned());
+        let ahead =
+            |days: i32| today.checked_add(days.days()).map_err(|_| "the year is after 9999".to_owned());
         let first = |dates: [Date; 2]| {
             let first = self.on(dates[0], &zone)?;
             if first > now.timestamp() { Ok(first) } else { self.on(dates[1], &zone) }
@@ -87,13 +88,13 @@ impl WallClock {
             (Some(offset), _) => agreeing(civil, offset, zone),
             (None, AmbiguousOffset::Unambiguous { offset }) => timestamp(civil, offset),
             (None, AmbiguousOffset::Gap { before, after }) => Err(format!(
-                "clocks in {} are put forward over {civil}, so it does not exist; write {} or {}",
+                "clocks in {} are put forward over {civil}, so this time does not exist; write {} or {}",
                 name(zone),
                 with_offset(civil, before)?,
                 with_offset(civil, after)?,
             )),
             (None, AmbiguousOffset::Fold { before, after }) => Err(format!(
-                "clocks in {} are put back over {civil}, so it comes twice; write {} for the first, {} for the second",
+                "clocks in {} are put back over {civil}, so this time occurs twice; write {} for the first, {} for the second",
                 name(zone),
                 with_offset(civil, before)?,
                 with_offset(civil, after)?,

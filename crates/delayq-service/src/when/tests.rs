@@ -59,12 +59,12 @@ const FROM_HERE: [(&str, &str); 17] = [
 
 /// Texts refused everywhere, each with a part of the reason.
 const REFUSED: [(&str, &str); 39] = [
-    ("", "no time of day"),
+    ("", "the time of day is missing"),
     ("NaN", "\"NaN\" is no day"),
     ("soon", "\"soon\" is no day"),
-    ("tomorrow", "no time of day"),
-    ("2027-06-01", "no time of day"),
-    ("2027-06-01T", "no time of day"),
+    ("tomorrow", "the time of day is missing"),
+    ("2027-06-01", "the time of day is missing"),
+    ("2027-06-01T", "the time of day is missing"),
     ("2027-02-30 09:00", "there is no day 2027-02-30"),
     ("27-06-01 09:00", "\"27-06-01\" is no day"),
     ("2027-6-1 09:00", "\"2027-6-1\" is no day"),

@@ -1,3 +1,5 @@
+//! The steppable clock, under a real redis-server.
+
 use delayq_tests::clock_shim::ClockShim;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 

@@ -1,3 +1,5 @@
+//! The private nats-server.
+
 use delayq_tests::nats_server::NatsServer;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpStream;

@@ -1,3 +1,5 @@
+//! The private RabbitMQ.
+
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! The private redis-server: stops, kills, freezes, limits.
+
 use delayq_tests::deadline::{SHORT, within};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::time::Duration;

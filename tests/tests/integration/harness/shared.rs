@@ -1,3 +1,5 @@
+//! Servers shared by tests, or given by the environment.
+
 use delayq_tests::shared::{etcd_endpoints, kafka, namespace, nats, rabbitmq, redis_url};
 
 #[tokio::test]

@@ -81,7 +81,7 @@ impl Burial {
                 Err(Unburied::CameBack(format!("{} {}", back.reply_code, back.reply_text)))
             }
             Confirmation::Nack(None) => Err(Unburied::Refused(
-                "the broker refused it (nack): the queue is full or failing".to_owned(),
+                "the broker refused the message (nack): the queue is full or failing".to_owned(),
             )),
             Confirmation::NotRequested => Err(Unburied::Refused("the channel lost its confirms".to_owned())),
         }

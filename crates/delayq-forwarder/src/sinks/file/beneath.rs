@@ -30,7 +30,7 @@ impl<'p> Beneath<'p> {
             Component::Normal(name) => Some(name),
             _ => None,
         });
-        let name = parts.next_back().ok_or_else(|| io::Error::other("it names no file"))?;
+        let name = parts.next_back().ok_or_else(|| io::Error::other("the path names no file"))?;
         for part in parts {
             match mkdirat(&folder, part, Mode::from_raw_mode(FOLDER)) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -49,7 +49,7 @@ impl<'p> Beneath<'p> {
         let file = File::from(opened.map_err(|error| cannot(&self.folder, self.name, error))?);
         match file.metadata()?.is_file() {
             true => Ok(file),
-            false => Err(io::Error::other("it is not a regular file")),
+            false => Err(io::Error::other("not a regular file")),
         }
     }
 
@@ -74,7 +74,7 @@ impl<'p> Beneath<'p> {
 fn cannot(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
     let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     match found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink) {
-        true => io::Error::other(format!("{} is a symlink, which is not followed", name.display())),
+        true => io::Error::other(format!("{} is a symlink; symlinks are not followed", name.display())),
         false => error.into(),
     }
 }

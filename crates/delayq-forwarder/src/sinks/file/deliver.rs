@@ -118,11 +118,13 @@ impl Appender {
         let beneath = beneath(config, path)?;
         let file = beneath.open()?;
         file.try_lock()
-            .map_err(|error| io::Error::other(format!("another process writes to it: {error}")))?;
+            .map_err(|error| io::Error::other(format!("another process writes to the file: {error}")))?;
         let length = whole_lines(&file)?;
         if length < file.metadata()?.len() {
             if !record::may_begin_with(&head(&file, length)?) {
-                return Err(io::Error::other("it does not end with a line of deliveries; move it away"));
+                return Err(io::Error::other(
+                    "the file does not end with a line of deliveries; move it away",
+                ));
             }
             tracing::warn!(path = %path.display(), "cut off a line that was never confirmed");
             file.set_len(length)?;
@@ -143,7 +145,7 @@ impl Appender {
         self.file.seek(SeekFrom::Start(self.length))?;
         let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
         if written.is_ok() && !self.is_in_place() {
-            return Err(io::Error::other("the file was taken away while it was written to"));
+            return Err(io::Error::other("the file was removed while being written"));
         }
         match written {
             Ok(()) => self.length += lines.len() as u64,

@@ -87,7 +87,7 @@ fn judge(topic: &str, facts: &Facts, max_bytes: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if facts.replicas <= 1 {
         warnings.push(format!(
-            "the topic `{topic}` has one replica: what a broker has acked is lost with its disk"
+            "the topic `{topic}` has a single replica: acked records are lost with the broker's disk"
         ));
     } else if number("min.insync.replicas").is_some_and(|least| least <= 1) {
         warnings.push(format!(
@@ -97,12 +97,12 @@ fn judge(topic: &str, facts: &Facts, max_bytes: u64) -> Vec<String> {
     }
     if facts.settings.get("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
         warnings.push(format!(
-            "the topic `{topic}` has cleanup.policy=compact: of several messages with one key only the last is kept"
+            "the topic `{topic}` has cleanup.policy=compact: only the last message of each key is kept"
         ));
     }
     if facts.settings.get("unclean.leader.election.enable").is_some_and(|value| value == "true") {
         warnings.push(format!(
-            "the topic `{topic}` has unclean.leader.election.enable=true: it may lose what it acked"
+            "the topic `{topic}` has unclean.leader.election.enable=true: acked records may be lost"
         ));
     }
     if let Some(most) =
@@ -125,7 +125,7 @@ mod tests {
             settings: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         };
         for (facts, part) in [
-            (facts(1, &[]), "one replica"),
+            (facts(1, &[]), "single replica"),
             (facts(3, &[("min.insync.replicas", "1")]), "min.insync.replicas=1"),
             (facts(3, &[("cleanup.policy", "compact,delete")]), "cleanup.policy=compact"),
             (facts(3, &[("unclean.leader.election.enable", "true")]), "unclean.leader.election"),

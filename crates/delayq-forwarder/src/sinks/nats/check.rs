@@ -29,7 +29,7 @@ pub(super) fn unseen(destination: Option<&str>, words: &str) -> String {
 pub(super) fn judge(stream: &Config, drop_accepted: bool) -> Result<Vec<String>, String> {
     let name = &stream.name;
     if stream.no_ack {
-        return Err(format!("the stream `{name}` has no_ack: it never confirms"));
+        return Err(format!("the stream `{name}` has no_ack: messages are never confirmed"));
     }
     let mut warnings = Vec::new();
     let bounds = [
@@ -42,27 +42,27 @@ pub(super) fn judge(stream: &Config, drop_accepted: bool) -> Result<Vec<String>,
             continue;
         }
         let loses = format!(
-            "the stream `{name}` has {bound}={value} with discard=old: full, it acks a message and drops an older one"
+            "the stream `{name}` has {bound}={value} with discard=old: when full, the stream acks a message and drops an older message"
         );
         if !drop_accepted {
             return Err(format!(
-                "{loses}; set discard=new, or dropping_loses_messages = true where that is meant"
+                "{loses}; set discard=new, or dropping_loses_messages = true to accept that"
             ));
         }
         warnings.push(format!("{loses}, as configured"));
     }
     if stream.storage == StorageType::Memory {
-        warnings.push(format!("the stream `{name}` has storage=memory: a restart of the server loses it"));
+        warnings.push(format!("the stream `{name}` has storage=memory: lost when the server restarts"));
     }
     if !stream.max_age.is_zero() {
         warnings.push(format!(
-            "the stream `{name}` has max_age={:?}: what is older is dropped unread",
+            "the stream `{name}` has max_age={:?}: older messages are dropped unread",
             stream.max_age
         ));
     }
     if stream.retention == RetentionPolicy::Interest {
         warnings.push(format!(
-            "the stream `{name}` has retention=interest: without a consumer it acks and drops"
+            "the stream `{name}` has retention=interest: without a consumer, messages are acked and dropped"
         ));
     }
     if stream.num_replicas <= 1 && stream.storage == StorageType::File {

@@ -20,7 +20,7 @@ const COLLECT_EVERY: Duration = Duration::from_millis(50);
 
 /// Maximum unread acks: as many as all destinations of a sink can have in flight.
 const MAX_ACKS: usize = 1 << 20;
-const CORE: &str = "mode = core delivers at most once: what has no subscriber, and what is in flight when a connection breaks, is lost";
+const CORE: &str = "mode = core delivers at most once: messages without a subscriber, or in flight when a connection breaks, are lost";
 
 pub(crate) struct NatsSink {
     config: NatsConfig,

@@ -64,7 +64,7 @@ fn judge(queue: &str, arguments: &RabbitmqArguments, drop_accepted: bool) -> Res
     let mut warnings = Vec::new();
     if arguments.contains_key("durable") {
         return Err(format!(
-            "the queue `{queue}` is not durable: what it confirmed is gone when the broker restarts"
+            "the queue `{queue}` is not durable: confirmed messages are lost when the broker restarts"
         ));
     }
     let overflow = arguments.get("x-overflow").map_or("drop-head", String::as_str);
@@ -74,19 +74,19 @@ fn judge(queue: &str, arguments: &RabbitmqArguments, drop_accepted: bool) -> Res
             continue;
         }
         let loses = format!(
-            "the queue `{queue}` has {bound}={value} with drop-head: full, it confirms a message and drops an older one"
+            "the queue `{queue}` has {bound}={value} with drop-head: when full, the queue confirms a message and drops an older message"
         );
         if drop_accepted {
             warnings.push(format!("{loses}, as configured"));
         } else {
             return Err(format!(
-                "{loses}; set x-overflow=reject-publish, or dropping_loses_messages = true where that is meant"
+                "{loses}; set x-overflow=reject-publish, or dropping_loses_messages = true to accept that"
             ));
         }
     }
     for (name, what) in [
         ("x-message-ttl", "messages that wait longer (ms) are dropped"),
-        ("x-expires", "the queue is deleted when it is unused so long (ms)"),
+        ("x-expires", "the queue is deleted after this time without use (ms)"),
         ("auto_delete", "the queue is deleted when its last consumer goes"),
     ] {
         if let Some(value) = arguments.get(name) {

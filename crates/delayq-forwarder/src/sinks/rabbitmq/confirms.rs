@@ -91,7 +91,7 @@ impl<'a> Confirms<'a> {
             }
             Confirmation::Nack(back) => {
                 self.missing[index] = false;
-                let why = "the broker refused it (nack): the queue is full or failing";
+                let why = "the broker refused the message (nack): the queue is full or failing";
                 self.failed.push((index, Outcome::down(why)));
                 back
             }
@@ -101,7 +101,8 @@ impl<'a> Confirms<'a> {
             }
         };
         if let Some(message) = back {
-            let reason = format!("no queue takes it: {} {}", message.reply_code, message.reply_text);
+            let reason =
+                format!("no queue accepts the message: {} {}", message.reply_code, message.reply_text);
             self.returned.insert(named(&message), Outcome::failed(reason));
         }
     }

@@ -23,7 +23,7 @@ pub(super) async fn check(
         check_key(key).map_err(CheckError::Refused)?;
         let Some(found) = text(link, cmd("TYPE").arg(key)).await? else {
             warnings.push(format!(
-                "this user may not ask for the TYPE of `{key}`: see to it that it is a {wanted}"
+                "this user may not read the TYPE of `{key}`: make sure that the key is a {wanted}"
             ));
             return Ok(warnings);
         };
@@ -58,25 +58,24 @@ fn judge(info: &str) -> Result<Vec<String>, String> {
     };
     let mut warnings = Vec::new();
     if field("role") == "slave" {
-        return Err("it is a replica; deliver to the master".to_owned());
+        return Err("this Redis is a replica; deliver to the master".to_owned());
     }
     match field("maxmemory_policy") {
         "" | "noeviction" => {}
         policy if policy.starts_with("volatile-") => {
             warnings.push(format!(
-                "maxmemory-policy {policy} deletes keys that have a time to live; give the destination none"
+                "maxmemory-policy {policy} deletes keys with a time to live; set no time to live on the destination"
             ));
         }
         policy => {
             return Err(format!(
-                "maxmemory-policy {policy} deletes what was delivered when memory runs out; set noeviction"
+                "maxmemory-policy {policy} deletes delivered messages when memory runs out; set noeviction"
             ));
         }
     }
     if field("aof_enabled") == "0" {
         warnings.push(
-            "appendonly is off: what was confirmed since the last snapshot is lost when it crashes"
-                .to_owned(),
+            "appendonly is off: messages confirmed since the last snapshot are lost in a crash".to_owned(),
         );
     }
     Ok(warnings)

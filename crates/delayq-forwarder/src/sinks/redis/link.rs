@@ -100,7 +100,7 @@ pub(super) fn check_key(text: &str) -> Result<(), String> {
     let of_a_deployment =
         shard.is_some_and(|shard| !shard.is_empty() && shard.bytes().all(|byte| byte.is_ascii_digit()));
     match of_a_deployment {
-        true => Err(format!("the key `{text}` is one of a delayq deployment: nothing is delivered to it")),
+        true => Err(format!("the key `{text}` belongs to a delayq deployment, which accepts no deliveries")),
         false if text.is_empty() => Err("a key needs a name".to_owned()),
         false => Ok(()),
     }

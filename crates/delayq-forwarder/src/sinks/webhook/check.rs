@@ -12,7 +12,7 @@ pub(super) fn check(base: &Url, destination: Option<&str>, signed: bool) -> Resu
         warnings.push(format!("{base} is not https: bodies and signatures can be read on the way"));
     }
     if !signed {
-        warnings.push(format!("without `secret` the receiver at {base} cannot tell who posts to it"));
+        warnings.push(format!("without `secret` the receiver at {base} cannot verify the sender"));
     }
     Ok(warnings)
 }

@@ -69,7 +69,7 @@ impl Section for WebhookConfig {
         if host.is_empty() || host.contains('@') || self.url.contains(char::is_whitespace) {
             at.refuse("url", "expected \"https://host/path\", and secrets in keys of their own");
         } else if self.url.contains(['?', '#']) {
-            at.refuse("url", "the URL has no query and no fragment: paths of routes are added to its end");
+            at.refuse("url", "the URL must have no query and no fragment: paths of routes are appended");
         }
         if self.allow_private_redirects && !self.follow_redirects {
             at.contradiction(

@@ -96,9 +96,10 @@ impl WebhookSink {
                 Outcome::Unavailable { reason, retry_after, blame: Blame::Destination }
             }
             Some(_) => Outcome::unsent("not posted: another message had no answer"),
-            None => {
-                Outcome::unsent(format!("not posted: the host had no turn for it within {:?}", self.deadline))
-            }
+            None => Outcome::unsent(format!(
+                "not posted: the host had no free connection within {:?}",
+                self.deadline
+            )),
         }
     }
 

@@ -19,11 +19,11 @@ pub(super) fn url(base: &Url, destination: &str) -> Result<Url, String> {
     }
     let refusal = |why: &str| format!("`{destination}` is not a path below {base}: {why}");
     if destination.contains(['?', '#', '\\']) || destination.contains(char::is_control) {
-        return Err(refusal("it has one of ?, #, \\ and control characters"));
+        return Err(refusal("the path contains ?, #, \\ or a control character"));
     }
     let path = destination.trim_start_matches('/');
     if !path.split('/').all(stays) {
-        return Err(refusal("a segment leads out of it, or hides a slash"));
+        return Err(refusal("a segment leads out of the base, or hides a slash"));
     }
     let joined = format!("{}/{path}", base.as_str().trim_end_matches('/'));
     let url = Url::parse(&joined).map_err(|_| refusal("it makes no URL"))?;

@@ -112,12 +112,12 @@ impl RedisConfig {
             return;
         }
         if self.url != Self::default().url {
-            at.contradiction(&["nodes", "url"], "`url` says where the one Redis is; keep one of the two");
+            at.contradiction(&["nodes", "url"], "`url` already names a single Redis; keep only one");
         }
         if self.password.is_some() && self.nodes.iter().any(|node| node.url.has_password()) {
             at.contradiction(
                 &["password", "nodes"],
-                "the `url` of a node holds a password too; keep one of the two",
+                "the `url` of a node holds a password too; keep only one",
             );
         }
         if let Err(error) = self.node_map() {
@@ -147,7 +147,7 @@ impl Section for RedisConfig {
         at.range("keepalive", &self.keepalive, HumanDuration::from_secs(1)..=HumanDuration::from_secs(600));
         at.secret("password", self.password.as_ref());
         if self.password.is_some() && self.url.has_password() {
-            at.contradiction(&["password", "url"], "`url` holds a password too; keep one of the two");
+            at.contradiction(&["password", "url"], "`url` holds a password too; keep only one");
         }
         if self.username.is_some() && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a `password`");
@@ -161,11 +161,11 @@ impl Section for RedisConfig {
         match (sentinel.nodes.is_empty(), self.url == Self::default().url && self.nodes.is_empty(), is_named)
         {
             (false, false, _) => {
-                let both = "`url` says where the Redis is too; keep one of the two";
+                let both = "`url` has an address too; keep only one";
                 at.contradiction(&["sentinel.nodes", "url"], both);
             }
             (true, _, false) => {
-                let none = "without `nodes`, it is for a `url` that begins with redis+sentinel:// or rediss+sentinel://";
+                let none = "without `nodes`, this key needs a `url` that begins with redis+sentinel:// or rediss+sentinel://";
                 at.contradiction(&["sentinel", "url"], none);
             }
             _ => {}
@@ -174,7 +174,7 @@ impl Section for RedisConfig {
         let tls = sentinel.tls.unwrap_or_else(|| self.place().is_tls() || self.nodes.iter().any(is_tls));
         for (key, file) in [("ca", &sentinel.ca), ("cert", &sentinel.cert), ("key", &sentinel.key)] {
             if file.is_some() && !tls {
-                at.refuse(&format!("sentinel.{key}"), "it is for TLS; set `tls` to true");
+                at.refuse(&format!("sentinel.{key}"), "needs TLS; set `tls` to true");
             }
         }
     }

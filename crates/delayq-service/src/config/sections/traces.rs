@@ -31,7 +31,7 @@ impl Section for TracesConfig {
     fn validate(&self, at: &mut Faults) {
         if self.endpoint.contains('@') {
             // The text before the @ may be a secret and is not repeated.
-            at.refuse("endpoint", "it has no user and no password; put a token into `headers`");
+            at.refuse("endpoint", "the URL must have no user and no password; put a token into `headers`");
         } else if !self.endpoint.is_empty() && !is_endpoint(&self.endpoint) {
             at.refuse(
                 "endpoint",
@@ -59,11 +59,12 @@ fn check_header(name: &str, secret: &Secret) -> Result<(), String> {
         return Err("not the name of a header".to_owned());
     }
     if name.to_ascii_lowercase().ends_with("-bin") {
-        return Err("its name says that its value is binary, which cannot be written here".to_owned());
+        return Err("the name marks a binary value, which cannot be written here".to_owned());
     }
     let value = secret.reveal()?;
     let read = HeaderValue::from_str(value.expose_secret());
-    read.map(drop).map_err(|_| "its value holds what no header can, such as a line break".to_owned())
+    read.map(drop)
+        .map_err(|_| "the value contains characters that no header can, such as a line break".to_owned())
 }
 
 #[cfg(test)]
