@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-rust test-shapes test-failovers test-outages test-clients check fmt lint doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-rust test-shapes test-failovers test-outages test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,7 +72,7 @@ test-outages: ## a fleet, then the clients, through 1,000 random outages of ever
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh
 
-check: fmt lint doc lua deny ## all that looks at the code without running it
+check: fmt prose lint doc lua deny ## all that looks at the code without running it
 
 fmt: ## is every file formatted, its imports too? (mended by cargo fmt and scripts/imports.py)
 	cargo fmt --all --check
@@ -80,6 +80,9 @@ fmt: ## is every file formatted, its imports too? (mended by cargo fmt and scrip
 
 lint: ## clippy, warnings are errors
 	cargo clippy $(WHOLE) --all-targets -- -D warnings
+
+prose: ## are comments plain? two counts, with a limit for each tree (scripts/prose.py FILE names the sentences)
+	@scripts/prose.py
 
 doc: ## build the documentation, warnings are errors
 	RUSTDOCFLAGS=-Dwarnings cargo doc $(WHOLE) --no-deps

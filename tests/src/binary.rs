@@ -1,6 +1,6 @@
 //! The programs of this workspace, started as by a user.
 //!
-//! The programs come from the folder of the running test's build; `make test` builds them first.
+//! The programs come from the folder of the running test's build; `make test` builds the programs first.
 
 use crate::deadline::within;
 use crate::process::Process;

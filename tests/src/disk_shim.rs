@@ -31,7 +31,7 @@ pub enum Syncs {
     Work,
     /// Syncs do nothing and report success: like a program without syncs.
     Lie,
-    /// The sync with this number fails and loses its data; the others work.
+    /// The sync with this number fails and loses its data; other syncs work.
     Fail(u32),
     /// The program is killed before the sync with this number; earlier syncs work.
     End(u32),

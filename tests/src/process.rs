@@ -1,4 +1,4 @@
-//! A child process of a test: its lines, its signals, its end.
+//! A child process of a test: lines, signals, end.
 
 use crate::folder::{forget_group, mark_group};
 use rustix::process::{Pid, Resource, Rlimit, kill_process, kill_process_group, prlimit};
@@ -57,7 +57,7 @@ struct Lines {
 // === impl Process ===
 
 impl Process {
-    /// Starts `command` with both outputs captured and empty standard input; failures call it `name`.
+    /// Starts `command` with both outputs captured and empty standard input; failures show `name`.
     #[must_use]
     pub fn spawn(name: &str, command: Command) -> Self {
         Self::spawn_with(name, command, Stdio::null())

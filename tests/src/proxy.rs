@@ -56,7 +56,7 @@ pub struct Proxy {
     state: Arc<watch::Sender<State>>,
 }
 
-/// The switchable state; connections watch it.
+/// The switchable state; connections watch for changes.
 #[derive(Debug, Clone, Default)]
 struct State {
     /// Target of new connections; `None`: the proxy's original upstream.

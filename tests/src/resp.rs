@@ -15,7 +15,7 @@ pub enum Frame {
 #[must_use]
 pub fn first_reply(bytes: &[u8]) -> Frame {
     let mut at = 0;
-    // Number of missing values of the reply; aggregates add to it.
+    // Number of missing values of the reply; aggregates increase this number.
     let mut open = 1_u64;
     while open > 0 {
         let Some(length) = bytes[at..].windows(2).position(|w| w == b"\r\n") else { return Frame::Partial };

@@ -102,7 +102,7 @@ impl SentinelGroup {
         .await
     }
 
-    /// Waits until a sentinel names another actual master; returns its index.
+    /// Waits until a sentinel names another actual master; returns the index.
     pub async fn master_after(&self, former: usize) -> usize {
         wait_for("another master", SENTINELS, async || {
             for sentinel in 0..self.sentinels.len() {

@@ -47,7 +47,7 @@ struct Shared {
 // === impl Tripwire ===
 
 impl Tripwire {
-    /// Adds a proxy beside this server; returns its address.
+    /// Adds a proxy beside this server; returns the address.
     pub async fn way_to(&mut self, server: String) -> String {
         let listener = TcpListener::from_std(listen_beside(&server)).expect("it is within a runtime");
         let address = listener.local_addr().expect("it is bound").to_string();

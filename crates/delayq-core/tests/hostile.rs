@@ -1,6 +1,6 @@
-//! Whatever bytes Redis, a peer or a damaged disk hands over, reading them answers or refuses, and never panics.
+//! Arbitrary bytes from Redis, a peer or a damaged disk are read or refused, and never cause a panic.
 //!
-//! A failure names the input.
+//! A failure shows the input.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -60,7 +60,7 @@ fn envelopes_answer(cases: u64) {
     }
 }
 
-/// A value as deep and as long as a script's answer, with what its readers expect here and there.
+/// A value as deep and as long as a script's answer, with some elements that readers expect.
 fn value(rng: &mut Rng, depth: u8) -> Value {
     const WORDS: [&str; 16] = [
         "",

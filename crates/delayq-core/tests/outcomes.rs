@@ -1,4 +1,4 @@
-//! The table of outcomes that clients in all languages share, compared with what this crate reads.
+//! The table of outcomes shared by the clients of all languages, compared with this crate's readers.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -63,7 +63,7 @@ fn the_table_has_every_answer_that_the_scripts_promise() {
     }
 }
 
-/// The first words of the answers in a script's header, but for `moved`, which no caller sees.
+/// The first words of the answers in a script's header, except `moved`, which never reaches a caller.
 fn promised(verb: Verb) -> Vec<String> {
     let path = format!("{}/../../lua/{}.lua", env!("CARGO_MANIFEST_DIR"), verb.name());
     let script = std::fs::read_to_string(path).unwrap();
@@ -166,7 +166,7 @@ fn of_settled(outcome: Settled) -> Value {
     match outcome {
         Settled::Delivered => json!({"word": "delivered", "accepted": accepted}),
         Settled::Delayed(due) => json!({"word": "delayed", "accepted": accepted, "time_ms": ms(due)}),
-        // It is ready at the time of the answer, which this crate leaves out.
+        // The ready time equals the time of the answer, which this crate omits.
         Settled::Ready => json!({"word": "ready", "accepted": accepted, "time_ms": 1_893_456_000_000_u64}),
         Settled::Buried => json!({"word": "buried", "accepted": accepted}),
         Settled::Cancelled => json!({"word": "cancelled", "accepted": accepted}),
@@ -180,7 +180,7 @@ fn of_settled(outcome: Settled) -> Value {
     }
 }
 
-/// This crate only counts replays: what belongs to each answer is the script's own text.
+/// This crate only counts replays; the rest of each answer is the script's own text.
 fn of_replay(reply: Answer, answer: &str) -> Value {
     let replayed = replay::read(reply).unwrap();
     let accepted = replayed.replayed == 1;

@@ -177,7 +177,7 @@ fn no_modules_need_each_other() {
         has_no_circle(name, &Modules::of(name).needs());
     }
     for name in PROGRAMS {
-        // A module and its children are one: children see private parts of its type.
+        // A module and the children form a unit: children see private parts of its type.
         let whole = |module: &Module| module[..1].to_vec();
         let mut needs: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
         for (module, needed) in Modules::of(name).needs() {

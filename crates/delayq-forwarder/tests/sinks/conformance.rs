@@ -1,4 +1,4 @@
-//! The suite that every sink passes: the same claims, each against the sink's own real server.
+//! The suite that every sink passes: the same claims, against each sink's real server.
 //!
 //! `✓`: the claim of this file, against that sink. A name: a test of the sink's own file, here or in `src/sinks`. A number:
 //! not applicable, because …
@@ -25,23 +25,23 @@
 //! | settings that lose what was confirmed | 13 | always warned of | `settings_that_lose…` | `settings_that_lose…` | 14 | `a_queue_that_confirms_and_drops…` | `a_stream_that_acks_and_drops…` | `settings_that_lose…` |
 //! | too few replicas in sync | 15 | 15 | 15 | 15 | 15 | 15 | 15 | `too_few_replicas…` |
 //!
-//! 1. A batch is one write: it is taken whole or not at all.
-//! 2. A process has its standard output from its start on.
+//! 1. A batch is a single write, accepted as a whole or not at all.
+//! 2. Standard output exists from the start of a process.
 //! 3. There is no network and no server.
-//! 4. Down midway *is* a kill and a restart of its server here.
+//! 4. Down midway *is* a kill and a restart of the server here.
 //! 5. The endpoint is the user's program; for a client its restart is refused and reset connections: down midway.
-//! 6. Nothing routes: a path, a stream or a list that is not there is made.
+//! 6. No routing: a missing path, stream or list is created.
 //! 7. Redis takes 512 MiB in one value and files more; a payload has 1 MiB at most.
 //! 8. A full disk is a failed write, and a full Redis answers OOM: both are down midway.
-//! 9. A topic is never full: it drops by age or size, which `check` cannot know to be unmeant.
-//! 10. A push makes the list.
-//! 11. A path that is not there is a status: `a_status_is_buried…`.
+//! 9. A topic is never full: Kafka drops by age or size, possibly on purpose, so `check` cannot refuse.
+//! 10. A push creates the list.
+//! 11. A missing path is a status: `a_status_is_buried…`.
 //! 12. There is no login.
-//! 13. A file keeps what was fsynced.
-//! 14. What an endpoint does after its 2xx is its own affair.
+//! 13. A file keeps fsynced data.
+//! 14. After a 2xx answer the endpoint is responsible.
 //! 15. There are no replicas that a confirm waits for, or (rabbitmq's quorum queues, nats's replicated streams) the server
 //!     itself withholds the confirm until they have it, which is a lost confirm or a slow one.
-//! 16. It writes the lines that a file holds.
+//! 16. The same lines as the sink `file`.
 
 use crate::stage::{Running, Seen, Stage, route};
 use delayq_forwarder::{ForwarderConfig, Settings, SinkConfig};
@@ -67,7 +67,7 @@ pub(crate) trait Subject: Sized {
 pub(crate) trait Mortal: Subject {
     /// Makes the server refuse everything.
     async fn stop(&mut self);
-    /// Restores the server with its data.
+    /// Restores the server and the data.
     async fn resume(&mut self);
 }
 

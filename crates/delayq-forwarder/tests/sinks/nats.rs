@@ -1,4 +1,4 @@
-//! The sink `nats` against a server of its own.
+//! The sink `nats` against a private server.
 
 use crate::conformance::{
     Deletable, Guarded, Mortal, Networked, Subject, conforms, text, tls_refuses_an_expired_certificate,

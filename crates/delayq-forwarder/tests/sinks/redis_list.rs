@@ -1,4 +1,4 @@
-//! The sink `redis-list` against a Redis of its own.
+//! The sink `redis-list` against a private Redis.
 
 use crate::conformance::{
     Guarded, Mortal, Networked, Subject, conforms, tls_takes_the_private_authority_and_no_other_name,

@@ -1,4 +1,4 @@
-//! The sink `redis-stream` against a Redis of its own.
+//! The sink `redis-stream` against a private Redis.
 
 use crate::conformance::{
     Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,

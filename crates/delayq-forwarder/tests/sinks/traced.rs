@@ -1,4 +1,4 @@
-//! From a late delivery to its trace.
+//! From a late delivery to the trace.
 
 use crate::stage::{Stage, route, topic};
 use delayq::Message;

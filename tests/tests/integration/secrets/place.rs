@@ -224,7 +224,7 @@ impl Place {
     }
 }
 
-/// An endpoint that accepts every request with this login; returns its URL.
+/// An endpoint that accepts every request with this login; returns the URL.
 async fn hook(login: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/{OPEN}", listener.local_addr().unwrap());

@@ -52,7 +52,7 @@ pub(super) struct Script {
     pub(super) max_waiting: AtomicUsize,
 }
 
-/// Reads one request; `None` if the connection ends first.
+/// Reads a request; `None` if the connection ends first.
 async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Option<(String, Request)> {
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Two signs of comments that are hard to read, counted in each tree and held to a limit.
+
+stand-ins  words that refer to another word, such as "it" or "those", as a share of all words in comments: the
+           reader has to look back for the noun
+questions  sentences that begin with a question word, such as "What" or "Whether", as a share of all sentences: the
+           subject comes late
+
+A comment names the thing, puts the subject before the verb, and says one thing per sentence. Text in backticks is
+code and does not count, nor does a sentence of one or two words.
+Usage: prose.py [FILE or FOLDER…]: checks every tree against LIMITS, or names the worst sentences of what is given
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+STAND_INS = set(
+    "it its they them their one ones those such others what who whose whom whatever whoever".split()
+)
+QUESTIONS = set("what who which where when how whether whatever whoever".split())
+
+MARKS = {".rs": r"//[/!]?", ".go": "//", ".ts": r"//|/?\*+", ".lua": "--", ".py": "#", ".sh": "#"}
+
+# Maximum percent of stand-ins and of questions; new trees start at the goal.
+GOAL = (3.0, 5.0)
+# Trees on their way to the goal: a change may lower these numbers, never raise them.
+LIMITS = {
+    "clients": (12, 5),
+    "clients/go": (6, 5),
+    "clients/node": (10, 21),
+    "clients/node tests": (9, 13),
+    "clients/python": (10, 30),
+    "clients/python tests": (14, 32),
+    "crates/delayq": (10, 20),
+    "crates/delayq tests": (9, 16),
+    "crates/delayq-cli": (9, 18),
+    "crates/delayq-cli tests": (10, 24),
+    "crates/delayq-cluster": (8, 20),
+    "crates/delayq-cluster tests": (8, 11),
+    "crates/delayq-compensator": (9, 20),
+    "crates/delayq-compensator tests": (10, 16),
+    "crates/delayq-spool": (9, 16),
+    "crates/delayq-spool tests": (12, 20),
+    "crates/delayq-timer": (8, 27),
+    "crates/delayq-timer tests": (8, 17),
+    "deploy": (8, 12),
+    "examples": (6, 5),
+    "scripts": (8, 5),
+}
+
+SHOWN = 20
+
+
+def tree_of(path):
+    """The tree whose limit applies: a crate's sources, its tests, or the topmost folder but one."""
+    parts = Path(path).parts
+    tests = next((i for i, part in enumerate(parts) if i > 1 and part in ("tests", "test", "tests.rs")), None)
+    if parts[0] in ("crates", "clients") and len(parts) > 2:
+        return "/".join(parts[:2]) + (" tests" if tests else "")
+    return parts[0]
+
+
+def comments(path):
+    """Each run of comment lines as one text, with the number of its first line."""
+    mark = re.compile(rf"\s*(?:{MARKS[path.suffix]})\s?(.*)")
+    text, first = [], 0
+    for number, line in enumerate(path.read_text(errors="replace").splitlines() + [""], 1):
+        found = None if line.startswith("#!") else mark.fullmatch(line)
+        if found:
+            first = first if text else number
+            text.append(found[1].strip())
+        elif text:
+            yield first, " ".join(text)
+            text = []
+
+
+def sentences(path):
+    """Each sentence of three words or more: where, its text, its words, its stand-ins, and whether it is a question."""
+    for line, text in comments(path):
+        for sentence in re.split(r"(?<=[.;:!?])\s+", text):
+            words = re.findall(r"[a-z']+", re.sub(r"`[^`]*`", "", sentence).lower())
+            if len(words) > 2:
+                stand_ins = sum(word in STAND_INS for word in words)
+                yield f"{path.relative_to(ROOT)}:{line}", sentence, len(words), stand_ins, words[0] in QUESTIONS
+
+
+def files(paths):
+    listed = subprocess.run(["git", "ls-files", *paths], cwd=ROOT, check=True, capture_output=True, text=True)
+    return [ROOT / name for name in listed.stdout.splitlines() if Path(name).suffix in MARKS]
+
+
+def percent(part, whole):
+    return round(100 * part / whole, 1) if whole else 0.0
+
+
+def shares(found):
+    words, stand_ins = sum(s[2] for s in found), sum(s[3] for s in found)
+    return percent(stand_ins, words), percent(sum(s[4] for s in found), len(found))
+
+
+def check():
+    trees = {}
+    for file in files([]):
+        trees.setdefault(tree_of(file.relative_to(ROOT)), []).extend(sentences(file))
+    unknown = LIMITS.keys() - trees.keys()
+    faults = [f"{tree}: no such tree; remove its limit" for tree in sorted(unknown)]
+    for tree, found in sorted(trees.items()):
+        counted, limit = shares(found), LIMITS.get(tree, GOAL)
+        if any(share > most for share, most in zip(counted, limit)):
+            faults.append(
+                f"{tree}: {counted[0]} % stand-ins and {counted[1]} % questions in comments, at most {limit[0]} "
+                f"and {limit[1]}; scripts/prose.py FILE names the sentences to rewrite"
+            )
+    return faults
+
+
+def show(paths):
+    found = [s for file in files(paths) for s in sentences(file)]
+    worst = sorted((s for s in found if s[3] or s[4]), key=lambda s: (s[4] + s[3]) / s[2], reverse=True)
+    for where, sentence, *_ in worst[:SHOWN]:
+        print(f"{where}: {sentence}")
+    print("{} % stand-ins, {} % questions".format(*shares(found)))
+
+
+def main(arguments):
+    if arguments:
+        show(arguments)
+        return 0
+    faults = check()
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
