@@ -209,7 +209,7 @@ pub(crate) async fn apart<T: Send + 'static>(
 async fn worker_waits(client: Client, topic: Topic, rate: u64) -> Result<Vec<u64>, BenchError> {
     let mut options = ConsumerOptions::new([topic]);
     options.concurrency = 1024;
-    let mut consumer = Consumer::start(client, options);
+    let mut consumer = Consumer::start(client, options).expect("the options are in their ranges");
     let mut waits = Vec::new();
     let all = (rate * SECONDS) as usize;
     while waits.len() < all {

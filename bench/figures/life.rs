@@ -151,7 +151,7 @@ async fn consume(
 ) -> Result<(), BenchError> {
     let mut options = ConsumerOptions::new([topic]);
     options.concurrency = CONCURRENCY;
-    let mut consumer = Consumer::start(client, options);
+    let mut consumer = Consumer::start(client, options).expect("the options are in their ranges");
     loop {
         tokio::select! {
             delivery = consumer.next() => match delivery {

@@ -73,7 +73,9 @@ impl Bench {
         let mut options = ConsumerOptions::new([prepared.messages.topic.clone()]);
         options.concurrency = WORKERS;
         let start = clock::now();
-        let consumer = Arc::new(Mutex::new(Consumer::start(prepared.client.clone(), options)));
+        let consumer = Arc::new(Mutex::new(
+            Consumer::start(prepared.client.clone(), options).expect("the options are in their ranges"),
+        ));
         let taken = Arc::new(AtomicUsize::new(0));
         let mut workers = JoinSet::new();
         for _ in 0..WORKERS {

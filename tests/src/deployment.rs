@@ -83,7 +83,8 @@ pub async fn lives(client: &Client, admin: &Admin, producer: &Producer, topic: &
         assert!(put.expect("it is put").outcome.is_accepted());
     }
     assert_eq!(admin.count(topic).await.expect("the books").accepted, 200);
-    let mut consumer = Consumer::start(client.clone(), ConsumerOptions::new([topic.clone()]).concurrency(50));
+    let mut consumer = Consumer::start(client.clone(), ConsumerOptions::new([topic.clone()]).concurrency(50))
+        .expect("the options are in their ranges");
     let mut seen = BTreeSet::new();
     for _ in 0..200 {
         let delivery = within("a delivery", LONG, consumer.next()).await.expect("a delivery");

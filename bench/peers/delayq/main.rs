@@ -185,7 +185,7 @@ impl Bench {
     fn consumer(&self, concurrency: usize) -> Consumer {
         let mut options = ConsumerOptions::new([self.topic.clone()]);
         options.concurrency = concurrency;
-        Consumer::start(self.client.clone(), options)
+        Consumer::start(self.client.clone(), options).expect("the options are in their ranges")
     }
 
     async fn with_timer(&self, work: impl Future<Output = Result<Value>>) -> Result<Value> {

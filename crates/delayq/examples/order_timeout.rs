@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
     let client = Client::connect(Settings::new(url)).await?;
     let timeouts = Topic::new("order-timeouts")?;
-    let consumer = Consumer::start(client.clone(), ConsumerOptions::new([timeouts.clone()]));
+    let consumer = Consumer::start(client.clone(), ConsumerOptions::new([timeouts.clone()]))?;
     tokio::spawn(cancel_unpaid(consumer, |order| println!("order {order} was not paid: cancelled")));
 
     let producer = Producer::start(client, ProducerOptions::default());

@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::connect(Settings::new(url)).await?;
     let webhooks = Topic::new("webhooks")?;
     let producer = Producer::start(client.clone(), ProducerOptions::default());
-    let consumer = Consumer::start(client.clone(), ConsumerOptions::new([webhooks.clone()]));
+    let consumer = Consumer::start(client.clone(), ConsumerOptions::new([webhooks.clone()]))?;
     let worker = tokio::spawn(make_calls(consumer, |body, attempt| {
         println!("attempt {attempt}: {}", String::from_utf8_lossy(body));
         match (body, attempt) {

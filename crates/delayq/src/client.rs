@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::growth::Growth;
 use crate::link::{LinkSettings, NodeMap, Nodes};
 use crate::name::process_name;
+use crate::options::PAYLOAD;
 use crate::payloads::Payloads;
 use crate::role::Role;
 use crate::script_link::ScriptLink;
@@ -34,7 +35,7 @@ pub struct Settings {
     /// How many shards it has, or had before it grew: once asked, Redis knows better. Default
     /// [`ShardCount::DEFAULT`].
     pub shards: ShardCount,
-    /// Maximum bytes of a payload, at most 1 MiB. Default 256 KiB.
+    /// Maximum bytes of a payload, 1 to 1 MiB. Default 256 KiB.
     pub max_payload_bytes: usize,
     /// What this process calls itself: the history of a message names who leased it. At most 100 bytes are kept; empty: it
     /// does not say. Default `program@host:pid`.
@@ -75,6 +76,13 @@ impl Settings {
         Self { nodes: Some(nodes), ..Self::new(link) }
     }
 
+    /// Checks that each option is in its range, without connecting.
+    fn check(&self) -> Result<(), Error> {
+        PAYLOAD.check(self.max_payload_bytes)?;
+        let links = self.nodes.iter().flat_map(NodeMap::nodes).map(|node| &node.link);
+        links.chain([&self.link]).try_for_each(LinkSettings::check)
+    }
+
     setters! {
         namespace: Namespace,
         shards: ShardCount,
@@ -87,7 +95,7 @@ impl Settings {
 // === impl Client ===
 
 impl Client {
-    /// A client that connects on first use.
+    /// A client that connects on first use, which then fails if an option is outside its range.
     pub fn new(settings: Settings) -> Self {
         Self::with_scripts(settings, Arc::new(Scripts::published()))
     }
@@ -96,9 +104,11 @@ impl Client {
     /// deployment that was not created yet is no error, nor are nodes of a cluster that do not answer while others do.
     ///
     /// # Errors
-    /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had this number
+    /// [`Error::Option`] if an option is outside its range; [`Error::Unfit`] names the setting and what to do;
+    /// [`Error::Deployment`] if the deployment never had this number
     /// of shards; others if Redis cannot be reached.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
+        settings.check()?;
         let client = Self::new(settings);
         server::check_usable(&client.calls, client.role).await?;
         Ok(client)

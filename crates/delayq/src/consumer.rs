@@ -22,8 +22,8 @@ pub use received::Received;
 pub(crate) use settling::Answered;
 
 use crate::client::Client;
+use crate::error::Error;
 use crate::holder::Holder;
-use crate::options::in_range;
 use fetcher::Fetcher;
 use futures_util::Stream;
 use leases::Leases;
@@ -54,19 +54,22 @@ impl Consumer {
     /// On a multi-threaded runtime, reserving has its own thread. A single-threaded one (`#[tokio::main(flavor =
     /// "current_thread")]`) shares its thread: a message arrives about 0.03 ms sooner, since no thread has to be woken,
     /// provided that the work never blocks the thread.
-    pub fn start(client: Client, options: ConsumerOptions) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Option`]: an option is outside its range.
+    pub fn start(client: Client, options: ConsumerOptions) -> Result<Self, Error> {
+        options.check()?;
         let (handed, deliveries) = mpsc::unbounded_channel();
         let stopping = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let concurrency = in_range("concurrency", options.concurrency, 1..=10_000);
-        let leases = Arc::new(Leases::new(concurrency, stopping.clone()));
+        let leases = Arc::new(Leases::new(options.concurrency, stopping.clone()));
         let holder = Holder::new(client.clone());
         let settler = Settler::start(holder.clone(), &leases, &tasks);
         tasks.spawn(Arc::clone(&leases).keep_alive(holder, options.lease));
         let fetcher = Fetcher { client, options, leases, settler, handed };
         apart::spawn(&tasks, fetcher.run(stopping.clone()));
         tasks.close();
-        Self { deliveries, stopping, tasks }
+        Ok(Self { deliveries, stopping, tasks })
     }
 
     /// The next message; `None` once it is stopped. Cancel safe.

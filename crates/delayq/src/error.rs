@@ -1,5 +1,6 @@
 //! What can go wrong between a caller and Redis, and what is known of the call then.
 
+use crate::options::OutOfRange;
 use delayq_core::codec::CodecError;
 use delayq_core::durability::Durability;
 use delayq_core::fate::{Advice, Fate, is_passing, is_refusal};
@@ -21,6 +22,9 @@ pub enum Error {
     /// A name is none.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// An option is outside its range.
+    #[error(transparent)]
+    Option(#[from] OutOfRange),
     /// A time in another unit than milliseconds.
     #[error(transparent)]
     Time(#[from] OddTime),

@@ -53,6 +53,7 @@ pub use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
 pub use delayq_core::verbs::settle::Settled;
 pub use error::Error;
 pub use link::LinkSettings;
+pub use options::OutOfRange;
 pub use password::Password;
 pub use producer::{GroupTally, Producer, ProducerOptions, Put, PutError};
 pub use worker::Worker;

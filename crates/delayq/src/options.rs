@@ -1,10 +1,61 @@
-//! Options outside their ranges.
+//! The ranges of options. An option outside its range is refused by name where it is taken in.
 
-/// An option as its range allows it; one outside is told, and the nearest value taken.
-pub(crate) fn in_range(name: &str, value: usize, range: std::ops::RangeInclusive<usize>) -> usize {
-    let taken = value.clamp(*range.start(), *range.end());
-    if taken != value {
-        tracing::warn!(option = name, value, taken, "an option is outside its range {range:?}");
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::message::MAX_PAYLOAD_BYTES;
+use std::fmt::Debug;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// The longest silence that Linux takes before it probes a connection.
+const LONGEST_KEEPALIVE: Duration = Duration::from_secs(32_767);
+
+pub(crate) const TOPICS: Range<usize> = Range::new("topics", 1, MAX_IDS_A_CALL);
+pub(crate) const CONCURRENCY: Range<usize> = Range::new("concurrency", 1, 10_000);
+pub(crate) const LEASE: Range<Duration> = Range::new("lease", MS, DAY);
+pub(crate) const PAYLOAD: Range<usize> = Range::new("max_payload_bytes", 1, MAX_PAYLOAD_BYTES);
+pub(crate) const CONNECT_TIMEOUT: Range<Duration> = Range::new("connect_timeout", MS, DAY);
+pub(crate) const DEADLINE: Range<Duration> = Range::new("deadline", MS, DAY);
+pub(crate) const KEEPALIVE: Range<Duration> =
+    Range::new("keepalive", Duration::from_secs(1), LONGEST_KEEPALIVE);
+pub(crate) const REPLAY_RATE: Range<u32> = Range::new("rate", 1, u32::MAX);
+pub(crate) const SHARE: Range<f64> = Range::new("share", 1e-6, 1.0);
+
+/// An option outside its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{option} is {value}: it must be from {least} to {most}")]
+#[non_exhaustive]
+pub struct OutOfRange {
+    /// The option; of topics and payloads, how many.
+    pub option: &'static str,
+    /// Its value.
+    pub value: String,
+    /// The least that it may be.
+    pub least: String,
+    /// The most that it may be.
+    pub most: String,
+}
+
+/// The values that an option may have.
+pub(crate) struct Range<T> {
+    option: &'static str,
+    least: T,
+    most: T,
+}
+
+// === impl Range ===
+
+impl<T: Copy + Debug + PartialOrd> Range<T> {
+    pub(crate) const fn new(option: &'static str, least: T, most: T) -> Self {
+        Self { option, least, most }
     }
-    taken
+
+    /// The value of the option, if it is in the range.
+    pub(crate) fn check(&self, value: T) -> Result<T, OutOfRange> {
+        if (self.least..=self.most).contains(&value) {
+            return Ok(value);
+        }
+        let [value, least, most] = [value, self.least, self.most].map(|bound| format!("{bound:?}"));
+        Err(OutOfRange { option: self.option, value, least, most })
+    }
 }

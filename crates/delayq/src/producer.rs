@@ -16,6 +16,7 @@ use crate::circuit::Circuit;
 use crate::client::Client;
 use crate::clock;
 use crate::error::Error;
+use crate::options::PAYLOAD;
 use crate::placing::{Placed, Placing};
 use crate::setters::setters;
 use delayq_core::fate::{Advice, Fate};
@@ -199,10 +200,11 @@ impl Producer {
     /// Checks a message, and finds its places and its id.
     fn place(&self, mut message: Message, fallback: ShardId) -> Result<Placed, PutError> {
         let is_free = message.id.is_none() && message.group.is_none();
-        let place = message
-            .check(self.client.max_payload_bytes)
-            .and_then(|()| self.placing.place(&mut message, fallback, clock::now()));
-        let place = place.map_err(|error| PutError { reference: None, error: error.into() })?;
+        let refused = |error| PutError { reference: None, error };
+        let most = PAYLOAD.check(self.client.max_payload_bytes).map_err(|odd| refused(odd.into()))?;
+        let place =
+            message.check(most).and_then(|()| self.placing.place(&mut message, fallback, clock::now()));
+        let place = place.map_err(|error| refused(error.into()))?;
         Ok(Placed { message: Arc::new(message), place, is_free, lost: None, first_try: None })
     }
 }

@@ -75,7 +75,7 @@ impl Worker {
         self
     }
 
-    /// How long a lease lasts unless it is extended, as [`ConsumerOptions::lease`](crate::ConsumerOptions::lease). Default:
+    /// How long a lease lasts unless it is extended, 1 ms to 24 h, as [`ConsumerOptions::lease`](crate::ConsumerOptions::lease). Default:
     /// as the topic says.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
@@ -99,7 +99,7 @@ impl Worker {
         self
     }
 
-    /// Has the messages of a topic handled, so many at once, whatever other topics have: for handlers that are slow, or must
+    /// Has the messages of a topic handled, so many at once (1 to 10,000), whatever other topics have: for handlers that are slow, or must
     /// not run side by side. Takes connections of its own.
     pub fn handle_apart<F>(
         mut self,
@@ -119,26 +119,30 @@ impl Worker {
     /// back. What is given back keeps its attempt. A dropped future drops all handlers so.
     ///
     /// # Errors
-    /// What is wrong with the deployment at the start: nothing was handled.
+    /// [`Error::Option`] if an option is outside its range; otherwise what is wrong with the deployment at the start. Nothing
+    /// was handled.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let Self { client, shared, apart, lease, grace } = self;
+        let serving: Vec<Serving> =
+            apart.into_iter().chain([shared]).filter(|some| !some.handlers.is_empty()).collect();
+        serving.iter().try_for_each(|some| some.options(lease).check())?;
         if let Err(error) = client.calls.layout().await
             && error.advice() == Advice::GiveUp
         {
             return Err(error);
         }
-        let (mut serving, stopping) = (JoinSet::new(), CancellationToken::new());
-        for some in apart.into_iter().chain([shared]).filter(|some| !some.handlers.is_empty()) {
-            serving.spawn(some.run(client.clone(), lease, stopping.clone(), grace));
+        let (mut running, stopping) = (JoinSet::new(), CancellationToken::new());
+        for some in serving {
+            running.spawn(some.run(client.clone(), lease, stopping.clone(), grace));
         }
         let served = "what serves a topic does not panic";
         tokio::select! {
             () = shutdown => {}
             // Unasked: the others hand back what they have, and the worker ends.
-            Some(ended) = serving.join_next() => ended.expect(served),
+            Some(ended) = running.join_next() => ended.expect(served),
         }
         stopping.cancel();
-        while let Some(ended) = serving.join_next().await {
+        while let Some(ended) = running.join_next().await {
             ended.expect(served);
         }
         Ok(())

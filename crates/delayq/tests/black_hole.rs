@@ -187,7 +187,8 @@ async fn a_consumer_whose_connections_are_black_holed_goes_on_by_new_ones() {
     let scene = Scene::new().await;
     let near = Producer::start(scene.near.clone(), ProducerOptions::default());
     let now = |id: &str| Message::new(scene.topic.clone(), "x").id(id).unwrap();
-    let mut consumer = Consumer::start(scene.far.clone(), ConsumerOptions::new([scene.topic.clone()]));
+    let mut consumer =
+        Consumer::start(scene.far.clone(), ConsumerOptions::new([scene.topic.clone()])).unwrap();
     near.put(now("before")).await.unwrap();
     let held = within("a message", LONG, consumer.next()).await.unwrap();
     within("nothing under way", LONG, scene.calm()).await;

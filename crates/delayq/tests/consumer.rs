@@ -55,7 +55,7 @@ impl Scene {
     fn consumer(&self, concurrency: usize) -> Consumer {
         let mut options = ConsumerOptions::new([self.topic.clone()]);
         options.concurrency = concurrency;
-        Consumer::start(self.client.clone(), options)
+        Consumer::start(self.client.clone(), options).unwrap()
     }
 }
 
@@ -129,7 +129,7 @@ fn die_after_acking_later(settings: Settings, topic: Topic, count: usize) {
     runtime.block_on(async {
         let mut options = ConsumerOptions::new([topic]);
         (options.concurrency, options.lease) = (count, Some(Duration::from_secs(1)));
-        let mut consumer = Consumer::start(Client::new(settings), options);
+        let mut consumer = Consumer::start(Client::new(settings), options).unwrap();
         let mut taken = Vec::new();
         while taken.len() < count {
             taken.push(timeout(PATIENCE, consumer.next()).await.unwrap().unwrap());
@@ -247,7 +247,7 @@ async fn a_message_that_waits_to_be_handed_out_keeps_its_lease() {
     deployment.put(4).await;
     let mut options = ConsumerOptions::new([deployment.topic.clone()]);
     (options.concurrency, options.lease) = (4, Some(LEASE));
-    let mut consumer = Consumer::start(deployment.client.clone(), options);
+    let mut consumer = Consumer::start(deployment.client.clone(), options).unwrap();
     let first = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
     deployment.pump_past(&first, 2 * LEASE).await;
     for _ in 1..4 {
@@ -296,7 +296,7 @@ async fn a_lease_is_kept_alive_while_the_work_lasts() {
     deployment.put(1).await;
     let mut options = ConsumerOptions::new([deployment.topic.clone()]);
     options.lease = Some(LEASE);
-    let mut consumer = Consumer::start(deployment.client.clone(), options);
+    let mut consumer = Consumer::start(deployment.client.clone(), options).unwrap();
     let delivery = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
     deployment.pump_past(&delivery, 2 * LEASE).await;
     assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
@@ -328,7 +328,7 @@ async fn payloads_are_compressed_with_a_trained_dictionary_and_restored() {
 
     // Another process does not know the dictionary yet.
     let stranger = Client::new(settings(deployment.server.url(), 2));
-    let mut consumer = Consumer::start(stranger, ConsumerOptions::new([deployment.topic.clone()]));
+    let mut consumer = Consumer::start(stranger, ConsumerOptions::new([deployment.topic.clone()])).unwrap();
     let delivery = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
     assert_eq!(delivery.envelope.payload, order(5_000).into_bytes());
 }

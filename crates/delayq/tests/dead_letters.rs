@@ -31,7 +31,7 @@ impl Dead {
 
     fn consumer(&self) -> Consumer {
         let options = ConsumerOptions::new([self.topic.clone()]).concurrency(1);
-        Consumer::start(self.deployment.client.clone(), options)
+        Consumer::start(self.deployment.client.clone(), options).unwrap()
     }
 
     async fn replay(&self, options: ReplayOptions) -> u64 {

@@ -32,7 +32,7 @@ impl Stand {
     }
 
     fn consumer(&self) -> Consumer {
-        Consumer::start(self.deployment.client.clone(), ConsumerOptions::new([self.topic.clone()]))
+        Consumer::start(self.deployment.client.clone(), ConsumerOptions::new([self.topic.clone()])).unwrap()
     }
 
     /// Pumps until `done` ends, as a timer would.

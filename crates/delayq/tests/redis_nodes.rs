@@ -266,7 +266,7 @@ async fn a_silent_node_of_an_earlier_place_is_not_taken_for_that_of_the_home() {
 async fn a_frozen_node_does_not_hold_up_what_others_deliver() {
     let nodes = RedisNodes::start(2).await;
     let (client, _, producer) = created(nodes.settings()).await;
-    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic()]).concurrency(8));
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic()]).concurrency(8)).unwrap();
     let now = |id: &str| Message::new(topic(), "x").after(Duration::ZERO).id(id).unwrap();
     nodes.servers[2].freeze();
     // The first ones may wait for what was sent before anybody knew.

@@ -108,7 +108,7 @@ async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing_and_hol
 
     // Another process, which does not know the dictionary yet.
     let options = ConsumerOptions::new([scene.topic.clone(), plain.clone()]);
-    let mut consumer = Consumer::start(client(scene.deployment.server.url()), options);
+    let mut consumer = Consumer::start(client(scene.deployment.server.url()), options).unwrap();
     let delivery = next(&mut consumer).await;
     assert_eq!(delivery.envelope.payload, b"plain");
     delivery.ack().await.unwrap();
@@ -134,7 +134,7 @@ async fn a_message_whose_dictionary_is_in_no_redis_is_buried_and_others_are_list
     let listed =
         admin.list(&scene.topic, delayq::admin::ListState::Delayed, delayq::admin::TimeRange::ALL, 500);
     assert_eq!(listed.await.unwrap().len(), 200);
-    let _consumer = Consumer::start(stranger, ConsumerOptions::new([scene.topic.clone()]));
+    let _consumer = Consumer::start(stranger, ConsumerOptions::new([scene.topic.clone()])).unwrap();
     wait_until("it is buried", LONG, async || admin.count(&scene.topic).await.unwrap().dead == 1).await;
 }
 
@@ -144,7 +144,7 @@ async fn a_lease_that_only_its_topic_made_short_is_kept_while_the_work_lasts() {
     scene.lease(LEASE).await;
     scene.put(&scene.topic, "x").await;
     let client = client(scene.deployment.server.url());
-    let mut consumer = Consumer::start(client, ConsumerOptions::new([scene.topic.clone()]));
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([scene.topic.clone()])).unwrap();
     let delivery = next(&mut consumer).await;
     scene.outlast_a_lease().await;
     assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
@@ -158,7 +158,7 @@ async fn an_ack_that_fails_is_told_again_and_its_lease_is_kept_until_it_is_settl
     scene.put(&scene.topic, "x").await;
     scene.put(&scene.topic, "y").await;
     let client = refused_acks(scene.deployment.server.url());
-    let mut consumer = Consumer::start(client, ConsumerOptions::new([scene.topic.clone()]));
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([scene.topic.clone()])).unwrap();
     let (delivery, later) = (next(&mut consumer).await, next(&mut consumer).await);
     later.ack_later();
     let ack = tokio::spawn(delivery.ack());
@@ -180,7 +180,7 @@ async fn an_ack_whose_answer_is_lost_says_delivered_and_one_that_never_arrives_f
     settings.link.deadline = Duration::from_secs(1);
     let mut options = ConsumerOptions::new([scene.topic.clone()]);
     options.concurrency = 1;
-    let mut consumer = Consumer::start(Client::new(settings.clone()), options.clone());
+    let mut consumer = Consumer::start(Client::new(settings.clone()), options.clone()).unwrap();
     let delivery = next(&mut consumer).await;
     proxy.lose_reply(0, AfterLoss::Reset);
     assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
@@ -189,7 +189,7 @@ async fn an_ack_whose_answer_is_lost_says_delivered_and_one_that_never_arrives_f
 
     scene.put(&scene.topic, "y").await;
     options.lease = Some(LEASE);
-    let mut consumer = Consumer::start(Client::new(settings), options);
+    let mut consumer = Consumer::start(Client::new(settings), options).unwrap();
     let delivery = next(&mut consumer).await;
     proxy.set_both(Flow::Hold);
     assert!(within("the end of the lease", LONG, delivery.ack()).await.is_err());

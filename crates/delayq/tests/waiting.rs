@@ -11,7 +11,7 @@ use std::process::Command;
 
 fn worker(deployment: &Deployment, topics: &[&str]) -> Consumer {
     let topics: Vec<Topic> = topics.iter().map(|topic| Topic::new(*topic).unwrap()).collect();
-    Consumer::start(deployment.client.clone(), ConsumerOptions::new(topics).concurrency(1))
+    Consumer::start(deployment.client.clone(), ConsumerOptions::new(topics).concurrency(1)).unwrap()
 }
 
 async fn put(deployment: &Deployment, topic: &str, count: usize) {

@@ -79,7 +79,7 @@ impl Scene {
     /// Takes all messages: each is its first attempt still.
     async fn take_first_attempts(&self, count: usize) {
         let options = ConsumerOptions::new([self.topic.clone()]).concurrency(count);
-        let mut consumer = Consumer::start(self.deployment.client.clone(), options);
+        let mut consumer = Consumer::start(self.deployment.client.clone(), options).unwrap();
         for _ in 0..count {
             let delivery = within("a delivery", LONG, consumer.next()).await.unwrap();
             assert_eq!(delivery.attempt(), 1, "{delivery:?}");

@@ -136,7 +136,7 @@ async fn producers_and_consumers_do_all_they_can_with_the_rules_that_are_printed
     let url = set_user(&redis, "consumer", &rules["consumer"]).await;
     let consumer = client(&url, Role::Consumer);
     delayq::Admin::new(consumer.clone()).check_server().await.unwrap();
-    let mut consumer = Consumer::start(consumer, ConsumerOptions::new([topic.clone()]));
+    let mut consumer = Consumer::start(consumer, ConsumerOptions::new([topic.clone()])).unwrap();
     let first = within("a delivery", SHORT, consumer.next()).await.unwrap();
     first.release(Some(Duration::ZERO), "again").await.unwrap();
     let second = within("a delivery", SHORT, consumer.next()).await.unwrap();

@@ -85,7 +85,7 @@ async fn filled() -> SharedRedis {
         done(&redis, &["put", "broken", "{}"]).await;
     }
     let options = ConsumerOptions::new([Topic::new("broken").unwrap()]);
-    let mut consumer = Consumer::start(client(&redis), options);
+    let mut consumer = Consumer::start(client(&redis), options).unwrap();
     for _ in 0..3 {
         within("a delivery", SHORT, consumer.next()).await.unwrap().bury("bad").await.unwrap();
     }
@@ -394,7 +394,8 @@ async fn stir(client: Client, topic: Topic) {
             }
         }
     };
-    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic.clone()]).concurrency(50));
+    let mut consumer =
+        Consumer::start(client, ConsumerOptions::new([topic.clone()]).concurrency(50)).unwrap();
     let worker = async {
         while let Some(delivery) = consumer.next().await {
             delivery.release(Some(Duration::from_secs(3600)), "again").await.unwrap();

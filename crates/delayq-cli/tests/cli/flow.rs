@@ -397,7 +397,7 @@ impl Worker {
 async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: oneshot::Receiver<()>) {
     let mut options = ConsumerOptions::new([Topic::new("work").unwrap()]);
     options.lease = Some(LEASE);
-    let mut consumer = Consumer::start(client, options);
+    let mut consumer = Consumer::start(client, options).unwrap();
     let mut acks = JoinSet::new();
     loop {
         let delivery = tokio::select! {

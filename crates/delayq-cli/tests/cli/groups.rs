@@ -138,7 +138,8 @@ async fn a_dead_letter_is_replayed_by_its_own_group_alone() {
     for shards in [1, 7] {
         let lab = Lab::new(shards).await;
         lab.put("d", &[]).await;
-        let mut consumer = Consumer::start(lab.client(), ConsumerOptions::new([Topic::new("d").unwrap()]));
+        let mut consumer =
+            Consumer::start(lab.client(), ConsumerOptions::new([Topic::new("d").unwrap()])).unwrap();
         for _ in GROUPS {
             within("a delivery", LONG, consumer.next()).await.unwrap().bury("bad").await.unwrap();
         }

@@ -109,7 +109,7 @@ async fn ready_leased_and_dead_messages_come_by_pages_too() {
 
     let settings = Settings::new(redis.url()).shards(ShardCount::new(4).unwrap());
     let options = ConsumerOptions::new([Topic::new("orders").unwrap()]).concurrency(11);
-    let mut consumer = Consumer::start(Client::new(settings), options);
+    let mut consumer = Consumer::start(Client::new(settings), options).unwrap();
     let mut held = Vec::new();
     while held.len() < 11 {
         held.push(within("a delivery", SHORT, consumer.next()).await.unwrap());

@@ -12,7 +12,7 @@ const EVIL_ID: &str = "id\u{202e}di";
 async fn bury_with_a_reason(redis: &SharedRedis) {
     let settings = Settings::new(redis.url()).shards(ShardCount::new(4).unwrap());
     let options = ConsumerOptions::new([Topic::new("t").unwrap()]);
-    let mut consumer = Consumer::start(Client::new(settings), options);
+    let mut consumer = Consumer::start(Client::new(settings), options).unwrap();
     let delivery = within("a delivery", SHORT, consumer.next()).await.unwrap();
     delivery.bury(EVIL).await.unwrap();
     consumer.stop().await;

@@ -69,7 +69,8 @@ impl Load {
         };
         let producers = (0..PRODUCERS).map(|n| tokio::spawn(party(n).run())).collect();
         let consumer = |_| {
-            let consumer = Consumer::start(client(&server.url(), 4), ConsumerOptions::new([topic()]));
+            let consumer =
+                Consumer::start(client(&server.url(), 4), ConsumerOptions::new([topic()])).unwrap();
             tokio::spawn(deliver(consumer, Arc::clone(&shared)))
         };
         let consumers = (0..CONSUMERS).map(consumer).collect();

@@ -36,6 +36,10 @@ impl Paced {
         Self { client, pace: Pace { share, owed: Duration::ZERO } }
     }
 
+    pub(super) const fn share(&self) -> f64 {
+        self.pace.share
+    }
+
     pub(super) fn keys(&self) -> &Keys {
         self.client.calls.keys()
     }

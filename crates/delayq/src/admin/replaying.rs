@@ -2,6 +2,7 @@
 
 use super::{Admin, TimeRange};
 use crate::error::Error;
+use crate::options::REPLAY_RATE;
 use crate::scatter::{Batch, batches, scatter_batches};
 use crate::setters::setters;
 use delayq_core::envelope::State;
@@ -26,7 +27,7 @@ pub struct ReplayOptions {
     pub max_messages: Option<u64>,
     /// Ready after this delay.
     pub delay: Duration,
-    /// Maximum number per second, which then become due one after the other; `None`: no limit.
+    /// Maximum number per second, at least 1, which then become due one after the other; `None`: no limit.
     pub rate: Option<u32>,
 }
 
@@ -54,7 +55,7 @@ impl ReplayOptions {
 
     /// The delay of those that follow so many.
     fn delay_after(&self, replayed: u64) -> Duration {
-        let wait = |rate: u32| Duration::from_millis(replayed * 1000 / u64::from(rate.max(1)));
+        let wait = |rate: u32| Duration::from_millis(replayed * 1000 / u64::from(rate));
         self.delay + self.rate.map_or(Duration::ZERO, wait)
     }
 
@@ -98,9 +99,12 @@ impl Admin {
     /// Gives dead letters another life, the oldest first. One whose own expiry is not after its new due time stays dead.
     ///
     /// # Errors
-    /// Redis cannot be used; some may be back then. Safe to repeat.
+    /// [`Error::Option`]: an option is outside its range. Redis cannot be used; some may be back then. Safe to repeat.
     pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<Replayed, Error> {
         options.died.check()?;
+        if let Some(rate) = options.rate {
+            REPLAY_RATE.check(rate)?;
+        }
         let mut replayed = Replayed::default();
         let mut shards = self.every_shard().await?;
         while let Some(shard) = shards.next() {

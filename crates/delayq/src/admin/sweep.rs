@@ -6,6 +6,7 @@ use super::entries::Entries;
 use super::paced::Paced;
 use crate::admin::stuck::{Drift, Finding, FindingKind};
 use crate::error::Error;
+use crate::options::SHARE;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::recount::Counted;
 use delayq_core::verbs::repair::Mending;
@@ -99,8 +100,10 @@ impl Sweep {
     /// at once more and mended in one script each, so a step may be dropped or repeated, and two sweeps may meet.
     ///
     /// # Errors
-    /// Redis cannot be used: the next step is this one again. Or [`Error::Walk`]: the next step begins a new walk.
+    /// [`Error::Option`]: the share is outside its range. Redis cannot be used: the next step is this one again. Or
+    /// [`Error::Walk`]: the next step begins a new walk.
     pub async fn next(&mut self) -> Result<Option<Swept>, Error> {
+        SHARE.check(self.redis.share())?;
         let step = self.step().await;
         if matches!(step, Ok(None) | Err(Error::Walk(_))) {
             self.turn = self.turn.wrapping_add(1);
@@ -230,7 +233,7 @@ impl Open {
 impl Admin {
     /// Begins a sweep: an audit that mends what it finds as it goes, and purges the dead letters that their topic keeps no
     /// longer; or only tells what it finds, where it `mends` nothing. Its calls take no more
-    /// than a `share` of the time, their way to Redis included: more than 0 and at most 1, which is without a pause.
+    /// than a `share` of the time, their way to Redis included: from 0.000001 to 1, which is without a pause.
     pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
         let redis = Paced::new(self.client.clone(), share);
         let turn = fastrand::u64(..);

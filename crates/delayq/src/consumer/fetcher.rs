@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::growth::Growth;
 use crate::holder::Holder;
 use crate::listen::{Listener, Notification};
+use crate::options::{CONCURRENCY, LEASE, OutOfRange, TOPICS};
 use crate::probe::Probe;
 use delayq_core::codec::Unrestored;
 use delayq_core::fate::Advice;
@@ -35,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 pub struct ConsumerOptions {
     /// The topics in order of preference, which each reserve from a shard follows strictly. There is no order between
     /// shards, and what is already reserved is handed out before newer messages; a `concurrency` of 1 limits that to
-    /// one message.
+    /// one message. 1 to 500.
     pub topics: Vec<Topic>,
     /// Maximum messages handed out and not settled, 1 to 10,000. Default 64.
     pub concurrency: usize,
@@ -100,6 +101,13 @@ impl ConsumerOptions {
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         Self { lease: Some(lease), ..self }
+    }
+
+    /// Checks that each option is in its range.
+    pub(crate) fn check(&self) -> Result<(), OutOfRange> {
+        TOPICS.check(self.topics.len())?;
+        CONCURRENCY.check(self.concurrency)?;
+        self.lease.map_or(Ok(()), |lease| LEASE.check(lease).map(drop))
     }
 }
 

@@ -6,6 +6,7 @@ use super::identity::{Identity, of_certificate};
 use super::node::Node;
 use super::single_url::SingleUrl;
 use crate::error::Error;
+use crate::options::{CONNECT_TIMEOUT, DEADLINE, KEEPALIVE, OutOfRange, Range};
 use crate::password::Password;
 use crate::setters::setters;
 use redis::io::tcp::TcpSettings;
@@ -33,13 +34,14 @@ pub struct LinkSettings {
     /// The client's certificate, for a Redis that asks for one; `None`: none. Needs TLS. Errors name it by its parts, `cert`
     /// and `key`.
     pub identity: Option<Identity>,
-    /// How long a connection may take to be made. Default 1 s.
+    /// How long a connection may take to be made, 1 ms to 24 h. Default 1 s.
     pub connect_timeout: Duration,
-    /// How long one call may take, connecting included. Default 2 s.
+    /// How long one call may take, connecting included, 1 ms to 24 h. Default 2 s.
     pub deadline: Duration,
-    /// How long a write to a topic that asks for durability may take to be confirmed. Default and most: half of `deadline`.
+    /// How long a write to a topic that asks for durability may take to be confirmed: from 1 ms to half of `deadline`, which is
+    /// the default.
     pub confirm_timeout: Option<Duration>,
-    /// Silence after which the system probes the connection. Default 5 s.
+    /// Silence after which the system probes the connection, 1 s to 32,767 s. Default 5 s.
     pub keepalive: Duration,
     /// How the sentinels are asked, where the URL names some.
     pub sentinel: SentinelSettings,
@@ -104,8 +106,18 @@ impl LinkSettings {
 
     /// How long a write may take to be confirmed.
     pub(crate) fn confirmed_within(&self) -> Duration {
-        let most = self.deadline / 2;
-        self.confirm_timeout.map_or(most, |timeout| timeout.min(most))
+        self.confirm_timeout.unwrap_or(self.deadline / 2)
+    }
+
+    /// Checks that each option is in its range.
+    fn check_ranges(&self) -> Result<(), OutOfRange> {
+        CONNECT_TIMEOUT.check(self.connect_timeout)?;
+        DEADLINE.check(self.deadline)?;
+        KEEPALIVE.check(self.keepalive)?;
+        if let Some(timeout) = self.confirm_timeout {
+            Range::new("confirm_timeout", Duration::from_millis(1), self.deadline / 2).check(timeout)?;
+        }
+        Ok(())
     }
 
     /// The address without its secrets.
@@ -116,8 +128,9 @@ impl LinkSettings {
     /// Checks that the settings can be used, without connecting.
     ///
     /// # Errors
-    /// The URL, the certificates or the password's file are invalid.
+    /// An option is outside its range ([`Error::Option`]); or the URL, the certificates or the password's file are invalid.
     pub fn check(&self) -> Result<(), Error> {
+        self.check_ranges()?;
         let unusable = |why| Error::Unreachable { address: self.address(), why };
         let info = match self.url.parse().map_err(unusable)? {
             AnyUrl::Single(url) => url.into(),
@@ -139,6 +152,7 @@ impl LinkSettings {
     /// A client of a Redis at the place that `info` says; its login holds where none is set here.
     pub(super) fn client(&self, info: ConnectionInfo) -> Result<Client, Error> {
         let unusable = |error: RedisError| Error::of_connecting(&self.address(), &error);
+        self.check_ranges()?;
         // A file that is being replaced is there again a moment later.
         let unreadable = |why| Error::Unreachable { address: self.address(), why };
         let info = with_login(info, self.username.as_deref(), self.password.as_ref()).map_err(unreadable)?;

@@ -26,9 +26,8 @@ impl Serving {
         stopping: CancellationToken,
         grace: Duration,
     ) {
-        let topics: Vec<Topic> = self.handlers.iter().map(|(topic, _)| topic.clone()).collect();
-        let options = ConsumerOptions { lease, ..ConsumerOptions::new(topics).concurrency(self.concurrency) };
-        let mut consumer = Consumer::start(client, options);
+        let mut consumer = Consumer::start(client, self.options(lease))
+            .expect("a worker checks the options before it serves");
         let mut running = JoinSet::new();
         loop {
             tokio::select! {
@@ -43,6 +42,12 @@ impl Serving {
             }
         }
         tokio::join!(consumer.stop(), end(running, grace));
+    }
+
+    /// How its consumer works.
+    pub(super) fn options(&self, lease: Option<Duration>) -> ConsumerOptions {
+        let topics: Vec<Topic> = self.handlers.iter().map(|(topic, _)| topic.clone()).collect();
+        ConsumerOptions { lease, ..ConsumerOptions::new(topics).concurrency(self.concurrency) }
     }
 
     fn handler(&self, topic: &Topic) -> Handler {

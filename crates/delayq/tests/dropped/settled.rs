@@ -28,7 +28,7 @@ impl Scene {
 
     fn consumer(&self, concurrency: usize) -> Consumer {
         let options = ConsumerOptions::new([self.topic.clone()]).concurrency(concurrency);
-        Consumer::start(self.deployment.client.clone(), options)
+        Consumer::start(self.deployment.client.clone(), options).unwrap()
     }
 
     /// How many are delivered, dead, ready and leased; the books balance.

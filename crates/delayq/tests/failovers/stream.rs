@@ -56,7 +56,7 @@ impl Stream {
         });
         let producers = producers.collect();
         let options = ConsumerOptions::new([topic()]).concurrency(50).lease(LEASE);
-        let consumer = Consumer::start(client.clone(), options);
+        let consumer = Consumer::start(client.clone(), options).unwrap();
         let consumer = tokio::spawn(takes(consumer, Arc::clone(&flows), Arc::clone(&stop)));
         let timer = tokio::spawn(takes_back(Owner::new(client.clone())));
         Self { flows, stop, producers, consumer, timer }

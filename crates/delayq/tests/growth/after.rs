@@ -147,7 +147,8 @@ async fn dead_letters_from_before_a_growth_come_back_by_their_ids() {
     let grown = Grown::new().await;
     let party = grown.party(4);
     let mut consumer =
-        delayq::Consumer::start(party.client.clone(), delayq::ConsumerOptions::new([grown.topic.clone()]));
+        delayq::Consumer::start(party.client.clone(), delayq::ConsumerOptions::new([grown.topic.clone()]))
+            .unwrap();
     party.put_all((0..20).map(|n| grown.message(n).after(Duration::ZERO))).await;
     for _ in 0..20 {
         consumer.next().await.unwrap().bury("broken").await.unwrap();

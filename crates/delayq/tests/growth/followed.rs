@@ -95,7 +95,8 @@ async fn a_client_of_another_deployment_is_refused_and_does_not_follow() {
 async fn a_running_consumer_hands_out_what_the_new_shards_get() {
     let grown = Grown::new().await;
     let (party, other) = (grown.party(4), grown.party(4));
-    let mut consumer = Consumer::start(party.client.clone(), ConsumerOptions::new([grown.topic.clone()]));
+    let mut consumer =
+        Consumer::start(party.client.clone(), ConsumerOptions::new([grown.topic.clone()])).unwrap();
     let first = Message::new(grown.topic.clone(), "first");
     other.put(first).await;
     within("the first message", SHORT, consumer.next()).await.unwrap().ack().await.unwrap();

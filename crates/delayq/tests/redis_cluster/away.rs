@@ -89,7 +89,7 @@ async fn a_consumer_gets_what_the_other_nodes_have_while_one_is_silent() {
     let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
     let [silent, other] = apart(&cluster).await;
     // What tries the silent node takes no place from the others: there is one.
-    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic()]).concurrency(1));
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic()]).concurrency(1)).unwrap();
     let mut delivered = async |shard: u16, name: &str| {
         let id = id_in(shard, name);
         producer.put(message(&id).after(Duration::ZERO)).await.unwrap();
