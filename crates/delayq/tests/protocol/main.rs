@@ -15,6 +15,7 @@ mod drained;
 mod edges;
 mod expiry;
 mod forgetting;
+mod given_back;
 mod headers;
 mod history;
 mod lab;

@@ -1,0 +1,44 @@
+//! What rings for what a repair gives back to an index.
+
+use crate::action::Action;
+use crate::bare_shard::{BareShard, NOW, scripts_with};
+use crate::lab::{Lab, grouped, in_g, item};
+use crate::snapshot::lossy;
+use std::collections::BTreeSet;
+
+/// Has a repair give a dead letter, a member of a group and an expiry back: the alarms that it sets. `broken` replaces a part of
+/// its script.
+async fn alarms_of_a_repair(broken: &[(&str, &str, &str)]) -> BTreeSet<String> {
+    let mut lab = Lab::new().await;
+    lab.shard = BareShard::create(&lab.server, "q", scripts_with(broken)).await;
+    lab.at(0);
+    lab.put("a", &[item("dead", NOW), grouped("alone", NOW + 1000)]).await;
+    let receipts = lab.reserve("a").await;
+    assert_eq!(lab.words(Action::Bury { receipts }).await, ["buried"]);
+    for key in ["~d:1", "~g:g", "~expiries"] {
+        lab.shard.command(&[b"DEL", key.as_bytes()]).await;
+    }
+    lab.shard.command(&[b"ZREM", b"~alarms", b"expiries"]).await;
+    let before = lab.shard.snapshot().await;
+    let alone = format!("1:{}", in_g("alone"));
+    let findings = [("no_dead_entry", "1:dead"), ("no_group_entry", &alone), ("no_expiry_entry", &alone)]
+        .map(|(kind, name)| [kind, "m", name].map(|part| part.as_bytes().to_vec()));
+    assert_eq!(lab.words(Action::Repair { findings: findings.into() }).await, ["mended"; 3]);
+    let after = lab.shard.snapshot().await;
+    let had = before.index("alarms");
+    after.index("alarms").keys().filter(|alarm| !had.contains_key(*alarm)).map(|alarm| lossy(alarm)).collect()
+}
+
+#[tokio::test]
+async fn no_alarm_rings_for_what_is_given_back_to_an_index_without_times() {
+    assert_eq!(alarms_of_a_repair(&[]).await, BTreeSet::from(["expiries".to_owned()]));
+    let always = ("repair", "if RINGS[index] then alarm(index, score) end", "alarm(index, score)");
+    let never = (always.0, always.1, "");
+    let all = ["d:1", "expiries", "g:g"].map(str::to_owned);
+    assert_eq!(
+        alarms_of_a_repair(&[always]).await,
+        BTreeSet::from(all),
+        "the check sees a script that always rings"
+    );
+    assert!(alarms_of_a_repair(&[never]).await.is_empty(), "and one that never does");
+}
