@@ -46,7 +46,7 @@ impl Ids {
     }
 }
 
-fn own(number: u64) -> MessageId {
+pub(crate) fn own(number: u64) -> MessageId {
     MessageId::own(format!("order-{number}")).expect("a plain name is an id")
 }
 

@@ -7,9 +7,13 @@
 //! One shard with a topic of default policy, except that finished ids are remembered only as long as needed. Six new
 //! servers, three for delayq and three bare, take turns; medians of all rounds.
 //!
+//! Last, the time in Redis of a call of a hundred messages of 256 KiB, and the wait of a PING beside the call.
+//!
 //! `script-cost [pending]`; `pending` defaults to 1,000,000. Below 100,000 the figures for bytes are meaningless.
+//! `script-cost bodies` measures only the calls of large messages.
 
 mod bare;
+mod bodies;
 mod calls;
 mod ids;
 mod memory;
@@ -51,7 +55,11 @@ type Medians = BTreeMap<&'static str, f64>;
 
 #[tokio::main]
 async fn main() {
-    let many = std::env::args().nth(1).map_or(1_000_000, |n| n.parse().expect("a number of messages"));
+    let asked = std::env::args().nth(1);
+    if asked.as_deref() == Some("bodies") {
+        return bodies::print().await;
+    }
+    let many = asked.map_or(1_000_000, |n| n.parse().expect("a number of messages, or \"bodies\""));
     let (mut small, mut bare_small) = (Shard::filled(FEW).await, Bare::filled(FEW).await);
     let (mut large, mut bare_large) = tokio::join!(Shard::filled(many), Bare::filled(many));
     let mut calls = Calls::start(FEW).await;
@@ -80,6 +88,7 @@ async fn main() {
     if many >= ENOUGH_FOR_BYTES {
         bytes(plain, memory::bytes_with_dictionary(many).await, bare);
     }
+    bodies::print().await;
 }
 
 fn single_calls(calls: &Calls) {

@@ -37,10 +37,15 @@ impl Shard {
         };
         let (envelope, grouped) = (envelope().encode(), grouped.encode());
         let mut shard = Self { server, scripts, envelope, grouped, epoch: 0 };
-        shard.call(Verb::Init, words(["0", COUNTS])).await;
-        // Cancelled messages must leave nothing, like delivered ones.
-        shard.call(Verb::Configure, words(["orders", "remember_cancelled_ms", "0"])).await;
+        shard.create().await;
         shard
+    }
+
+    /// Creates the shard in an empty Redis.
+    pub(crate) async fn create(&mut self) {
+        self.call(Verb::Init, words(["0", COUNTS])).await;
+        // Cancelled messages must leave nothing, like delivered ones.
+        self.call(Verb::Configure, words(["orders", "remember_cancelled_ms", "0"])).await;
     }
 
     /// A shard with `pending` messages: those for the rounds, put long ago and already due, and the rest, evenly spread

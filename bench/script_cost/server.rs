@@ -144,6 +144,11 @@ impl Server {
         (self.used_bytes().await - self.empty_bytes) / pending as f64
     }
 
+    /// Another connection.
+    pub(crate) async fn connect(&self) -> MultiplexedConnection {
+        self.redis.connect().await
+    }
+
     pub(crate) fn url(&self) -> String {
         self.redis.url()
     }

@@ -4,12 +4,16 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 1 a message (1 to 500): id
--- RETURNS  now_us, then one envelope a message, "" if unknown
+-- RETURNS  now_us, then one envelope a message, "" if unknown; ends at 1 MiB of envelopes: the caller asks for the rest again
 -- COST     O(1) and a read of the envelope a message
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 
 arguments('peek', 2, 1)
-local no = topic_no(ARGV[2])
+local no, bytes = topic_no(ARGV[2]), 0
 local answer = { now_us }
-for i = 3, #ARGV do answer[i - 1] = no and shown(no, ARGV[i]) or '' end
+for i = 3, #ARGV do
+  if bytes >= MOST_PAGE_BYTES then break end
+  answer[i - 1] = no and shown(no, ARGV[i]) or ''
+  bytes = bytes + #answer[i - 1]
+end
 return answer

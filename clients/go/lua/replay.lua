@@ -25,11 +25,9 @@ local function replay(id)
   local expires = expiry_at(m, due)
   if expires and expires <= due then return 'refused expiry not after the due time' end
   place_check(m, due)
-  local dead, env = id .. gen_bytes(m.gen), whole_of(no, id)
-  local reason = bit.band(m.flags, REASON) > 0 and 2 + struct.unpack('>I2', env, #env - 1) or 0
-  m.flags, m.attempt = bit.band(m.flags, bit.bnot(REASON + DOOMED)), 0
-  -- Still dead, but without its reason: from here on an interrupted script leaves the message dead, or replayed.
-  redis.call('SET', base .. 'm:' .. no .. ':' .. id, head_of(m) .. string.sub(env, 33, -1 - reason))
+  local dead = id .. gen_bytes(m.gen)
+  -- The reason stays behind the body: removing it would copy the body.
+  m.flags, m.attempt = bit.band(m.flags, bit.bnot(DOOMED)), 0
   if expires then set_expiry(m, expires) end
   local word = place(m, due)
   redis.call('ZREM', base .. 'd:' .. no, dead)

@@ -232,7 +232,9 @@ class _Batch(NamedTuple):
             yield from ((i, reply) for i in self.places)
             return
         now_us = reply[0] if isinstance(reply[0], int) else 0
-        for i, raw in zip(self.places, reply[-len(self.places) :], strict=True):
+        # A peek leaves out what is too large for one answer: that is asked for again.
+        is_whole = self.verb != "peek"
+        for i, raw in zip(self.places, reply[-len(self.places) :] if is_whole else reply[1:], strict=is_whole):
             is_elsewhere = raw in (b"unknown", b"moved", b"") and not self.is_last
             yield i, None if is_elsewhere else Answer(raw, self.shard, now_us)
 

@@ -67,7 +67,8 @@ impl Get {
                 row("expires", time_from(expires, now));
             }
             if let Some(reason) = &envelope.reason {
-                row("reason", reason.clone());
+                let why = if envelope.state == State::Dead { "reason" } else { "dead before" };
+                row(why, reason.clone());
             }
             for (name, value) in &envelope.headers {
                 row("header", format!("{name}={value}"));

@@ -100,7 +100,11 @@ pub fn peek(shard: ShardId, topic: &Topic, targets: &[&Target]) -> Call {
     call
 }
 
-/// Reads the message of each target; `None`: unknown.
+/// Reads the message of each target; `None`: unknown. An answer may omit the last targets if the messages are large: ask
+/// for these again.
+///
+/// # Errors
+/// The reply is malformed, or has no message.
 pub fn read_peek(
     reply: Value,
     shard: ShardId,
@@ -109,12 +113,16 @@ pub fn read_peek(
 ) -> Result<Vec<Option<Listed>>, ReplyError> {
     let mut reply = Reply::new(Verb::Peek, reply)?;
     reply.number()?;
-    let listed = |target: &&Target| {
+    let mut found = Vec::new();
+    for (at, &target) in targets.iter().enumerate() {
+        if at > 0 && reply.is_empty() {
+            break;
+        }
         let bytes = reply.bytes()?;
-        let listed = || Listed::new(shard, topic.clone(), (*target).clone(), Envelope::decode(&bytes));
-        Ok((!bytes.is_empty()).then(listed))
-    };
-    targets.iter().map(listed).collect()
+        let listed = || Listed::new(shard, topic.clone(), target.clone(), Envelope::decode(&bytes));
+        found.push((!bytes.is_empty()).then(listed));
+    }
+    Ok(found)
 }
 
 /// One page of the messages of a topic in one shard.

@@ -23,12 +23,25 @@ impl Admin {
             let places = self.client.calls.shared_layout().shards_of(target);
             let Some(shard) = places.into_iter().find(|place| !asked.contains(place)) else { break };
             asked.push(shard);
-            let read = |reply| list::read_peek(reply, shard, topic, &[target]);
-            let answers = self.client.calls.ask(list::peek(shard, topic, &[target]), read).await?;
-            found = answers.into_iter().next().expect("one answer for one target");
+            found = self.peek(shard, topic, &[target]).await?.pop().expect("one answer for one target");
         }
         let envelope = found.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
         self.client.payloads.restore_all(envelope).await;
+        Ok(found)
+    }
+
+    /// The message of each target in one shard. An answer may leave out the last ones: those are asked for again.
+    pub(super) async fn peek(
+        &self,
+        shard: ShardId,
+        topic: &Topic,
+        targets: &[&Target],
+    ) -> Result<Vec<Option<Listed>>, Error> {
+        let mut found = Vec::new();
+        while let Some(left) = targets.get(found.len()..).filter(|left| !left.is_empty()) {
+            let read = |reply| list::read_peek(reply, shard, topic, left);
+            found.extend(self.client.calls.ask(list::peek(shard, topic, left), read).await?);
+        }
         Ok(found)
     }
 

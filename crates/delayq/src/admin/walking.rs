@@ -31,7 +31,7 @@ use delayq_core::envelope::{self, Envelope, EnvelopeError};
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::shard::ShardId;
 use delayq_core::target::Target;
-use delayq_core::verbs::list::{self, Listed};
+use delayq_core::verbs::list::Listed;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -186,8 +186,7 @@ impl Walk {
                 let (topic, targets) = (topic.clone(), some.to_vec());
                 async move {
                     let targets: Vec<&Target> = targets.iter().collect();
-                    let read = |reply| list::read_peek(reply, shard, &topic, &targets);
-                    client.calls.ask(list::peek(shard, &topic, &targets), read).await
+                    self.admin.peek(shard, &topic, &targets).await
                 }
             }));
         }

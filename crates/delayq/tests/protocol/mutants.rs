@@ -264,12 +264,7 @@ const MUTANTS: [(&str, &str, &str, &str); 91] = [
         "local through = #page < 2 * limit",
         "local through = #page <= 2 * limit",
     ),
-    (
-        "replay keeps the attempts",
-        "replay",
-        "bit.bnot(REASON + DOOMED)), 0",
-        "bit.bnot(REASON + DOOMED)), m.attempt",
-    ),
+    ("replay keeps the attempts", "replay", "bit.bnot(DOOMED)), 0", "bit.bnot(DOOMED)), m.attempt"),
     ("replay forgets the expiry", "replay", "if expires then set_expiry(m, expires) end", ""),
     (
         "replay brings back what expires at once",
