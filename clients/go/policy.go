@@ -76,9 +76,9 @@ func (t Topic) Policy(ctx context.Context) (policy Policy, err error) {
 	if err = first(t.err, err); err != nil {
 		return policy, err
 	}
-	reply, err := t.client.one(ctx, "describe", 0, t.stored)
-	for ; err == nil && len(reply) > 1; reply = reply[2:] {
-		policy.read(Setting(reply[0].(string)), reply[1].(string), shards)
+	reply, err := t.client.one(ctx, "describe", 0, t.name)
+	for ; err == nil && len(reply) > 2; reply = reply[2:] {
+		policy.read(Setting(reply[1].(string)), reply[2].(string), shards)
 	}
 	return policy, err
 }

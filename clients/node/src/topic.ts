@@ -114,7 +114,8 @@ export class Topic {
   /** Returns the settings that differ from the defaults. */
   async policy(): Promise<Policy> {
     const shards = await this.calls.shards();
-    return policyOf(await this.calls.call("describe", 0, [this.stored]), shards);
+    const [, ...fields] = await this.calls.call("describe", 0, [this.name]);
+    return policyOf(fields, shards);
   }
 
   /** Applies a patch, and returns the policy. Safe to repeat. */

@@ -88,9 +88,9 @@ class AsyncTopic:
         return total
 
     async def policy(self) -> Policy:
-        """Returns the settings that differ from the defaults; others are None."""
-        described = await self._client._call("describe", 0, [self._stored])
-        return Policy.read(described, await self._client._learn())
+        """What is set, and None for what is at its default."""
+        described = await self._client._call("describe", 0, [self.name])
+        return Policy.read(described[1:], await self._client._learn())
 
     async def set_policy(self, policy: Policy, reset: Sequence[Setting] = ()) -> Policy:
         """Applies the settings of `policy`, resets the settings in `reset`, and returns the whole policy. After a failure, some

@@ -10,7 +10,9 @@ use delayq_core::call::Call;
 use delayq_core::durability::{Durability, Waits};
 use delayq_core::fate::Fate;
 use delayq_core::reply::Value;
-use std::collections::{BTreeMap, HashMap};
+use lru::LruCache;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -22,10 +24,12 @@ const BELIEVED: Duration = Duration::from_secs(10);
 /// Pipelines of one durability that wait at once, each on a connection of its own.
 const MOST_WAITING: usize = 8;
 
+/// Maximum topics of which is known what they ask: some 250 bytes each. A topic that was forgotten is refused once more.
+const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is not 0");
+
 /// What is known of topics, and the connections for calls that wait.
-#[derive(Default)]
 pub(crate) struct Durable {
-    known: Mutex<HashMap<Vec<u8>, (Waits, Instant)>>,
+    known: Mutex<LruCache<Vec<u8>, (Waits, Instant)>>,
     lanes: Mutex<BTreeMap<Waits, Arc<Lane>>>,
     observer: OnceLock<Observer>,
 }
@@ -53,6 +57,13 @@ struct Lane {
 
 // === impl Durable ===
 
+impl Default for Durable {
+    fn default() -> Self {
+        let known = Mutex::new(LruCache::new(MOST_TOPICS));
+        Self { known, lanes: Mutex::default(), observer: OnceLock::new() }
+    }
+}
+
 impl Durable {
     /// What a topic is known to ask; nothing where nothing is known.
     pub(crate) fn waits(&self, topic: &[u8]) -> Waits {
@@ -61,7 +72,7 @@ impl Durable {
             None => Waits::NOTHING,
             Some((waits, until)) if *until > now() => waits.clone(),
             Some(_) => {
-                known.remove(topic);
+                known.pop(topic);
                 Waits::NOTHING
             }
         }
@@ -69,7 +80,7 @@ impl Durable {
 
     /// Takes in what a topic asks.
     pub(crate) fn learn(&self, topic: &[u8], asked: Durability) {
-        lock(&self.known).insert(topic.to_vec(), (Waits::from(asked), now() + BELIEVED));
+        lock(&self.known).put(topic.to_vec(), (Waits::from(asked), now() + BELIEVED));
     }
 
     /// Sends calls that all wait for the same, over connections like those of `scripts`: one answer each.

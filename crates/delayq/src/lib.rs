@@ -6,6 +6,7 @@ mod calls;
 mod circuit;
 mod client;
 mod clock;
+mod codecs;
 mod consumer;
 mod durable;
 mod emptied;

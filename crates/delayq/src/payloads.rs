@@ -1,22 +1,19 @@
 //! Payloads on their way in and out: compressed as their topic's policy says, restored when they are read.
 
 use crate::calls::Calls;
+use crate::codecs::{Codecs, Compression};
 use crate::error::Error;
 use delayq_core::codec::{self, Codec, CodecError, Dictionaries, Dictionary, Unrestored};
 use delayq_core::envelope::Envelope;
 use delayq_core::id::Topic;
 use delayq_core::message::Message;
-use delayq_core::policy::Policy;
+use delayq_core::policy::{Policy, TopicSettings};
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::{dictionary, settings};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// How long a topic's codec is believed before it is read again.
-const BELIEVED: Duration = Duration::from_secs(10);
 
 /// The shard that has the dictionaries; policies are in every shard.
 pub(crate) const FIRST: ShardId = ShardId::new(0);
@@ -27,16 +24,8 @@ pub(crate) struct Payloads(Arc<Inner>);
 
 struct Inner {
     calls: Calls,
-    codecs: Mutex<HashMap<Topic, KnownCodec>>,
+    codecs: Mutex<Codecs>,
     dictionaries: Dictionaries,
-}
-
-/// How a topic's payloads are compressed, as far as it is known, and until when that is believed.
-#[derive(Clone)]
-struct KnownCodec {
-    codec: Codec,
-    dictionary: Option<Arc<Dictionary>>,
-    until: Instant,
 }
 
 /// The dictionaries of one batch, or why there is none.
@@ -52,51 +41,48 @@ impl Payloads {
     /// A message as it is stored. A codec that is not known, or not any more, is read in the background: no put waits
     /// for it.
     pub(crate) fn stored(&self, message: &Message) -> Envelope {
-        let compressed = match self.codec_of(&message.topic) {
-            KnownCodec { codec: Codec::None, .. } => None,
-            KnownCodec { codec: Codec::Zstd, .. } => codec::compress(&message.payload, None),
-            KnownCodec { dictionary: Some(dictionary), .. } => {
-                codec::compress(&message.payload, Some(&dictionary))
-            }
-            KnownCodec { dictionary: None, .. } => None,
-        };
-        match compressed {
+        let (compression, asks) = self.codecs().of(&message.topic, now());
+        if asks {
+            tokio::spawn(self.clone().ask());
+        }
+        match compression.compress(&message.payload) {
             Some(payload) => message.envelope(payload, true),
             None => message.envelope(message.payload.clone(), false),
         }
     }
 
-    fn codec_of(&self, topic: &Topic) -> KnownCodec {
-        let now = now();
-        let mut all = self.codecs();
-        if let Some(known) = all.get(topic).filter(|known| known.until > now) {
-            return known.clone();
-        }
-        let known = all.entry(topic.clone()).or_insert(KnownCodec {
-            codec: Codec::None,
-            dictionary: None,
-            until: now,
-        });
-        known.until = now + BELIEVED;
-        let (payloads, topic) = (self.clone(), topic.clone());
-        tokio::spawn(async move {
-            if let Err(error) = payloads.refresh_codec(&topic).await {
-                tracing::debug!(%error, %topic, "the topic's codec could not be read");
+    /// Asks about topics until there are no more to ask about.
+    async fn ask(self) {
+        loop {
+            let page = self.codecs().next_page();
+            if page.is_empty() {
+                return;
             }
-        });
-        known.clone()
+            if let Err(error) = self.refresh_codecs(&page).await {
+                tracing::debug!(%error, topics = page.len(), "the codec of a topic could not be read");
+            }
+        }
     }
 
-    /// Reads a topic's codec, and its dictionary.
-    pub(crate) async fn refresh_codec(&self, topic: &Topic) -> Result<(), Error> {
-        let codec = policy(&self.0.calls, FIRST, topic).await?.codec.unwrap_or_default();
-        let dictionary = match codec {
-            Codec::ZstdDictionary(id) => Some(self.dictionary(id).await?),
-            Codec::None | Codec::Zstd => None,
-        };
-        let known = KnownCodec { codec, dictionary, until: now() + BELIEVED };
-        self.codecs().insert(topic.clone(), known);
-        Ok(())
+    /// Reads the codecs of topics, at most 500, and their dictionaries. The first fault, once all others are read.
+    pub(crate) async fn refresh_codecs(&self, topics: &[Topic]) -> Result<(), Error> {
+        let described = self.0.calls.ask(settings::describe(FIRST, topics), settings::read).await?;
+        let mut fault = None;
+        for (topic, settings) in topics.iter().zip(described) {
+            match self.compression(&settings).await {
+                Ok(compression) => self.codecs().learn(topic, compression, now()),
+                Err(error) => fault = fault.or(Some(error)),
+            }
+        }
+        fault.map_or(Ok(()), Err)
+    }
+
+    async fn compression(&self, settings: &TopicSettings) -> Result<Compression, Error> {
+        Ok(match policy_of(settings)?.codec.unwrap_or_default() {
+            Codec::None => Compression::None,
+            Codec::Zstd => Compression::Zstd,
+            Codec::ZstdDictionary(id) => Compression::With(self.dictionary(id).await?),
+        })
     }
 
     async fn dictionary(&self, id: u32) -> Result<Arc<Dictionary>, Error> {
@@ -117,7 +103,7 @@ impl Payloads {
         self.0.dictionaries.keep(id, bytes)
     }
 
-    fn codecs(&self) -> MutexGuard<'_, HashMap<Topic, KnownCodec>> {
+    fn codecs(&self) -> MutexGuard<'_, Codecs> {
         self.0.codecs.lock().expect("nothing panics while it holds the codecs")
     }
 
@@ -155,9 +141,14 @@ impl Payloads {
 
 /// The policy of a topic, as this shard has it.
 pub(crate) async fn policy(calls: &Calls, shard: ShardId, topic: &Topic) -> Result<Policy, Error> {
+    let described = calls.ask(settings::describe(shard, [topic]), settings::read).await?;
+    policy_of(&described.concat())
+}
+
+fn policy_of(settings: &TopicSettings) -> Result<Policy, Error> {
     let mut policy = Policy::default();
-    for (field, value) in calls.ask(settings::describe(shard, topic), settings::read).await? {
-        policy.read(field, &value)?;
+    for (field, value) in settings {
+        policy.read(field, value)?;
     }
     Ok(policy)
 }

@@ -138,7 +138,7 @@ impl Producer {
     /// # Errors
     /// Redis cannot be used.
     pub async fn warm(&self, topic: &Topic) -> Result<(), Error> {
-        self.client.payloads.refresh_codec(topic).await
+        self.client.payloads.refresh_codecs(std::slice::from_ref(topic)).await
     }
 
     /// The deployment.

@@ -17,18 +17,27 @@ pub fn configure(shard: ShardId, topic: &Topic, settings: &TopicSettings) -> Cal
     call
 }
 
-/// Asks for the settings that differ from the defaults.
-pub fn describe(shard: ShardId, topic: &Topic) -> Call {
-    Call::new(Verb::Describe, shard).arg(topic.as_bytes())
+/// Asks for the settings that differ from the defaults, of at most 500 topics.
+pub fn describe<'t>(shard: ShardId, topics: impl IntoIterator<Item = &'t Topic>) -> Call {
+    let mut call = Call::new(Verb::Describe, shard);
+    topics.into_iter().for_each(|topic| call.push(topic.as_bytes()));
+    call
 }
 
-/// Reads the settings that differ from the defaults, except settings of a later version.
-pub fn read(reply: Value) -> Result<TopicSettings, ReplyError> {
+/// Reads for each topic the settings that differ from the defaults, except settings of a later version.
+///
+/// # Errors
+/// The reply is malformed.
+pub fn read(reply: Value) -> Result<Vec<TopicSettings>, ReplyError> {
     let mut reply = Reply::new(Verb::Describe, reply)?;
-    let mut settings = Vec::new();
+    let mut all = Vec::new();
     while !reply.is_empty() {
-        let (field, value) = (reply.text()?, reply.bytes()?);
-        settings.extend(known_field(&field).map(|known| (known, value)));
+        let mut settings = Vec::new();
+        for _ in 0..reply.number()? {
+            let (field, value) = (reply.text()?, reply.bytes()?);
+            settings.extend(known_field(&field).map(|known| (known, value)));
+        }
+        all.push(settings);
     }
-    Ok(settings)
+    Ok(all)
 }

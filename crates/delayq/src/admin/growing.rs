@@ -12,6 +12,7 @@ use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::id::Topic;
 use delayq_core::layout::Layout;
+use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::policy::{TopicSettings, full_settings};
 use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::verbs::deployment::{Grown, ShardLayout};
@@ -188,14 +189,17 @@ impl Admin {
         let has = layout.ok_or(Error::Uninitialised(first))?.layout.shards();
         let part = f64::from(has.get()) / f64::from(target.shards().get());
         let mut all = Vec::new();
-        for topic in self.topics_in(first).await? {
-            let mut settings =
-                full_settings(self.client.calls.ask(describe(first, &topic), settings::read).await?);
-            for (_, rate) in settings.iter_mut().filter(|(field, _)| *field == "rate") {
-                let a_second = std::str::from_utf8(rate).ok().and_then(|text| text.parse::<f64>().ok());
-                *rate = a_second.map_or_else(Vec::new, |rate| format!("{:.9}", rate * part).into_bytes());
+        let topics: Vec<Topic> = self.topics_in(first).await?.into_iter().collect();
+        for page in topics.chunks(MAX_IDS_A_CALL) {
+            let described = self.client.calls.ask(describe(first, page), settings::read).await?;
+            for (topic, settings) in page.iter().zip(described) {
+                let mut settings = full_settings(settings);
+                for (_, rate) in settings.iter_mut().filter(|(field, _)| *field == "rate") {
+                    let a_second = std::str::from_utf8(rate).ok().and_then(|text| text.parse::<f64>().ok());
+                    *rate = a_second.map_or_else(Vec::new, |rate| format!("{:.9}", rate * part).into_bytes());
+                }
+                all.push((topic.clone(), settings));
             }
-            all.push((topic, settings));
         }
         Ok(all)
     }

@@ -68,7 +68,7 @@ impl Admin {
         let dictionary = self.client.payloads.keep(id, &bytes);
         let compressed = Policy { codec: Some(Codec::ZstdDictionary(id)), ..Policy::default() };
         self.change_policy(topic, &compressed, &[]).await?;
-        self.client.payloads.refresh_codec(topic).await?;
+        self.client.payloads.refresh_codecs(std::slice::from_ref(topic)).await?;
         let length =
             |sample: &Vec<u8>| codec::compress(sample, Some(&dictionary)).map_or(sample.len(), |c| c.len());
         Ok(Trained {

@@ -277,7 +277,8 @@ impl Model {
             }
             wanted.extend(self.notes(no));
         }
-        same("policy", pairs(call.answer), wanted)
+        same("fields", call.number(0)?, wanted.len() as u64)?;
+        same("policy", pairs(&call.answer[1..]), wanted)
     }
 }
 

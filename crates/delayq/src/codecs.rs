@@ -1,0 +1,123 @@
+//! How topics' payloads are compressed, as far as a client knows. It asks about many topics in one call, and forgets those that
+//! were used least recently.
+
+use delayq_core::codec::{self, Dictionary};
+use delayq_core::id::Topic;
+use delayq_core::limits::MAX_IDS_A_CALL;
+use lru::LruCache;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a topic's codec is believed before it is read again.
+const BELIEVED: Duration = Duration::from_secs(10);
+
+/// Maximum topics that are known, and that wait to be asked about: some 250 bytes each.
+const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is not 0");
+
+/// How payloads are compressed.
+#[derive(Clone, Default)]
+pub(crate) enum Compression {
+    #[default]
+    None,
+    Zstd,
+    With(Arc<Dictionary>),
+}
+
+/// What is known of topics.
+pub(crate) struct Codecs {
+    /// Each with the time until which it is believed.
+    known: LruCache<Topic, (Compression, Instant)>,
+    to_ask: Vec<Topic>,
+    is_asking: bool,
+}
+
+// === impl Compression ===
+
+impl Compression {
+    /// The compressed payload; `None` if it would not be smaller.
+    pub(crate) fn compress(&self, payload: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::None => None,
+            Self::Zstd => codec::compress(payload, None),
+            Self::With(dictionary) => codec::compress(payload, Some(dictionary)),
+        }
+    }
+}
+
+// === impl Codecs ===
+
+impl Default for Codecs {
+    fn default() -> Self {
+        Self { known: LruCache::new(MOST_TOPICS), to_ask: Vec::new(), is_asking: false }
+    }
+}
+
+impl Codecs {
+    /// How a topic's payloads are compressed, as far as is known, and whether the caller has to begin to ask.
+    pub(crate) fn of(&mut self, topic: &Topic, now: Instant) -> (Compression, bool) {
+        let known = self.known.get(topic).cloned();
+        if let Some((compression, until)) = &known
+            && *until > now
+        {
+            return (compression.clone(), false);
+        }
+        let compression = known.unwrap_or((Compression::None, now)).0;
+        if self.to_ask.len() < MOST_TOPICS.get() {
+            // Until there is an answer, so that each is asked about once.
+            self.learn(topic, compression.clone(), now);
+            self.to_ask.push(topic.clone());
+        }
+        (compression, !std::mem::replace(&mut self.is_asking, true))
+    }
+
+    /// The topics of the next call; none: all are asked about, and the caller stops.
+    pub(crate) fn next_page(&mut self) -> Vec<Topic> {
+        let left = self.to_ask.len().saturating_sub(MAX_IDS_A_CALL);
+        let page = self.to_ask.split_off(left);
+        self.is_asking = !page.is_empty();
+        page
+    }
+
+    /// Takes in how a topic's payloads are compressed.
+    pub(crate) fn learn(&mut self, topic: &Topic, compression: Compression, now: Instant) {
+        self.known.put(topic.clone(), (compression, now + BELIEVED));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(n: usize) -> Topic {
+        Topic::new(format!("tenant-{n}")).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_does_not_keep_every_topic_that_it_ever_used() {
+        let (mut codecs, now) = (Codecs::default(), Instant::now());
+        let mut begun = 0;
+        for n in 0..10 * MOST_TOPICS.get() {
+            begun += usize::from(codecs.of(&topic(n), now).1);
+        }
+        assert_eq!((codecs.known.len(), codecs.to_ask.len(), begun), (10_000, 10_000, 1));
+        let mut pages = 0;
+        while !codecs.next_page().is_empty() {
+            pages += 1;
+        }
+        assert_eq!(pages, 20);
+        assert!(codecs.of(&topic(0), now).1, "a topic that was forgotten is asked about again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_codec_is_believed_for_ten_seconds_and_used_until_the_next_answer() {
+        let (mut codecs, now) = (Codecs::default(), Instant::now());
+        codecs.learn(&topic(1), Compression::Zstd, now);
+        let is_zstd = |(known, asks): (Compression, bool)| (matches!(known, Compression::Zstd), asks);
+        assert_eq!(is_zstd(codecs.of(&topic(1), now)), (true, false));
+        assert_eq!(is_zstd(codecs.of(&topic(1), now + BELIEVED)), (true, true));
+        assert_eq!(is_zstd(codecs.of(&topic(1), now + BELIEVED)), (true, false));
+        assert_eq!(codecs.next_page(), [topic(1)]);
+    }
+}
