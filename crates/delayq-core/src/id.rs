@@ -1,11 +1,13 @@
 //! The names of messages, topics, groups and namespaces, and their rules.
 
 use crate::odd;
+use crate::rising::Rising;
 use crate::shard::ShardId;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
 /// The id of a message within its topic and, for an own id, its group: an own id may be used once in each group, and
@@ -23,6 +25,9 @@ pub enum MessageId {
     /// Outside the rules: another program stored the id. Can be shown, cancelled and purged; no put accepts it.
     Odd(Box<[u8]>),
 }
+
+/// Of the last generated id of this process.
+static LAST: Mutex<Rising> = Mutex::new(Rising::new());
 
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $what:literal, $most:literal, $check:path) => {
@@ -210,13 +215,15 @@ impl MessageId {
         OwnId::new(text).map(Self::Own)
     }
 
-    /// A new id in `shard` with the given time (ms since the epoch), which only orders ids.
+    /// A new id in `shard` with the given time (ms since the epoch), which only orders ids: each that a process makes is behind
+    /// the one before, unless its clock was set back.
     pub fn generate(shard: ShardId, unix_ms: u64) -> Self {
         let [high, low] = shard.get().to_be_bytes();
         let mut tail = [0_u8; 10];
         tail[0] = high & 0x0f;
         tail[1] = low;
-        tail[2..].copy_from_slice(&fastrand::u64(..).to_be_bytes());
+        let (unix_ms, number) = LAST.lock().unwrap_or_else(PoisonError::into_inner).next(unix_ms);
+        tail[2..].copy_from_slice(&number.to_be_bytes());
         // Bits 42..48 of the time stay zero, so that the first byte distinguishes a generated id from text.
         Self::Generated(
             uuid::Builder::from_unix_timestamp_millis(unix_ms & ((1 << 45) - 1), &tail).into_uuid(),

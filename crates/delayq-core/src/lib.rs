@@ -20,6 +20,7 @@ pub mod ranges;
 pub mod reason;
 pub mod record;
 pub mod reply;
+mod rising;
 pub mod script;
 pub mod shard;
 pub mod spool;

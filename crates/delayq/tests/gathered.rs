@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+use delayq::admin::{ListState, TimeRange};
 use delayq::protocol::{Scripts, Verb};
-use delayq::{Consumer, ConsumerOptions, Delivery, Message, PutOutcome, Topic, UnixMillis};
-use delayq_tests::deadline::{LONG, within};
+use delayq::{Consumer, ConsumerOptions, Delivery, Message, MessageId, PutOutcome, Topic, UnixMillis};
+use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_server::RedisServer;
 use futures_util::future::join_all;
@@ -110,7 +111,7 @@ async fn acks_that_waited_while_their_thread_was_busy_share_one_call_a_shard() {
     let scene = Scene::new().await;
     scene.deployment.put((0..COUNT).map(|n| Message::new(scene.topic.clone(), format!("{n}")))).await;
     let options = ConsumerOptions::new([scene.topic.clone()]).concurrency(COUNT);
-    let mut consumer = Consumer::start(scene.deployment.client.clone(), options);
+    let mut consumer = Consumer::start(scene.deployment.client.clone(), options).unwrap();
     let mut taken = Vec::new();
     while taken.len() < COUNT {
         taken.push(within("a delivery", LONG, consumer.next()).await.unwrap());
@@ -122,4 +123,37 @@ async fn acks_that_waited_while_their_thread_was_busy_share_one_call_a_shard() {
     let acks = scene.calls(Verb::Ack).await;
     assert!((1..=usize::from(SHARDS)).contains(&acks), "{acks} calls");
     assert_eq!(scene.deployment.admin.count(&scene.topic).await.unwrap().delivered, COUNT as u64);
+}
+
+#[tokio::test]
+async fn generated_ids_due_at_one_instant_stand_in_the_order_of_their_puts() {
+    const COUNT: usize = 400;
+    let deployment = Deployment::on(RedisServer::start().await, 1).await;
+    let topic = Topic::new("orders").unwrap();
+    let due = UnixMillis::new(u64::MAX >> 20);
+    let message = |n: usize| Message::new(topic.clone(), n.to_string()).at(due);
+    let put = deployment.producer.put_many((0..COUNT).map(message).collect()).await;
+    let put: Vec<MessageId> = put.into_iter().map(|put| put.unwrap().reference.id).collect();
+    let listed = deployment.admin.list(&topic, ListState::Delayed, TimeRange::ALL, 2 * COUNT).await.unwrap();
+    let listed: Vec<MessageId> = listed.into_iter().map(|listed| listed.id).collect();
+    assert_eq!(listed, put);
+}
+
+#[tokio::test]
+async fn the_codecs_of_many_topics_are_asked_about_by_the_page() {
+    const TOPICS: usize = 1_000;
+    let scene = Scene::new().await;
+    scene.record().await;
+    let to = |n: usize| {
+        Message::new(Topic::new(format!("tenant-{n}")).unwrap(), "{}").after(Duration::from_secs(60))
+    };
+    for put in scene.deployment.producer.put_many((0..TOPICS).map(to).collect()).await {
+        let put = put.unwrap();
+        assert!(matches!(put.outcome, PutOutcome::Stored(_)), "{put:?}");
+    }
+    let pages = TOPICS.div_ceil(500);
+    wait_until("every topic to be asked about", LONG, async || scene.calls(Verb::Describe).await >= pages)
+        .await;
+    let asked = scene.calls(Verb::Describe).await;
+    assert!(asked <= 2 * pages, "{asked} calls for {TOPICS} topics");
 }

@@ -6,7 +6,7 @@ use delayq::admin::Role;
 use delayq::protocol::{Holder, Notification, ShardId};
 use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Error, Fate, Message, Namespace, Password, Producer,
-    ProducerOptions, Settings, Settled, ShardCount, Topic,
+    ProducerOptions, PutOutcome, Settings, Settled, ShardCount, Topic,
 };
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::proxy::Proxy;
@@ -72,7 +72,7 @@ async fn the_documented_permissions_are_enough() {
     let topic = Topic::new("orders").unwrap();
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     producer.put(Message::new(topic.clone(), "body").id("order-17").unwrap()).await.unwrap();
-    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic]));
+    let mut consumer = Consumer::start(client, ConsumerOptions::new([topic])).unwrap();
     let delivery = timeout(Duration::from_secs(20), consumer.next()).await.unwrap().unwrap();
     assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
 }
@@ -147,6 +147,21 @@ async fn a_redis_that_evicts_is_refused() {
     let server = RedisServer::private_with(options).await;
     let error = Admin::new(Client::new(Settings::new(server.url()))).check_server().await.unwrap_err();
     assert!(error.to_string().contains("allkeys-lru"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_runs_when_eviction_is_switched_on_stores_and_the_next_one_is_refused() {
+    let server = RedisServer::private().await;
+    let settings = Settings::new(server.url());
+    Admin::new(Client::new(settings.clone())).init().await.unwrap();
+    let running = Client::connect(settings.clone()).await.unwrap();
+    server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    let producer = Producer::start(running, ProducerOptions::default());
+    let message = Message::new(Topic::new("orders").unwrap(), "").after(Duration::from_secs(60));
+    let put = producer.put(message).await.unwrap();
+    assert!(matches!(put.outcome, PutOutcome::Stored(_)), "{put:?}");
+    let error = Client::connect(settings).await.unwrap_err();
+    assert!(matches!(error, Error::Unfit(_)) && error.to_string().contains("allkeys-lru"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

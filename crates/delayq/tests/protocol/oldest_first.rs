@@ -29,6 +29,28 @@ async fn under_a_limit_the_oldest_is_ready_first_across_the_edge_of_an_hour() {
     assert_eq!(order, ["0", "1", "2", "3", "4"]);
 }
 
+#[tokio::test]
+async fn messages_due_at_the_same_millisecond_become_ready_in_the_order_of_their_ids() {
+    let mut lab = Lab::new().await;
+    let put = ["b", "order-9", "a", "order-10", "\u{e9}"];
+    for id in put {
+        lab.put("a", &[item(id, NOW + 10)]).await;
+    }
+    lab.put("a", &[item("earlier", NOW + 9)]).await;
+    // What is moved to the same time stands where its id does.
+    let changes = vec![(b"b".to_vec(), (NOW + 20).to_string(), None)];
+    lab.words(Action::Reschedule { topic: "a".into(), changes }).await;
+    let changes = vec![(b"b".to_vec(), (NOW + 10).to_string(), None)];
+    lab.words(Action::Reschedule { topic: "a".into(), changes }).await;
+    lab.at(10);
+    lab.pump().await;
+    // What is put once it is due comes behind.
+    lab.put("a", &[item("z", NOW + 10), item("aa", NOW)]).await;
+    let order: Vec<_> =
+        lab.reserve("a").await.iter().map(|receipt| lossy(&receipt[2..receipt.len() - 4])).collect();
+    assert_eq!(order, ["earlier", "a", "b", "order-10", "order-9", "\u{e9}", "z", "aa"]);
+}
+
 /// How many entries the ready queue of the first topic has.
 async fn entries(lab: &mut Lab) -> usize {
     lab.shard.snapshot().await.ready.get(&1).map_or(0, Vec::len)
