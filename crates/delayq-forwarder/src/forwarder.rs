@@ -80,7 +80,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
         tracing::warn!(sink, destination, why, "not available yet: messages wait");
     }
     let stats = Stats::new(&deps.metrics);
-    routes.classes().for_each(|(sink, class)| stats.expect(sink, class));
+    routes.iter().for_each(|route| stats.expect(route));
     let condition = deps.readiness.condition("forwarder");
     let destinations = deps.readiness.condition("destinations");
     destinations.ready();

@@ -52,9 +52,8 @@ impl Routes {
         self.0.iter().map(|route| (route.config.sink.as_str(), route.to.fixed()))
     }
 
-    /// Each sink with the classes of its routes.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|route| (route.config.sink.as_str(), route.config.class()))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.0.iter()
     }
 
     pub(crate) fn exact_topics(&self) -> impl Iterator<Item = Topic> {

@@ -1,6 +1,8 @@
 //! The forwarder's metrics.
 
 use crate::Outcome;
+use crate::config::RouteConfig;
+use crate::routes::Route;
 use delayq::Settled;
 use delayq_service::Metrics;
 use delayq_service::metrics::LATENESS_BUCKETS;
@@ -11,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
+use std::sync::Arc;
 use std::time::Duration;
 
 const DELIVERY_BUCKETS: [f64; 14] =
@@ -21,10 +24,10 @@ struct OfSink {
     sink: String,
 }
 
-/// A class of topics, as routes name classes, at a sink.
+/// A route, by its pattern of topics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfClass {
-    class: String,
+struct OfRoute {
+    route: String,
     sink: String,
 }
 
@@ -65,7 +68,7 @@ pub struct Stats {
     /// Times that the brake opened a circuit.
     pub(crate) brakes: Counter,
     delivery: Family<OfSink, Histogram, fn() -> Histogram>,
-    lateness: Family<OfClass, Traced, fn() -> Traced>,
+    lateness: Family<OfRoute, Traced, fn() -> Traced>,
     /// Topics without a route.
     pub unrouted_topics: Gauge,
     /// Ready messages of those topics.
@@ -83,8 +86,8 @@ pub struct Stats {
 }
 
 /// The lateness of one confirmed message.
-pub(crate) struct Late<'l> {
-    pub(crate) class: &'l str,
+pub(crate) struct Late {
+    pub(crate) route: Arc<Route>,
     pub(crate) after: Duration,
     pub(crate) trace: Option<String>,
 }
@@ -206,31 +209,33 @@ impl Stats {
         self.delivery.get_or_create(&OfSink { sink: sink.to_owned() }).observe(took.as_secs_f64());
     }
 
-    /// Shows the lateness series of a class from the start: Prometheus sees no rate in a series that begins with a
+    /// Shows the lateness series of a route from the start: Prometheus sees no rate in a series that begins with a
     /// delivery.
-    pub(crate) fn expect(&self, sink: &str, class: &str) {
-        drop(self.lateness_of(sink, class));
+    pub(crate) fn expect(&self, route: &Route) {
+        drop(self.lateness_of(route));
     }
 
-    pub(crate) fn late<'l>(&self, sink: &str, late: impl Iterator<Item = Late<'l>>) {
-        let mut current: Option<(&str, Traced)> = None;
-        for Late { class, after, trace } in late {
-            // Most messages of a batch share a class.
-            let known = current.take().filter(|(of, _)| *of == class);
-            let (_, lateness) =
-                current.insert(known.unwrap_or_else(|| (class, self.lateness_of(sink, class))));
+    pub(crate) fn late(&self, late: Vec<Late>) {
+        let mut current: Option<(Arc<Route>, Traced)> = None;
+        for Late { route, after, trace } in late {
+            // Most messages of a batch share a route.
+            let known = current.take().filter(|(of, _)| Arc::ptr_eq(&of.config, &route.config));
+            let (_, lateness) = current.insert(known.unwrap_or_else(|| {
+                let lateness = self.lateness_of(&route);
+                (route, lateness)
+            }));
             let of_trace = trace.map(|trace_id| OfTrace { trace_id });
             lateness.observe(after.as_secs_f64(), of_trace, None);
         }
     }
 
-    fn lateness_of(&self, sink: &str, class: &str) -> Traced {
-        let of = OfClass { class: class.to_owned(), sink: sink.to_owned() };
+    fn lateness_of(&self, route: &Route) -> Traced {
+        let RouteConfig { topic, sink, .. } = &*route.config;
+        let of = OfRoute { route: topic.to_string(), sink: sink.clone() };
         self.lateness.get_or_create_owned(&of)
     }
 }
 
-/// Counts each word: there are few, and most of a batch are the same.
 fn tally(words: impl Iterator<Item = &'static str>) -> Vec<(&'static str, u64)> {
     let mut counts: Vec<(&'static str, u64)> = Vec::new();
     for word in words {

@@ -8,11 +8,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The class of a route without a class.
-const DEFAULT_CLASS: &str = "default";
-/// Maximum length of a class name.
-const MAX_CLASS_LENGTH: usize = 32;
-
 /// `[[routes]]`: which topics go where. The first route that matches a topic applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -24,10 +19,6 @@ pub struct RouteConfig {
     /// The destination as a template; unset: the default of the sink's kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Template>,
-    /// The class that labels lateness metrics of these messages: 1 to 32 of `a-z 0-9 _ -`; unset: `default`. Maximum 16
-    /// classes over all routes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub class: Option<String>,
     /// The partitioning or ordering key of the destination, as a template; unset: the group, else the id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
@@ -42,14 +33,6 @@ pub struct RouteConfig {
 
 // === impl RouteConfig ===
 
-impl RouteConfig {
-    /// The configured class, or the default.
-    #[must_use]
-    pub fn class(&self) -> &str {
-        self.class.as_deref().unwrap_or(DEFAULT_CLASS)
-    }
-}
-
 impl Section for RouteConfig {
     fn validate(&self, at: &mut Faults) {
         // Serde would stop at this fault and hide the faults in the rest of the route.
@@ -58,9 +41,6 @@ impl Section for RouteConfig {
         }
         if self.sink.is_empty() {
             at.refuse("sink", "a route needs the name of a sink");
-        }
-        if !is_class(self.class()) {
-            at.refuse("class", "a class is 1 to 32 characters of a-z, 0-9, _ and -");
         }
         let fixed = self.partition.as_ref().and_then(Template::fixed);
         if let Some(Err(message)) = fixed.map(partition) {
@@ -75,11 +55,6 @@ impl Section for RouteConfig {
             }
         }
     }
-}
-
-fn is_class(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
-    (1..=MAX_CLASS_LENGTH).contains(&name.len()) && name.bytes().all(plain)
 }
 
 /// Reads the number of a partition.

@@ -3,10 +3,7 @@
 use super::{ForwarderConfig, RouteConfig};
 use crate::sinks::{Kind, SinkConfig};
 use delayq_service::config::{Faults, Locations, RedisConfig};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Maximum classes of all routes: each class is a histogram per sink.
-const MAX_CLASSES: usize = 16;
+use std::collections::BTreeMap;
 
 /// The sections of a forwarder, in a process of its own or in another program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +31,6 @@ impl Settings {
         for (i, route) in self.routes.iter().enumerate() {
             self.contradictions_of_route(at, i, route);
         }
-        self.contradictions_of_classes(at);
         let several = match redis.nodes.is_empty() {
             false => Some("[[redis.nodes]] are several Redises"),
             true => redis.url.is_cluster().then_some("[redis] is a Redis Cluster"),
@@ -53,18 +49,6 @@ impl Settings {
                 let message = format!("{several}; set `redis` to the Redis to deliver into");
                 at.refuse(&format!("sinks.{name}.{kind}"), message);
             }
-        }
-    }
-
-    /// Refuses the first route that exceeds the maximum number of classes.
-    fn contradictions_of_classes(&self, at: &mut Faults) {
-        let mut classes = BTreeSet::new();
-        let too_many =
-            |route: &RouteConfig| classes.insert(route.class().to_owned()) && classes.len() > MAX_CLASSES;
-        if let Some(i) = self.routes.iter().position(too_many) {
-            let message =
-                format!("the routes have more than {MAX_CLASSES} classes; each class is a label of metrics");
-            at.refuse(&format!("routes[{i}].class"), message);
         }
     }
 

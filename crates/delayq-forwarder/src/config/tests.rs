@@ -47,29 +47,6 @@ headers = { 'delayq-id' = 'x' }
 }
 
 #[test]
-fn a_class_of_a_route_is_a_short_word_and_there_are_at_most_sixteen() {
-    let routes = |classes: &[String]| {
-        let route = |(n, class): (usize, &String)| {
-            format!("[[routes]]\ntopic = 't{n}'\nsink = 'out'\nclass = '{class}'\n")
-        };
-        let routes: String = classes.iter().enumerate().map(route).collect();
-        format!("[sinks.out.file]\ndir = '/tmp'\n{routes}[[routes]]\ntopic = 'rest'\nsink = 'out'\n")
-    };
-    for class in ["", "Orders", "or ders", "a\u{e4}", &"x".repeat(33)] {
-        let text = faults(&routes(&[class.to_owned()]));
-        assert!(
-            text.contains("f.toml:6: routes[0].class: a class is 1 to 32 characters of a-z, 0-9, _ and -"),
-            "{text}"
-        );
-    }
-    // With the default of the last route.
-    let many = |count: usize| -> Vec<String> { (0..count).map(|n| format!("class-{}", n % 16)).collect() };
-    load::<Config>(&Source::text("f.toml", routes(&many(15))), &Environment::empty()).unwrap();
-    let text = faults(&routes(&many(17)));
-    assert!(text.contains("f.toml:71: routes[17].class: the routes have more than 16 classes"), "{text}");
-}
-
-#[test]
 fn beside_several_redises_a_sink_says_into_which_redis_it_delivers() {
     let text = "\
 [deployment]

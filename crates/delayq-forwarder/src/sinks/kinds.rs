@@ -14,7 +14,7 @@ use super::redis::list::RedisListSink;
 use super::redis::stream::RedisStreamSink;
 use super::stdout::StdoutSink;
 #[cfg(feature = "webhook")]
-use super::webhook::{Hosts, WebhookSink};
+use super::webhook::WebhookSink;
 use super::{
     FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig, StdoutConfig,
     WebhookConfig,
@@ -148,7 +148,7 @@ kinds! {
     RedisList, "redis-list", redis_list: RedisListConfig, to: "{topic}", event_prefix: "ce-",
         sink: |config, maker| RedisListSink::new(config, maker.redis, maker.timeout)?;
     Webhook, "webhook", webhook: WebhookConfig, to: "", event_prefix: "ce-",
-        sink: #[feature = "webhook"] |config, maker| WebhookSink::new(config, maker.timeout, &mut maker.hosts)?;
+        sink: #[feature = "webhook"] |config, maker| WebhookSink::new(config, maker.timeout)?;
     /// RabbitMQ and other brokers of AMQP 0-9-1.
     Rabbitmq, "rabbitmq", rabbitmq: RabbitmqConfig, to: "{topic}", event_prefix: "cloudEvents:",
         sink: #[feature = "rabbitmq"] |config, maker| RabbitmqSink::new(config, maker.timeout);
@@ -161,8 +161,6 @@ kinds! {
 pub(crate) struct Maker<'r> {
     redis: &'r RedisConfig,
     timeout: Duration,
-    #[cfg(feature = "webhook")]
-    hosts: Hosts,
 }
 
 // === impl Kind ===
@@ -216,12 +214,7 @@ impl Section for SinkConfig {
 
 impl<'r> Maker<'r> {
     pub(crate) fn new(redis: &'r RedisConfig) -> Self {
-        Self {
-            redis,
-            timeout: Duration::ZERO,
-            #[cfg(feature = "webhook")]
-            hosts: Hosts::default(),
-        }
+        Self { redis, timeout: Duration::ZERO }
     }
 
     /// Creates a sink without connecting.

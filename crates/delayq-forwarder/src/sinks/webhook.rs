@@ -8,10 +8,6 @@ mod deliver;
 #[cfg(feature = "webhook")]
 mod encode;
 #[cfg(feature = "webhook")]
-mod hosts;
-#[cfg(feature = "webhook")]
-mod private;
-#[cfg(feature = "webhook")]
 mod retry_after;
 #[cfg(feature = "webhook")]
 mod url;
@@ -19,5 +15,3 @@ mod url;
 pub use config::WebhookConfig;
 #[cfg(feature = "webhook")]
 pub(crate) use deliver::WebhookSink;
-#[cfg(feature = "webhook")]
-pub(crate) use hosts::Hosts;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookConfig {
-    /// `https://host/path` or `http://…`. No other host is contacted unless redirects are followed.
+    /// `https://host/path` or `http://…`. No other host is contacted: a redirect counts as a failed delivery.
     pub url: String,
     /// The signing key: each request has `delayq-signature: t=<unix seconds>,v1=<hex>`, the HMAC-SHA-256 of `<unix
     /// seconds>.<body>`; unset: no signature.
@@ -17,16 +17,8 @@ pub struct WebhookConfig {
     /// A token for `Authorization: Bearer`; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer: Option<Secret>,
-    /// Maximum concurrent requests to the host of `url`, over all sinks with that host: 1 to 1024; default 64. If sinks
-    /// differ, the smallest applies.
+    /// Maximum concurrent requests of the sink: 1 to 1024; default 64.
     pub connections: u16,
-    /// Whether to follow redirects that keep the request (307 and 308); default false: redirects count as failed
-    /// deliveries. Redirects from https to http, and to private addresses, are never followed. Another host receives
-    /// neither `bearer` nor the credentials in `url`.
-    pub follow_redirects: bool,
-    /// Whether to follow redirects to private addresses too: loopback, link-local, RFC 1918 and the like; default
-    /// false. Needs `follow_redirects`.
-    pub allow_private_redirects: bool,
     /// PEM file of the authority that signed the server's certificate; unset: the system's authorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
@@ -45,8 +37,6 @@ impl Default for WebhookConfig {
             secret: None,
             bearer: None,
             connections: 64,
-            follow_redirects: false,
-            allow_private_redirects: false,
             ca: None,
             cert: None,
             key: None,
@@ -70,12 +60,6 @@ impl Section for WebhookConfig {
             at.refuse("url", "expected \"https://host/path\", and secrets in keys of their own");
         } else if self.url.contains(['?', '#']) {
             at.refuse("url", "the URL must have no query and no fragment: paths of routes are appended");
-        }
-        if self.allow_private_redirects && !self.follow_redirects {
-            at.contradiction(
-                &["allow_private_redirects", "follow_redirects"],
-                "no redirect is followed while `follow_redirects` is false",
-            );
         }
         at.range("connections", &self.connections, 1..=1024);
         at.secret("secret", self.secret.as_ref());

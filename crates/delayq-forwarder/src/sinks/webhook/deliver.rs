@@ -1,15 +1,13 @@
 //! Posting: a message is delivered once a complete 2xx answer was read.
 
 use super::encode::{self, Login};
-use super::hosts::{Hosts, host_of};
-use super::private::{Private, PublicOnly, names_private};
 use super::url::url;
 use super::{WebhookConfig, check, retry_after};
 use crate::{Blame, CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
 use delayq_service::host_now;
 use futures_util::future::join_all;
-use reqwest::redirect::{Attempt, Policy};
+use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Identity, Method, Request, Response, StatusCode, Url};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +17,6 @@ use tokio::time::{Instant, timeout_at};
 
 /// Maximum bytes of an answer's body quoted as a reason.
 const QUOTED_BYTES: usize = 200;
-const MAX_REDIRECTS: usize = 5;
 
 pub(crate) struct WebhookSink {
     config: WebhookConfig,
@@ -27,8 +24,8 @@ pub(crate) struct WebhookSink {
     client: Client,
     /// Longest wait of a call's parcels for a turn.
     deadline: Duration,
-    /// One permit per concurrent request, over all calls of all sinks of this host.
-    free: Arc<Semaphore>,
+    /// One permit per concurrent request, over all calls.
+    free: Semaphore,
 }
 
 struct Call<'a> {
@@ -45,7 +42,7 @@ struct Call<'a> {
 // === impl WebhookSink ===
 
 impl WebhookSink {
-    pub(crate) fn new(config: WebhookConfig, deadline: Duration, hosts: &mut Hosts) -> Result<Self, String> {
+    pub(crate) fn new(config: WebhookConfig, deadline: Duration) -> Result<Self, String> {
         let patience = deadline.mul_f64(0.8);
         let mut builder = Client::builder()
             .user_agent(concat!("delayq-forwarder/", env!("CARGO_PKG_VERSION")))
@@ -54,11 +51,8 @@ impl WebhookSink {
             .timeout(patience)
             .tcp_nodelay(true)
             .pool_max_idle_per_host(usize::from(config.connections))
-            .redirect(redirects(&config));
+            .redirect(Policy::none());
         let url = Url::parse(&config.url).map_err(|error| format!("{}: {error}", config.url))?;
-        if config.follow_redirects && !config.allow_private_redirects {
-            builder = builder.dns_resolver(Arc::new(PublicOnly { except: host_of(&url).to_owned() }));
-        }
         if let Some(path) = &config.ca {
             let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             let ca = Certificate::from_pem(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -69,11 +63,11 @@ impl WebhookSink {
             builder = builder.identity(identity);
         }
         let client = builder.build().map_err(|error| error.to_string())?;
-        let free = hosts.limit(&url, usize::from(config.connections));
+        let free = Semaphore::new(usize::from(config.connections));
         Ok(Self { config, url, client, deadline, free })
     }
 
-    /// Posts unstarted parcels of a call, each when its turn at the host comes. A parcel is not posted if its turn does
+    /// Posts unstarted parcels of a call, each when its turn comes. A parcel is not posted if its turn does
     /// not come in time or the endpoint has failed as a whole: a dead endpoint costs a single timeout per call.
     async fn post_in_turn(&self, call: &Call<'_>) {
         while Instant::now() < call.until && call.failure.get().is_none() {
@@ -96,10 +90,7 @@ impl WebhookSink {
                 Outcome::Unavailable { reason, retry_after, blame: Blame::Destination }
             }
             Some(_) => Outcome::unsent("not posted: another message had no answer"),
-            None => Outcome::unsent(format!(
-                "not posted: the host had no free connection within {:?}",
-                self.deadline
-            )),
+            None => Outcome::unsent(format!("not posted: no connection was free within {:?}", self.deadline)),
         }
     }
 
@@ -149,67 +140,13 @@ impl Sink for WebhookSink {
     }
 }
 
-fn redirects(config: &WebhookConfig) -> Policy {
-    if !config.follow_redirects {
-        return Policy::none();
-    }
-    let private = config.allow_private_redirects;
-    Policy::custom(move |attempt| match refusal(&attempt, private) {
-        None => attempt.follow(),
-        Some(why) => attempt.error(why),
-    })
-}
-
-/// Why a redirect is not followed.
-fn refusal(attempt: &Attempt<'_>, private: bool) -> Option<String> {
-    let (to, from) = (attempt.url(), attempt.previous().first()?);
-    let within = to.origin() == from.origin();
-    if !matches!(attempt.status().as_u16(), 307 | 308) {
-        // Other redirects ask for a GET, which delivers nothing.
-        return Some(format!("a redirect by {} does not keep the request", attempt.status()));
-    }
-    if attempt.previous().len() > MAX_REDIRECTS {
-        return Some(format!("more than {MAX_REDIRECTS} redirects"));
-    }
-    if from.scheme() == "https" && to.scheme() != "https" {
-        return Some(format!("a redirect from https to {}", to.scheme()));
-    }
-    if !within && !private && names_private(to) {
-        let host = host_of(to);
-        return Some(format!(
-            "a redirect to the private address {host}, and allow_private_redirects is false"
-        ));
-    }
-    // The resolver judges names except the sink's own host, which therefore must keep to its own port or to the TLS
-    // port.
-    let own_name = host_of(to) == host_of(from) && !within;
-    if own_name && !private && to.port_or_known_default() != Some(443) {
-        return Some(format!("a redirect to another port of {}", host_of(to)));
-    }
-    None
-}
-
 fn unanswered(error: &reqwest::Error) -> Outcome {
     let reason = whole(error);
     match () {
         () if error.is_builder() => Outcome::rejected(reason),
-        // The endpoint answered with a redirect that is not followed.
-        () if error.is_redirect() || is_private(error) => Outcome::failed(reason),
         () if error.is_connect() => Outcome::down(reason),
         () => Outcome::silent(reason),
     }
-}
-
-/// True if a redirect led to a private address.
-fn is_private(error: &reqwest::Error) -> bool {
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        if inner.is::<Private>() {
-            return true;
-        }
-        cause = inner.source();
-    }
-    false
 }
 
 /// An error with its causes: reqwest prints only the outermost.

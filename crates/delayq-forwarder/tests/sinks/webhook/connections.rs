@@ -1,4 +1,4 @@
-//! Redirects, the limit of a host, and TLS.
+//! Redirects, the limit of connections, and TLS.
 
 use super::endpoint::{Endpoint, Script, asking, encrypted, sink};
 use crate::conformance::{
@@ -16,68 +16,41 @@ use std::sync::atomic::Ordering;
 use tokio::sync::Semaphore;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_is_followed_to_a_private_address_only_where_that_is_allowed() {
+async fn a_redirect_is_not_followed_and_the_message_is_not_delivered() {
     let other = Endpoint::start().await;
-    let port = other.address.rsplit(':').next().unwrap().to_owned();
-    let to = |host: &str| format!("http://{host}:{port}/moved");
-    for (follow, private, status, to, refusal) in [
-        (false, false, "307 Moved", to("127.0.0.1"), Some("307 Temporary Redirect")),
-        (true, false, "307 Moved", to("127.0.0.1"), Some("the private address 127.0.0.1")),
-        (true, false, "308 Moved", to("127.0.0.2"), Some("the private address 127.0.0.2")),
-        (true, false, "307 Moved", to("localhost"), Some("localhost has private addresses only")),
-        (true, true, "302 Moved", to("127.0.0.1"), Some("does not keep the request")),
-        (true, true, "307 Moved", to("127.0.0.1"), None),
-        (true, true, "308 Moved", to("localhost"), None),
-    ] {
+    for status in ["302 Moved", "307 Moved", "308 Moved"] {
         let (stage, subject) = (Stage::new().await, Endpoint::start().await);
-        let mut sink = subject.sink();
-        let config = sink.webhook.as_mut().unwrap();
-        (config.follow_redirects, config.allow_private_redirects) = (follow, private);
-        let settings = stage.settings([("s", sink)], vec![route("t", "s", "in")]);
+        let settings = stage.settings([("s", subject.sink())], vec![route("t", "s", "in")]);
         let running = stage.forward(settings).await.unwrap();
+        let to = format!("http://{}/moved", other.address);
         subject.answer("m", &format!("{status}\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n"));
-        let before = other.accepted();
         let message = Message::new(topic("t"), "body").id("m").unwrap().max_attempts(1);
         assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
         stage.drained("t").await;
         running.stop().await;
-        match refusal {
-            None => {
-                assert_eq!((other.accepted() - before, stage.dead("t").await.len()), (1, 0), "{to}");
-                let request = other.requests.lock().unwrap().last().unwrap().clone();
-                assert_eq!((request.path.as_str(), &request.body[..]), ("/moved", &b"body"[..]));
-            }
-            Some(part) => {
-                let reason = &stage.dead("t").await["m"];
-                assert!(reason.contains(part), "{to} {status}: {reason}");
-                assert_eq!(other.accepted(), before, "{to} {status} was followed");
-            }
-        }
-        assert_eq!(subject.accepted(), 0);
+        let reason = &stage.dead("t").await["m"];
+        assert!(reason.starts_with(&status[..3]), "{status}: {reason}");
+        assert_eq!((subject.accepted(), other.accepted()), (0, 0), "{status} was followed");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_sinks_of_one_host_keep_its_limit_together() {
+async fn a_sink_keeps_its_limit_of_concurrent_requests() {
     const LIMIT: usize = 3;
     let stage = Stage::new().await;
     let subject =
         Endpoint::start_with(Script { gate: Some(Semaphore::new(0)), ..Script::default() }, None).await;
-    let sink = |connections: usize| {
-        let mut sink = subject.sink();
-        sink.webhook.as_mut().unwrap().connections = u16::try_from(connections).unwrap();
-        sink.timeout = HumanDuration::from_secs(60);
-        sink
-    };
-    let routes = vec![route("a", "one", "a"), route("b", "two", "b")];
-    let running =
-        stage.forward(stage.settings([("one", sink(LIMIT)), ("two", sink(64))], routes)).await.unwrap();
+    let mut sink = subject.sink();
+    sink.webhook.as_mut().unwrap().connections = u16::try_from(LIMIT).unwrap();
+    sink.timeout = HumanDuration::from_secs(60);
+    let routes = vec![route("a", "s", "a"), route("b", "s", "b")];
+    let running = stage.forward(stage.settings([("s", sink)], routes)).await.unwrap();
     stage.put("a", 0, 20, 10).await;
     stage.put("b", 20, 20, 10).await;
     let script = &subject.script;
     for left in (1..=40).rev() {
         let expected = LIMIT.min(left);
-        wait_until("as many requests as may", LONG, || async {
+        wait_until("as many requests as allowed", LONG, || async {
             script.waiting.load(Ordering::SeqCst) == expected
         })
         .await;
