@@ -19,9 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 STAND_INS = set(
-    "it its they them their one ones those such others what who whose whom whatever whoever".split()
+    "it its they them their one ones those such others what who whose whom".split()
 )
-QUESTIONS = set("what who which where when how whether whatever whoever".split())
+QUESTIONS = set("what who which where when how whether".split())
 
 MARKS = {".rs": r"//[/!]?", ".go": "//", ".ts": r"//|/?\*+", ".lua": "--", ".py": "#", ".sh": "#"}
 

@@ -172,7 +172,7 @@ pub const LOGIN: Code = Code {
     tries: [
         "Give user and password: [redis] username and password, DELAYQ__REDIS__PASSWORD, or redis://user:password@host.",
         "Try the same user with redis-cli: AUTH, then ACL WHOAMI.",
-        "Compare its permissions with those in docs/operations.md; delayq doctor names the first that is missing.",
+        "Compare the permissions with docs/operations/access.md; delayq doctor names the first that is missing.",
     ],
     exit: Exit::Unavailable,
 };

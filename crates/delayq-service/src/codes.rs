@@ -125,7 +125,7 @@ pub const REDIS_UNFIT: Code = Code {
             deployment; the message says which.",
     tries: [
         "Run `delayq doctor`, which names every unsuitable setting.",
-        "Compare the user's permissions with those that docs/operations.md lists.",
+        "Compare the user's permissions with docs/operations/access.md.",
         "Check `[redis] url`, user and password with redis-cli from this host.",
     ],
     exit: Exit::Unavailable,

@@ -129,7 +129,7 @@ impl Fitness {
         if facts.aof_as_loaded && !self.warned {
             tracing::warn!(
                 "Redis has not rewritten its append-only file since it started: unless it was stopped in order, run \
-                 BGREWRITEAOF, because a torn end would spoil its next start (docs/operations.md)"
+                 BGREWRITEAOF, because a torn end would spoil its next start (docs/operations/repair.md)"
             );
         }
         self.warned = facts.aof_as_loaded;

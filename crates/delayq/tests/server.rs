@@ -29,12 +29,12 @@ fn documented_commands() -> Vec<String> {
 
 #[test]
 fn the_documented_rules_are_those_of_the_roles() {
-    let text = include_str!("../../../docs/operations.md");
+    let text = include_str!("../../../docs/operations/access.md");
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = words(text);
     for role in Role::ALL {
         let rule = words(&role.rule(&format!("delayq-{role}"), &Namespace::default()));
-        assert!(text.contains(&format!("{rule} ")), "docs/operations.md has not:\n{rule}");
+        assert!(text.contains(&format!("{rule} ")), "docs/operations/access.md has not:\n{rule}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! How late a message may be after each fault: the table of docs/operations.md, which the tests of the faults assert.
+//! How late a message may be after each fault: the table of docs/operations/durability.md, which the tests of the faults assert.
 //!
 //! How they were chosen: what owns its shards throughout pumps on, so nothing but the machine makes its messages late,
 //! and a second is allowed. What has to be noticed by a lease, a lock or a poll may take that long and the two seconds
@@ -175,12 +175,35 @@ impl Bound {
 
 #[test]
 fn the_table_of_operations_states_the_bounds_that_the_tests_assert() {
-    let page = include_str!("../../../../docs/operations.md");
+    let page = include_str!("../../../../docs/operations/durability.md");
     let asserted_here = ALL.map(|bound| format!("| {} | {} |", bound.fault, bound.text()));
     for row in asserted_here.iter().map(String::as_str).chain(ELSEWHERE) {
-        assert!(page.lines().any(|line| line.starts_with(row)), "docs/operations.md has no row {row}");
+        assert!(page.lines().any(|line| line.starts_with(row)), "docs/operations/durability.md has no row {row}");
     }
     let table = page.lines().skip_while(|line| !line.starts_with("| fault | at most |")).skip(2);
     let stated = table.take_while(|line| line.starts_with('|')).filter(|line| !line.contains("| – |"));
     assert_eq!(stated.count(), ALL.len() + ELSEWHERE.len(), "a bound is stated that no test asserts");
+}
+
+#[test]
+fn the_first_page_states_bounds_that_the_tests_assert() {
+    let defaults = Times {
+        lease: Duration::from_secs(5),
+        poll: Duration::from_secs(6),
+        call: Duration::from_secs(2),
+        steady: Duration::from_secs(10),
+        lock: Duration::from_secs(15),
+    };
+    let text = |late: Duration| match late.subsec_millis() {
+        0 => format!("{} s", late.as_secs()),
+        ms => format!("{ms} ms"),
+    };
+    let asserted = ALL.map(|bound| format!("| {} | {} |", bound.fault, text(bound.late(defaults))));
+    let asserted: Vec<&str> = asserted.iter().map(String::as_str).chain(ELSEWHERE).collect();
+    let page = include_str!("../../../../README.md");
+    let table = page.lines().skip_while(|line| !line.starts_with("| fault | late by at most |")).skip(2);
+    let rows: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 5, "README.md has no table of bounds: {rows:?}");
+    let wrong: Vec<_> = rows.iter().filter(|row| !asserted.contains(row)).collect();
+    assert!(wrong.is_empty(), "README.md states bounds that no test asserts with the defaults: {wrong:#?}");
 }

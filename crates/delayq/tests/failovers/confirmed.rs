@@ -1,4 +1,4 @@
-//! What replicas confirmed is there after every failover that they can survive; see docs/operations.md.
+//! What replicas confirmed is there after every failover that they can survive; see docs/operations/durability.md.
 //!
 //! The short form makes two failovers each. With `DELAYQ_TEST_FAILOVERS=N`, the first test makes N and waits for 100,000
 //! answered puts, and the others a quarter of that.
