@@ -13,9 +13,9 @@ use std::sync::Arc;
 // === impl Producer ===
 
 impl Producer {
-    /// Carries out writes after the puts of the same messages that were handed over before, and in the order of the spool: those whose message has a record waiting there go behind it, the
-    /// others to Redis by `write`, unless it is known to be silent, and what Redis cannot take to the spool. One answer
-    /// each, in order; `spooled` is that of those in the spool.
+    /// Carries out writes, after those of the same messages that were handed over before, and in the order of the spool:
+    /// writes whose message has a record waiting there go behind it, the others to Redis by `write`, unless it is known to be
+    /// silent, and what Redis cannot take goes to the spool. One answer each, in order; `spooled` is that of the spool.
     pub(super) async fn in_order<'m, T, W: Future<Output = Vec<Result<T, Error>>>>(
         &self,
         names: impl ExactSizeIterator<Item = Named<'m>> + Clone,
@@ -104,16 +104,12 @@ impl Producer {
         let count = records.len();
         let named = records.iter().map(|record| (&record.target.id, record.target.group.as_ref()));
         let (spool, ticket) = (Arc::clone(spool), self.under_way.begin(named));
-        let appending = tokio::spawn(async move {
+        let appended = finished(async move {
             let taken = spool.append(records).await;
             drop(ticket);
             taken
         });
-        let ended = |_| {
-            let why = "the producer's runtime ended".to_owned();
-            vec![Err(SpoolRefusal { fate: Fate::Unknown, why }); count]
-        };
-        appending.await.unwrap_or_else(ended)
+        appended.await.unwrap_or_else(|refusal| vec![Err(refusal); count])
     }
 
     /// Changes a whole group in the order of the spool, as [`Self::in_order`] writes messages.
@@ -145,7 +141,15 @@ impl Producer {
         };
         let Some(outage) = answer.as_ref().err().filter(|error| error.is_outage()) else { return answer };
         let Some(spool) = &self.spool else { return answer };
-        spool.append_group(record(outage.fate()), false).await.map(|_| spooled).map_err(|refusal| {
+        let (spool, ticket) = (Arc::clone(spool), self.under_way.begin_change(group));
+        let record = record(outage.fate());
+        // Although the caller gives up meanwhile: later writes of the group wait for it.
+        let appended = finished(async move {
+            let taken = spool.append_group(record, false).await;
+            drop(ticket);
+            taken
+        });
+        appended.await.unwrap_or_else(|refusal| Err(refusal)).map(|_| spooled).map_err(|refusal| {
             tracing::error!(%refusal, "the spool does not take what Redis cannot");
             Error::Spool { refusal, outage: Some(Box::new(outage.clone())) }
         })
@@ -154,4 +158,12 @@ impl Producer {
     fn spool_that_may_hold(&self) -> Option<&dyn Spool> {
         self.spool.as_deref().filter(|spool| spool.may_hold())
     }
+}
+
+/// Runs what a caller that gives up must not stop.
+async fn finished<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, SpoolRefusal> {
+    let ended = |_| SpoolRefusal { fate: Fate::Unknown, why: "the producer's runtime ended".to_owned() };
+    tokio::spawn(work).await.map_err(ended)
 }

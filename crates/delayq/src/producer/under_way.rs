@@ -1,4 +1,4 @@
-//! Puts that were handed over and not answered, by what names their messages: a later write of one of them waits for the put.
+//! Writes that were handed over and not answered, by what names their messages: a later write of one of them waits.
 //!
 //! A caller may give a put up, by a timeout, and then cancel the message. The cancel must find what the put stores, although
 //! that put is still in a queue, or is sent once more because Redis did not know its script.
@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// By what a message is placed.
 pub(super) type Named<'m> = (&'m MessageId, Option<&'m Group>);
 
-/// The puts of a producer. Cheap to clone: all clones are the same.
+/// The writes of a producer that are under way. Cheap to clone: all clones are the same.
 #[derive(Clone, Default)]
 pub(super) struct UnderWay(Arc<Mutex<State>>);
 
@@ -26,10 +26,13 @@ struct State {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Id(Vec<u8>),
+    /// A message is of this group.
     Group(String),
+    /// This group is changed.
+    Change(String),
 }
 
-/// Puts that were handed over together. They are answered, or will not be sent, when this is dropped.
+/// Writes that were handed over together. They are answered, or will not be sent, when this is dropped.
 pub(super) struct Ticket {
     under_way: UnderWay,
     number: u64,
@@ -43,26 +46,37 @@ impl UnderWay {
     /// Puts of messages with these names are handed over; `None`: there are no names.
     pub(super) fn begin<'m>(&self, puts: impl Iterator<Item = Named<'m>>) -> Option<Ticket> {
         let names: Vec<Name> = puts.flat_map(names).collect();
-        if names.is_empty() {
-            return None;
-        }
+        if names.is_empty() { None } else { Some(self.open(names)) }
+    }
+
+    /// A change of this group is handed over.
+    pub(super) fn begin_change(&self, group: &Group) -> Ticket {
+        self.open(vec![Name::Change(group.as_str().to_owned())])
+    }
+
+    fn open(&self, names: Vec<Name>) -> Ticket {
         let end = CancellationToken::new();
         let mut state = self.lock();
         state.last += 1;
         let number = state.last;
         state.open.extend(names.iter().map(|name| ((name.clone(), number), end.clone())));
         drop(state);
-        Some(Ticket { under_way: self.clone(), number, names, _end: end.drop_guard() })
+        Ticket { under_way: self.clone(), number, names, _end: end.drop_guard() }
     }
 
-    /// Waits for the puts of these messages that were handed over before.
+    /// Waits for the writes of these messages, and the changes of their groups, that were handed over before.
     pub(super) async fn of_messages<'m>(&self, messages: impl Iterator<Item = Named<'m>>) {
-        self.ended(messages.map(|(id, _)| Name::Id(id.as_bytes().to_vec()))).await;
+        self.ended(messages.flat_map(|(id, group)| {
+            let change = group.map(|group| Name::Change(group.as_str().to_owned()));
+            std::iter::once(Name::Id(id.as_bytes().to_vec())).chain(change)
+        }))
+        .await;
     }
 
-    /// Waits for the puts of a group that were handed over before.
+    /// Waits for the writes of a group that were handed over before.
     pub(super) async fn of_group(&self, group: &Group) {
-        self.ended(std::iter::once(Name::Group(group.as_str().to_owned()))).await;
+        let name = group.as_str();
+        self.ended([Name::Group(name.to_owned()), Name::Change(name.to_owned())].into_iter()).await;
     }
 
     async fn ended(&self, names: impl Iterator<Item = Name>) {
@@ -82,7 +96,7 @@ impl UnderWay {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nothing panics while it holds the puts")
+        self.0.lock().expect("nothing panics while it holds the names")
     }
 }
 
@@ -99,5 +113,26 @@ impl Drop for Ticket {
         for name in self.names.drain(..) {
             state.open.remove(&(name, self.number));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+
+    #[tokio::test]
+    async fn a_write_of_a_message_waits_for_a_change_of_its_group_and_for_no_other() {
+        let under_way = UnderWay::default();
+        let (group, other) = (Group::new("g").unwrap(), Group::new("other").unwrap());
+        let id = MessageId::own("a").unwrap();
+        let ticket = under_way.begin_change(&group);
+        let waits = |group: Option<&Group>| {
+            under_way.of_messages(std::iter::once((&id, group))).now_or_never().is_none()
+        };
+        assert!(waits(Some(&group)) && !waits(Some(&other)) && !waits(None));
+        assert!(under_way.of_group(&group).now_or_never().is_none());
+        drop(ticket);
+        assert!(!waits(Some(&group)));
     }
 }
