@@ -3,15 +3,15 @@
 //! ```text
 //!           ┌─ has the spool changed? ─┐
 //!           ▼                          │ nothing waits
-//!  next batch, in order ─► begin ─► put · cancel · reschedule ─► done     stored, ready, exists, cancelled, moved
-//!           ▲                          │                     └─► rejected conflict, refused, stale, too late, damaged
+//!  next batch, in order ─► put · cancel · reschedule ─► done     stored, ready, exists, cancelled, moved
+//!           ▲                          │            └─► rejected conflict, refused, stale, too late, damaged
 //!           └─────── back off ◄────────┴─ Redis is unavailable: everything stays in order
 //! ```
 //! A record that only its own shard or topic keeps from being carried out rests alone, with the later ones of its message or
 //! group.
 //!
 //! [`build`] takes the lease on the spool's folder, [`Compensator::run`] resubmits until shutdown. It may die anywhere: what
-//! was not recorded as done is resubmitted under the same id. On a full disk it uses room that it has reserved.
+//! was not recorded as done is resubmitted under the same record, by which Redis recognises the repeat. On a full disk it uses room that it has reserved.
 
 mod away;
 pub mod codes;
@@ -40,6 +40,7 @@ mod probes;
 mod resting;
 mod resubmit;
 mod room;
+mod sources;
 mod unconfirmed;
 mod wake;
 mod writes;
@@ -53,6 +54,7 @@ pub use intake::{
 };
 pub use outbox::{
     AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, Reconcile, Reconciled,
-    build_outbox, outbox_keeper, outbox_reader,
+    build_outbox, outbox_keeper,
 };
 pub use resubmit::{Report, Resubmitter};
+pub use sources::{Sources, SourcesConfig, SourcesDeps};

@@ -69,7 +69,7 @@ pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<Outb
 ///
 /// # Errors
 /// The configuration cannot be used.
-pub fn outbox_reader(config: OutboxConfig, deps: OutboxDeps) -> Result<OutboxReader, Fault> {
+pub(crate) fn outbox_reader(config: OutboxConfig, deps: OutboxDeps) -> Result<OutboxReader, Fault> {
     let notices = Notices::default();
     #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has notices"))]
     let mut listen: Option<Listen> = None;

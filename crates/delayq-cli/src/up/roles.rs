@@ -2,10 +2,7 @@
 
 use super::servers::Servers;
 use delayq_cluster::advertised;
-use delayq_compensator::{
-    Compensator, CompensatorConfig, IntakeConfig, IntakeDeps, Intakes, OutboxDeps, OutboxReader,
-    build_intakes, build_outbox,
-};
+use delayq_compensator::{CompensatorConfig, IntakeConfig, Sources, SourcesConfig, SourcesDeps};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
@@ -13,6 +10,7 @@ use delayq_service::traces::{self, Exporter};
 use delayq_service::{Fault, Process, Tasks, configuration};
 use delayq_timer::{Membership, SweepConfig, Timer, TimerConfig, stores};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 configuration! {
     /// The sections of timer and compensator, in addition to those that the command line has anyway.
@@ -31,11 +29,7 @@ pub struct Roles {
     forwarder: Option<Forwarder>,
     /// None without a collector for its traces.
     exporter: Option<Exporter>,
-    /// None where there is no spool to replay.
-    compensator: Option<Compensator>,
-    /// None where there is no outbox.
-    outbox: Option<OutboxReader>,
-    intakes: Intakes,
+    sources: Sources,
 }
 
 // === impl Roles ===
@@ -70,36 +64,20 @@ impl Roles {
             sweep,
         };
         let timer = delayq_timer::build(timer, timer_deps).await?;
-        let compensator = match config.spool.folder() {
-            None => None,
-            Some(folder) => {
-                let deps = delayq_compensator::Deps {
-                    client: client(&servers.config.deployment, &servers.config.redis)?,
-                    spool: folder.to_owned(),
-                    holder: format!("{}, process {}", process.program, std::process::id()),
-                    metrics: metrics.clone(),
-                    readiness: readiness.clone(),
-                };
-                Some(delayq_compensator::build(compensator, deps).await?)
-            }
+        let sources = SourcesConfig {
+            spool: config.spool.folder().map(Path::to_owned),
+            compensator,
+            outbox: config.outbox.clone(),
+            intake,
         };
-        let outbox = match config.outbox.url {
-            None => None,
-            Some(_) => {
-                let deps = OutboxDeps {
-                    client: client(&servers.config.deployment, &servers.config.redis)?,
-                    metrics: metrics.clone(),
-                    readiness: readiness.clone(),
-                };
-                Some(build_outbox(config.outbox.clone(), deps).await?)
-            }
-        };
-        let deps = IntakeDeps {
+        let deps = SourcesDeps {
             client: client(&servers.config.deployment, &servers.config.redis)?,
+            holder: format!("{}, process {}", process.program, std::process::id()),
             metrics: metrics.clone(),
             readiness: readiness.clone(),
         };
-        let intakes = build_intakes(&intake, &deps)?;
+        // One that cannot be used stops neither the others nor the timer.
+        let sources = Sources::build(sources, deps, false).await?;
         let settings = ForwarderSettings { locations, ..forwarder.settings() };
         let mut exporter = None;
         let forwarder = match settings.routes.is_empty() {
@@ -118,7 +96,7 @@ impl Roles {
                 Some(delayq_forwarder::build(settings, deps).await?)
             }
         };
-        Ok(Self { timer, forwarder, exporter, compensator, outbox, intakes })
+        Ok(Self { timer, forwarder, exporter, sources })
     }
 
     /// Starts them.
@@ -130,12 +108,6 @@ impl Roles {
         if let Some(exporter) = self.exporter {
             tasks.spawn("traces", exporter.run());
         }
-        if let Some(compensator) = self.compensator {
-            tasks.spawn("compensator", compensator.run(tasks.shutdown().clone()));
-        }
-        if let Some(outbox) = self.outbox {
-            tasks.spawn("outbox", outbox.run(tasks.shutdown().clone()));
-        }
-        self.intakes.run(tasks);
+        self.sources.run(tasks);
     }
 }

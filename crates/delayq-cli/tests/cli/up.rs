@@ -6,6 +6,7 @@ mod intake;
 mod kept;
 mod port;
 mod shapes;
+mod sources;
 mod work;
 
 use delayq_tests::binary::{Binary, Finished};
