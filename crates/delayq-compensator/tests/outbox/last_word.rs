@@ -190,18 +190,24 @@ async fn a_role_with_a_short_statement_timeout_reads_a_window_that_takes_longer(
     reader.end().await;
 }
 
-/// A put that is rejected, for its id is taken, and the cancel of its message.
-const OVERTAKEN: &str = "
+/// A put that is rejected, for its id is taken, and a cancel of that id in another group.
+const REJECTED: &str = "
     INSERT INTO delayq_outbox (topic, id, payload) VALUES ('orders', 'taken', 'x');
-    INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'taken')";
+    INSERT INTO delayq_outbox (verb, topic, id, group_id) VALUES ('cancel', 'orders', 'taken', 'g')";
+/// The cancel of its message.
+const OVERTAKING: &str = "INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'taken')";
 
-async fn is_retried_only_by_force(readers: &Readers, insert: impl AsyncFnOnce()) {
+async fn is_retried_only_by_force(readers: &Readers, insert: impl AsyncFn(&str)) {
     let another = Message::new(topic(), "another").id("taken").unwrap();
     readers.deployment.put([another.at(delayq::UnixMillis::new(4_102_444_800_000))]).await;
-    insert().await;
+    insert(REJECTED).await;
     let reader = readers.read();
     readers.is_all_settled().await;
     let mut keeper = readers.keeper();
+    let aside = keeper.aside(false, 0, 10).await.unwrap();
+    assert!(aside.len() == 1 && !aside[0].overtaken, "that is another message: {aside:?}");
+    insert(OVERTAKING).await;
+    readers.is_settled(2).await;
     let aside = keeper.aside(false, 0, 10).await.unwrap();
     assert!(aside.len() == 1 && aside[0].overtaken, "{aside:?}");
     assert!(keeper.retry(&[aside[0].number], false).await.unwrap().is_empty(), "the cancel came after it");
@@ -214,12 +220,11 @@ async fn is_retried_only_by_force(readers: &Readers, insert: impl AsyncFnOnce())
 async fn a_put_whose_cancel_was_carried_out_is_retried_only_by_force() {
     let stand = Stand::start().await;
     let database = stand.database().await;
-    is_retried_only_by_force(&stand, async || database.batch_execute(OVERTAKEN).await.unwrap()).await;
+    is_retried_only_by_force(&stand, async |rows| database.batch_execute(rows).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_mariadb_a_put_whose_cancel_was_carried_out_is_retried_only_by_force() {
     let stand = MariaDb::start().await;
-    let mut database = stand.database().await;
-    is_retried_only_by_force(&stand, async || database.run(OVERTAKEN).await).await;
+    is_retried_only_by_force(&stand, async |rows| stand.database().await.run(rows).await).await;
 }

@@ -9,6 +9,14 @@ const BYTES: &str = "COALESCE(OCTET_LENGTH(payload), 0) + COALESCE(OCTET_LENGTH(
 const ALL: &str = "seq, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, max_attempts, \
      replaces";
 
+/// Whether two rows are of one message. A generated id is found without its group.
+fn same_message(one: &str, other: &str) -> String {
+    format!(
+        "{one}.id = {other}.id AND {one}.topic = {other}.topic \
+         AND ({one}.group_id <=> {other}.group_id OR {one}.id LIKE '~%')"
+    )
+}
+
 /// The server's version.
 pub(super) const SERVER: &str = "SELECT VERSION()";
 /// The version of the tables.
@@ -57,9 +65,9 @@ fn columns_with(payload: &str, headers: &str, behind: &str) -> String {
              THEN CONCAT('payload: ', OCTET_LENGTH(o.payload), ' bytes; at most {MAX_PAYLOAD}') \
          WHEN OCTET_LENGTH(o.headers) > {MAX_HEADERS} \
              THEN CONCAT('headers: ', OCTET_LENGTH(o.headers), ' bytes; at most {MAX_HEADERS}') END, \
-         EXISTS (SELECT 1 FROM delayq_outbox_aside b \
-             WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind}), \
-         CAST(CONCAT(o.seq, ' ', UNIX_TIMESTAMP(o.added)) AS CHAR)"
+         EXISTS (SELECT 1 FROM delayq_outbox_aside b WHERE b.resting AND {} AND {behind}), \
+         CAST(CONCAT(o.seq, ' ', UNIX_TIMESTAMP(o.added)) AS CHAR)",
+        same_message("b", "o")
     )
 }
 
@@ -80,8 +88,9 @@ pub(super) const ANY_REJECTED: &str = "SELECT 1 FROM delayq_outbox_aside WHERE r
 pub(super) fn overtaken(of: &[u64], aside: bool) -> String {
     let (table, key) = if aside { ("delayq_outbox_aside", "number") } else { ("delayq_outbox", "seq") };
     format!(
-        "SELECT DISTINCT a.number FROM delayq_outbox_aside a JOIN {table} o ON o.id = a.id AND o.topic = a.topic \
+        "SELECT DISTINCT a.number FROM delayq_outbox_aside a JOIN {table} o ON {} \
          WHERE o.{key} IN ({}) AND a.seq < o.seq AND a.resting = FALSE AND a.overtaken = FALSE",
+        same_message("a", "o"),
         list(of)
     )
 }

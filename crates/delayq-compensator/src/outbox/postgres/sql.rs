@@ -8,6 +8,14 @@ const ALL: &str = "tx, seq, slot, added, verb, topic, id, group_id, due, delay_m
      max_attempts, replaces";
 /// The bytes of a row's payload and headers.
 const BYTES: &str = "(coalesce(octet_length(payload), 0) + coalesce(pg_column_size(headers), 0))::bigint";
+/// Whether two rows are of one message. A generated id is found without its group.
+fn same_message(one: &str, other: &str) -> String {
+    format!(
+        "{one}.id = {other}.id AND {one}.topic = {other}.topic \
+         AND ({one}.group_id IS NOT DISTINCT FROM {other}.group_id OR {one}.id LIKE '~%')"
+    )
+}
+
 /// The number of this cluster.
 const CLUSTER: &str = "(SELECT system_identifier::text FROM pg_control_system())";
 
@@ -59,10 +67,10 @@ impl Sql {
                  THEN 'payload: ' || octet_length(o.payload) || ' bytes; at most {MAX_PAYLOAD}' \
              WHEN octet_length(o.headers::text) > {MAX_HEADERS} \
                  THEN 'headers: ' || octet_length(o.headers::text) || ' bytes; at most {MAX_HEADERS}' END, \
-             EXISTS (SELECT FROM {}.delayq_outbox_aside b \
-             WHERE b.resting AND b.id = o.id AND b.topic = o.topic AND {behind}), \
+             EXISTS (SELECT FROM {}.delayq_outbox_aside b WHERE b.resting AND {} AND {behind}), \
              o.seq || ' ' || extract(epoch FROM o.added)",
-            self.schema
+            self.schema,
+            same_message("b", "o")
         )
     }
 
@@ -288,21 +296,21 @@ impl Sql {
 
     /// Notes of rejected rows that later ones of their messages were carried out, those with $1 (tx) and $2 (seq).
     pub(super) fn overtake(&self) -> String {
-        let s = &self.schema;
+        let (s, same) = (&self.schema, same_message("a", "o"));
         format!(
             "UPDATE {s}.delayq_outbox_aside a SET overtaken = true FROM unnest($1, $2) AS k(tx, seq) \
              JOIN {s}.delayq_outbox o ON o.tx = k.tx::text::xid8 AND o.seq = k.seq \
-             WHERE a.id = o.id AND a.topic = o.topic AND a.seq < o.seq AND NOT a.resting AND NOT a.overtaken \
+             WHERE {same} AND a.seq < o.seq AND NOT a.resting AND NOT a.overtaken \
              AND EXISTS (SELECT FROM {s}.delayq_outbox_aside WHERE NOT resting)"
         )
     }
 
     /// The same of later ones that were aside too: their numbers.
     pub(super) fn overtake_aside(&self) -> String {
-        let s = &self.schema;
+        let (s, same) = (&self.schema, same_message("a", "o"));
         format!(
             "UPDATE {s}.delayq_outbox_aside a SET overtaken = true FROM {s}.delayq_outbox_aside o \
-             WHERE o.number = ANY ($1) AND a.id = o.id AND a.topic = o.topic AND a.seq < o.seq \
+             WHERE o.number = ANY ($1) AND {same} AND a.seq < o.seq \
              AND NOT a.resting AND NOT a.overtaken"
         )
     }
