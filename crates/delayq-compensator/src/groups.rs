@@ -8,18 +8,14 @@ use std::time::Duration;
 /// How long a shard remembers under its token how far a shift is.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// Carries out a change; `tried` is when it was first tried since it was spooled.
+/// Carries out a change.
 ///
 /// # Errors
 /// It could not be.
-pub(crate) async fn change(
-    producer: &Producer,
-    record: &GroupRecord,
-    tried: Option<UnixMillis>,
-) -> Result<Settle, Error> {
+pub(crate) async fn change(producer: &Producer, record: &GroupRecord) -> Result<Settle, Error> {
     let tally = match &record.change {
         GroupChange::Cancel => producer.cancel_group(&record.group).await?,
-        GroupChange::Shift { .. } if is_forgotten(record, tried, delayq_service::host_now()) => {
+        GroupChange::Shift { .. } if is_forgotten(record, delayq_service::host_now()) => {
             return Ok(Settle::Reject(
                 "stale: some of the group may have been shifted more than an hour ago, and would be again"
                     .to_owned(),
@@ -32,9 +28,8 @@ pub(crate) async fn change(
 }
 
 /// Whether a try that may have shifted some of the group is so long past that its token is forgotten.
-fn is_forgotten(record: &GroupRecord, tried: Option<UnixMillis>, now: UnixMillis) -> bool {
-    let unknown = (record.fate == Fate::Unknown).then_some(record.tried_at);
-    [unknown, tried].into_iter().flatten().any(|at| now.since(at) > REMEMBERED)
+fn is_forgotten(record: &GroupRecord, now: UnixMillis) -> bool {
+    record.fate == Fate::Unknown && now.since(record.tried_at) > REMEMBERED
 }
 
 #[cfg(test)]
@@ -49,14 +44,12 @@ mod tests {
         let group = Group::new("g").unwrap();
         let record =
             |fate| GroupRecord { group: group.clone(), tried_at: hours(1), fate, change: change.clone() };
-        for (fate, tried, now, expected) in [
-            (Fate::NotApplied, None, hours(9), false),
-            (Fate::Unknown, None, hours(2), false),
-            (Fate::Unknown, None, hours(3), true),
-            (Fate::NotApplied, Some(hours(8)), hours(9), false),
-            (Fate::NotApplied, Some(hours(7)), hours(9), true),
+        for (fate, now, expected) in [
+            (Fate::NotApplied, hours(9), false),
+            (Fate::Unknown, hours(2), false),
+            (Fate::Unknown, hours(3), true),
         ] {
-            assert_eq!(is_forgotten(&record(fate), tried, now), expected, "{fate:?} {tried:?} {now}");
+            assert_eq!(is_forgotten(&record(fate), now), expected, "{fate:?} {now}");
         }
     }
 }

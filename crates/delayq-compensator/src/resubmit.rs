@@ -1,20 +1,22 @@
 //! One step: a batch from the spool to Redis, and what became of each record.
 //!
 //! ```text
-//! batch ─► waves, each message once in each ─► note on disk: the last wave's answers, this wave's try ─► Redis
+//! batch ─► writes of messages, each under its record ─► Redis ─► note on disk ─► Redis forgets the answers
+//!     └──► a change of a group: note that it is tried ─► Redis ─► note on disk ─► what is behind it
 //! ```
-//! So a record counts as tried only if it may have been, and an older record of its message is no longer there then: a repeat
-//! of that would take the message that a later one has put for its own. What cannot be noted is not sent, and what was carried
-//! out and could not be noted is kept here until it is.
+//! The process may die between any two of these. Redis answers the repeat of a message's write as it answered the first, and
+//! changes nothing. It recognises no repeat of a group's change, so what follows one is sent only once its end is noted. What
+//! was carried out and could not be noted is kept here until it is.
 
 use crate::outcome::Settle;
 use crate::probes::Probes;
-use crate::resting::{Resting, message_of};
+use crate::resting::Resting;
 use crate::writes::{Carrier, Write};
-use delayq::spool::{AnyRecord, GroupRecord};
-use delayq::{Client, Fate, Topic, UnixMillis};
+use delayq::protocol::RecordId;
+use delayq::spool::{AnyRecord, GroupChange, GroupRecord};
+use delayq::{Client, Fate, Target, UnixMillis};
 use delayq_spool::{Settled, SpoolError, SpoolReader, SpoolStats, Spooled};
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,6 +38,10 @@ pub struct Resubmitter {
     read: u64,
     /// What became of records, and is not noted yet.
     owed: Settled,
+    /// What Redis keeps of these until they are noted.
+    carried: Vec<(Target, RecordId)>,
+    /// Records that were tried, and may have been carried out.
+    unknown: HashSet<u64>,
     resting: Resting,
     /// Those of them that are tried again.
     probes: Probes,
@@ -75,59 +81,6 @@ struct Tally {
     held: Option<String>,
 }
 
-/// A batch, cut into what may be carried out in one go, in order.
-#[derive(Default)]
-struct Parts {
-    parts: Vec<Part>,
-    /// Where those begin that are behind the last change of a group.
-    first: usize,
-    /// How many records of a message are in these.
-    records: HashMap<(Topic, Vec<u8>), usize>,
-}
-
-/// What is carried out in one go.
-enum Part {
-    /// Writes of different messages, with their numbers.
-    Messages(Vec<(u64, Write)>),
-    /// A change of a group, its number, and when it was first tried since it was spooled.
-    Group(u64, GroupRecord, Option<UnixMillis>),
-}
-
-// === impl Parts ===
-
-impl Parts {
-    /// Adds a record behind those of its message, and behind changes of groups.
-    fn add(&mut self, seq: u64, record: AnyRecord, tried: Option<UnixMillis>) {
-        let record = match record {
-            AnyRecord::Message(record) => record,
-            AnyRecord::Group(record) => {
-                self.parts.push(Part::Group(seq, record, tried));
-                (self.first, self.records) = (self.parts.len(), HashMap::new());
-                return;
-            }
-        };
-        let before = self.records.entry(message_of(&record)).or_default();
-        let place = self.first + *before;
-        *before += 1;
-        let write = Write::new(record, None, tried);
-        match self.parts.get_mut(place) {
-            Some(Part::Messages(writes)) => writes.push((seq, write)),
-            _ => self.parts.push(Part::Messages(vec![(seq, write)])),
-        }
-    }
-
-    /// All of them, each with its verbs and topics together: they take few calls so.
-    fn sorted(mut self) -> Vec<Part> {
-        for part in &mut self.parts {
-            if let Part::Messages(writes) = part {
-                let kind = |(_, write): &(u64, Write)| (write.record.verb(), write.record.topic.clone());
-                writes.sort_by_cached_key(kind);
-            }
-        }
-        self.parts
-    }
-}
-
 // === impl Resubmitter ===
 
 impl Resubmitter {
@@ -146,6 +99,8 @@ impl Resubmitter {
             doubtful: false,
             read: 0,
             owed: Settled::default(),
+            carried: Vec::new(),
+            unknown: HashSet::new(),
             resting: Resting::default(),
             probes: Probes::default(),
             tries: 0,
@@ -191,7 +146,7 @@ impl Resubmitter {
     }
 
     async fn resubmit_next(&mut self) -> Result<Report, SpoolError> {
-        self.note(Vec::new()).await?;
+        self.note().await?;
         let tried = match mem::take(&mut self.is_time) {
             true => self.try_some().await?,
             false => Report::default(),
@@ -217,6 +172,7 @@ impl Resubmitter {
             if resting == 0 {
                 // What was let wait again has an old number.
                 self.begin_again();
+                self.unknown.clear();
             }
             return Ok(Report { at_end: true, resting, ..Report::default() });
         };
@@ -261,7 +217,7 @@ impl Resubmitter {
             tally.held = self.carrier.probe().await.err().map(|error| error.to_string());
         }
         self.doubtful = tally.held.is_some();
-        self.note(Vec::new()).await?;
+        self.note().await?;
         let Tally { sent, done, rejected, held, .. } = tally;
         Ok(Report { sent, resubmitted: done, rejected, held, ..Report::default() })
     }
@@ -321,121 +277,117 @@ impl Resubmitter {
         self.with(|reader| reader.shrink()).await
     }
 
-    /// Why a record is set aside for its age. Puts alone are: a message whose cancel was set aside would be delivered. When
-    /// a record was spooled may be unreadable: 0.
-    fn too_old(
+    /// The record, unless it is set aside for its age. Puts alone are: a message whose cancel was set aside would be
+    /// delivered. When a record was spooled may be unreadable: 0.
+    fn young_enough(
         &self,
-        record: &AnyRecord,
+        record: AnyRecord,
         spooled_at: UnixMillis,
-        tried: Option<UnixMillis>,
         now: UnixMillis,
-    ) -> Option<String> {
-        let max = self.max_age.filter(|&max| spooled_at.get() > 0 && now.since(spooled_at) > max)?;
-        let put = record.message().filter(|record| record.verb() == "put")?;
-        let is_open = tried.is_some() || put.fate == Fate::Unknown;
-        let stored = if is_open { ", and may be stored already" } else { "" };
-        Some(format!("it has waited for longer than {max:?}{stored}"))
+    ) -> Result<AnyRecord, String> {
+        let max = self.max_age.filter(|&max| spooled_at.get() > 0 && now.since(spooled_at) > max);
+        match (max, record.message().filter(|record| record.verb() == "put")) {
+            (Some(max), Some(put)) => {
+                let stored = if put.fate == Fate::Unknown { ", and may be stored already" } else { "" };
+                Err(format!("it has waited for longer than {max:?}{stored}"))
+            }
+            _ => Ok(record),
+        }
     }
 
     async fn tally(&mut self, batch: Vec<Spooled>) -> Result<Tally, SpoolError> {
-        let (mut tally, mut parts) = (Tally::default(), Parts::default());
+        let (mut tally, mut writes) = (Tally::default(), Vec::new());
         let now = delayq_service::host_now();
-        for Spooled { seq, spooled_at, tried, record } in batch {
-            let refusal = match &record {
-                Err(why) => Some(why.clone()),
-                Ok(record) => self.too_old(record, spooled_at, tried, now),
-            };
-            match (refusal, record) {
-                (Some(why), _) => self.settle(&mut tally, seq, true, Settle::Reject(why)),
-                (None, Ok(record)) => parts.add(seq, record, tried),
-                (None, Err(_)) => {}
+        for Spooled { seq, spooled_at, id, record } in batch {
+            match record.and_then(|record| self.young_enough(record, spooled_at, now)) {
+                Err(why) => self.settle(&mut tally, seq, Settle::Reject(why)),
+                Ok(AnyRecord::Message(record)) => {
+                    let mut write = Write::new(record, Some(id), None);
+                    write.is_first &= !self.unknown.contains(&seq);
+                    writes.push((seq, write));
+                }
+                Ok(AnyRecord::Group(record)) => {
+                    self.carry_out(mem::take(&mut writes), &mut tally).await;
+                    self.change(seq, &record, &mut tally).await?;
+                }
             }
         }
-        for part in parts.sorted() {
-            if tally.held.is_some() {
-                break;
-            }
-            match part {
-                Part::Messages(writes) => self.carry_out(writes, &mut tally).await?,
-                Part::Group(seq, record, tried) => self.change(seq, &record, tried, &mut tally).await?,
-            }
-        }
+        self.carry_out(writes, &mut tally).await;
         Ok(tally)
     }
 
-    async fn carry_out(&mut self, mut part: Vec<(u64, Write)>, tally: &mut Tally) -> Result<(), SpoolError> {
-        part.retain(|(_, write)| !self.resting.holds(&write.record));
+    async fn carry_out(&mut self, part: Vec<(u64, Write)>, tally: &mut Tally) {
+        if tally.held.is_some() || part.is_empty() {
+            return;
+        }
         let (numbers, writes): (Vec<u64>, Vec<Write>) = part.into_iter().unzip();
-        self.note(numbers.clone()).await?;
         let settled = self.carrier.carry_out(&mut self.resting, &writes).await;
         for ((seq, write), settle) in numbers.into_iter().zip(&writes).zip(settled) {
-            if let Settle::Rest(_, why) = &settle {
-                self.probes.note(seq, Some(&write.record.topic), why);
+            if let Settle::Hold(Fate::Unknown, _) | Settle::Rest(Fate::Unknown, _) = settle {
+                self.unknown.insert(seq);
             }
-            self.settle(tally, seq, write.tried.is_none(), settle);
+            match &settle {
+                Settle::Rest(_, why) => self.probes.note(seq, Some(&write.record.topic), why),
+                Settle::Done | Settle::Reject(_) => self.carried.extend(write.carried()),
+                Settle::Hold(..) | Settle::Untried => {}
+            }
+            self.settle(tally, seq, settle);
         }
-        Ok(())
     }
 
-    async fn change(
-        &mut self,
-        seq: u64,
-        record: &GroupRecord,
-        tried: Option<UnixMillis>,
-        tally: &mut Tally,
-    ) -> Result<(), SpoolError> {
-        if self.resting.holds_group(&record.group) {
+    async fn change(&mut self, seq: u64, record: &GroupRecord, tally: &mut Tally) -> Result<(), SpoolError> {
+        if tally.held.is_some() || self.resting.holds_group(&record.group) {
             return Ok(());
         }
-        self.note(vec![seq]).await?;
-        let settle = self.carrier.change(&mut self.resting, record, tried).await;
+        // A cancel of a group may be repeated for as long as nothing behind it was sent.
+        let is_first = record.fate == Fate::NotApplied && matches!(record.change, GroupChange::Shift { .. });
+        if is_first {
+            self.with(move |reader| reader.note_fate(seq, Fate::Unknown)).await?;
+        }
+        let settle = self.carrier.change(&mut self.resting, record).await;
         if let Settle::Rest(_, why) = &settle {
             self.probes.note(seq, None, why);
         }
-        self.settle(tally, seq, tried.is_none(), settle);
+        let not_applied =
+            matches!(settle, Settle::Hold(Fate::NotApplied, _) | Settle::Rest(Fate::NotApplied, _));
+        self.settle(tally, seq, settle);
+        self.note().await?;
+        if is_first && not_applied {
+            self.with(move |reader| reader.note_fate(seq, Fate::NotApplied)).await?;
+        }
         Ok(())
     }
 
-    /// Keeps what became of a record, to be noted; `is_first`: it was never tried before.
-    fn settle(&mut self, tally: &mut Tally, seq: u64, is_first: bool, settle: Settle) {
+    /// Keeps what became of a record, to be noted.
+    fn settle(&mut self, tally: &mut Tally, seq: u64, settle: Settle) {
         tally.sent += u64::from(settle != Settle::Untried);
-        let not_applied = match settle {
+        match settle {
             Settle::Done => {
                 tally.done += 1;
                 self.owed.done.push(seq);
-                false
             }
             Settle::Reject(reason) => {
                 tracing::error!(seq, reason, "a spooled record is rejected and set aside");
                 tally.rejected += 1;
                 self.owed.rejected.push((seq, reason));
-                false
             }
-            Settle::Hold(fate, why) => {
-                tally.held.get_or_insert(why);
-                fate == Fate::NotApplied
-            }
-            Settle::Rest(fate, _) => {
-                tally.resting += 1;
-                fate == Fate::NotApplied
-            }
-            Settle::Untried => true,
-        };
-        if is_first && not_applied {
-            self.owed.untried.push(seq);
+            Settle::Hold(_, why) => drop(tally.held.get_or_insert(why)),
+            Settle::Rest(..) => tally.resting += 1,
+            Settle::Untried => {}
         }
     }
 
-    /// Notes what is owed, and which records are tried next: nothing is sent before.
-    async fn note(&mut self, next: Vec<u64>) -> Result<(), SpoolError> {
-        if self.owed.is_empty() && next.is_empty() {
+    /// Notes what is owed, and has Redis forget its answers then.
+    async fn note(&mut self) -> Result<(), SpoolError> {
+        if self.owed.is_empty() {
             return Ok(());
         }
         // Ranges are removed faster.
         self.owed.done.sort_unstable();
         let owed = self.owed.clone();
-        self.with(move |reader| reader.note(&owed, &next)).await?;
+        self.with(move |reader| reader.note(&owed)).await?;
         self.owed = Settled::default();
+        self.carrier.settled(&mem::take(&mut self.carried)).await;
         Ok(())
     }
 

@@ -10,8 +10,7 @@ use delayq::spool::{GroupRecord, Resubmit, SpoolRecord};
 use delayq::{Client, Error, Fate, Producer, ProducerOptions, Target, UnixMillis};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use std::collections::{BTreeMap, HashSet};
-use std::ops::Range;
+use std::collections::{BTreeMap, HashMap};
 
 /// A write that was recorded somewhere.
 #[derive(Clone, Debug)]
@@ -64,7 +63,7 @@ impl Carrier {
         Self { producer, away: Away::default(), unconfirmed: Unconfirmed::default() }
     }
 
-    /// Carries out a batch, as far as Redis can be used. One answer for each write, in their order.
+    /// Carries out a batch, as far as Redis can be used: writes of one message in their order. One answer for each write.
     pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[Write]) -> Vec<Settle> {
         let mut settled = vec![Settle::Untried; batch.len()];
         let topics = batch.iter().map(|write| Some(&write.record.topic));
@@ -147,19 +146,14 @@ impl Carrier {
         }
     }
 
-    /// Carries out a change of a group; `tried` is when it was first tried since it was recorded.
-    pub(crate) async fn change(
-        &mut self,
-        resting: &mut Resting,
-        record: &GroupRecord,
-        tried: Option<UnixMillis>,
-    ) -> Settle {
+    /// Carries out a change of a group.
+    pub(crate) async fn change(&mut self, resting: &mut Resting, record: &GroupRecord) -> Settle {
         self.unconfirmed.ask_again(&self.producer, std::iter::once(None)).await;
         let places = || self.producer.client().layout().placement(record.group.as_str());
         let settle = match self.away.why(places).or_else(|| self.unconfirmed.why(None, places)) {
             Some(why) => Settle::Rest(Fate::NotApplied, why),
             None => {
-                let answer = groups::change(&self.producer, record, tried).await;
+                let answer = groups::change(&self.producer, record).await;
                 if let Err(error) = &answer {
                     self.unconfirmed.learn(&self.producer, None, error);
                 }
@@ -194,28 +188,17 @@ impl Carrier {
     }
 }
 
-/// Cuts a batch into runs that may go to Redis together, because no write of one waits for another: where the verb
-/// changes, where a message comes a second time, and, but for puts, where the topic changes.
-fn runs(batch: &[Write]) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    let mut messages = HashSet::new();
+/// Cuts a batch into runs that may go to Redis together: the first writes of all messages, then the second ones, and so on,
+/// each by verb and, but for puts, by topic.
+fn runs(batch: &[Write]) -> Vec<Vec<usize>> {
+    let (mut runs, mut seen) = (BTreeMap::<_, Vec<usize>>::new(), HashMap::<_, u32>::new());
     for (at, Write { record, .. }) in batch.iter().enumerate() {
-        let message = message_of(record);
-        let last = at.checked_sub(1).map(|before| &batch[before].record);
-        let fits = last.is_some_and(|last| {
-            let one_topic = record.verb() == "put" || last.topic == record.topic;
-            last.verb() == record.verb() && one_topic && !messages.contains(&message)
-        });
-        match runs.last_mut() {
-            Some(run) if fits => run.end = at + 1,
-            _ => {
-                messages.clear();
-                runs.push(at..at + 1);
-            }
-        }
-        messages.insert(message);
+        let before = seen.entry(message_of(record)).or_default();
+        let topic = (record.verb() != "put").then_some(&record.topic);
+        runs.entry((*before, record.verb(), topic)).or_default().push(at);
+        *before += 1;
     }
-    runs
+    runs.into_values().collect()
 }
 
 /// Calls Redis for a run: what becomes of each write, or the error.
@@ -275,13 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_one_verb_and_each_id_once() {
+    fn a_run_has_one_verb_and_the_writes_of_a_message_keep_their_order() {
         for (batch, expected) in [
             ("", vec![]),
-            ("p1 p2 p3", std::iter::once(0..3).collect()),
-            ("p1 p2 c1 c2 p1", vec![0..2, 2..4, 4..5]),
-            ("p1 p1 p2", vec![0..1, 1..3]),
-            ("c1 c1", vec![0..1, 1..2]),
+            ("p1 p2 p3", vec![vec![0, 1, 2]]),
+            ("p1 c2 p3 c4", vec![vec![1, 3], vec![0, 2]]),
+            ("p1 p2 c1 c2 p1", vec![vec![0, 1], vec![2, 3], vec![4]]),
+            ("p1 p1 p2", vec![vec![0, 2], vec![1]]),
+            ("c1 c1", vec![vec![0], vec![1]]),
         ] {
             let batch: Vec<Write> = batch.split_whitespace().map(write).collect();
             assert_eq!(runs(&batch), expected);

@@ -31,23 +31,24 @@ const BUSY: Duration = Duration::from_secs(30);
 /// The tables, with an order of creation that fixes their root pages: a salvage reads by them.
 ///
 /// `key` finds the records of a message, without an index (see `keys`); `waiting_again` has the keys of what waits again by an
-/// operator, which has an old number. `waiting_group` finds the waiting records of a group. `begun` has what is about to be
-/// resubmitted: in a row of `waiting`, the note would split the page that the row fills. What no longer waits is deleted from
-/// all of them together, by ranges of numbers, which is faster than a trigger. `books` counts the rows that were deleted.
-/// `boot` and `up_ms` date a row by the time since a boot of this host (see `clock`).
+/// operator, which has an old number. `waiting_group` finds the waiting records of a group. What no longer waits is deleted
+/// from all of them together, by ranges of numbers, which is faster than a trigger. `books` counts the rows that were deleted.
+/// `boot` and `up_ms` date a row by the time since a boot of this host (see `clock`). A rejected record is `overtaken` once a
+/// later one of its message was resubmitted.
 const SCHEMA: &str = "
     CREATE TABLE waiting (seq INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
         spooled_ms INTEGER NOT NULL, boot INTEGER NOT NULL, up_ms INTEGER NOT NULL, body BLOB NOT NULL);
-    CREATE TABLE rejected (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL, spooled_ms INTEGER NOT NULL,
-        rejected_ms INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL);
-    CREATE TABLE begun (seq INTEGER PRIMARY KEY, tried_ms INTEGER NOT NULL, boot INTEGER NOT NULL,
-        up_ms INTEGER NOT NULL, tries INTEGER NOT NULL);
+    CREATE TABLE rejected (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL, group_key INTEGER,
+        overtaken INTEGER NOT NULL DEFAULT 0, spooled_ms INTEGER NOT NULL, rejected_ms INTEGER NOT NULL,
+        reason TEXT NOT NULL, body BLOB NOT NULL);
     CREATE TABLE books (one INTEGER PRIMARY KEY CHECK (one = 1), spooled INTEGER NOT NULL,
         replayed INTEGER NOT NULL, rejected INTEGER NOT NULL, discarded INTEGER NOT NULL);
     CREATE TABLE waiting_again (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
     CREATE INDEX waiting_again_key ON waiting_again (key);
     CREATE TABLE waiting_group (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL);
     CREATE INDEX waiting_group_key ON waiting_group (key);
+    CREATE INDEX rejected_key ON rejected (key);
+    CREATE INDEX rejected_group_key ON rejected (group_key);
     INSERT INTO books VALUES (1, 0, 0, 0, 0);
     PRAGMA application_id = 1685156720;
     PRAGMA user_version = 1;

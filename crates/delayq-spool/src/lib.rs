@@ -35,7 +35,7 @@ mod writer;
 
 pub use encoding::RecordError;
 pub use error::SpoolError;
-pub use reader::{Rejected, SpoolReader, SpoolStats, Spooled};
+pub use reader::{Rejected, Retried, SpoolReader, SpoolStats, Spooled};
 pub use salvage::{Salvaged, salvage_spool};
 pub use settled::Settled;
 pub use writer::{SpoolSettings, SpoolWriter};

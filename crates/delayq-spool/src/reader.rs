@@ -6,18 +6,18 @@ use crate::flag::Flag;
 use crate::identity::Identity;
 use crate::lock::Lock;
 use crate::row::note_group;
-use crate::settled::{Settled, begin, no_longer_waits};
+use crate::settled::{Settled, no_longer_waits};
 use crate::{encoding, file, lost};
-use delayq_core::spool::AnyRecord;
+use delayq_core::fate::Fate;
+use delayq_core::record::RecordId;
+use delayq_core::spool::{AnyRecord, GroupRecord};
 use delayq_core::time::UnixMillis;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 
 /// Waiting records, as [`spooled`] reads them.
-const WAITING: &str =
-    "SELECT seq, body, spooled_ms, waiting.boot, waiting.up_ms, tried_ms, begun.boot, begun.up_ms
-                       FROM waiting LEFT JOIN begun USING (seq)";
+const WAITING: &str = "SELECT seq, body, spooled_ms, boot, up_ms FROM waiting";
 
 /// The size at which a batch is full.
 const BATCH_BYTES: usize = 16 << 20;
@@ -44,8 +44,8 @@ pub struct Spooled {
     pub seq: u64,
     /// When it was spooled. This and all other times of it are on this host's clock as that is set now.
     pub spooled_at: UnixMillis,
-    /// When it was first tried with unknown fate.
-    pub tried: Option<UnixMillis>,
+    /// By which Redis recognises a repeat of it. Of no other record; another one once it waits again.
+    pub id: RecordId,
     /// The record, or why its bytes are invalid: reject it.
     pub record: Result<AnyRecord, String>,
 }
@@ -61,8 +61,21 @@ pub struct Rejected {
     pub rejected_at: UnixMillis,
     /// Why.
     pub reason: String,
+    /// Whether a later record of its message was resubmitted since, which a retry would undo.
+    pub overtaken: bool,
     /// The record, or why its bytes are invalid.
     pub record: Result<AnyRecord, String>,
+}
+
+/// What a retry did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retried {
+    /// The record waits again.
+    Waits,
+    /// It is overtaken, and stays aside.
+    Overtaken,
+    /// There is no such rejected record.
+    Unknown,
 }
 
 /// The books of a spool, and its size.
@@ -220,21 +233,34 @@ impl SpoolReader {
         count().map_err(self.of())
     }
 
-    /// Notes what became of records, and which of them are tried next, so that a repeat after a crash carries the time of its
-    /// first try. Both are on disk together, or neither is. Call it before Redis, and send nothing if it fails. Safe to repeat.
+    /// Notes what became of records. Safe to repeat.
     ///
     /// # Errors
     /// Nothing is noted.
-    pub fn note(&mut self, settled: &Settled, next: &[u64]) -> Result<(), SpoolError> {
+    pub fn note(&mut self, settled: &Settled) -> Result<(), SpoolError> {
+        let now = Moment::now();
+        self.change(|change| settled.note(change, now))?;
+        self.lower_flag();
+        Ok(())
+    }
+
+    /// Notes that a waiting change of a group may have been applied from now on, or that it was not. Redis recognises no
+    /// repeat of such a change.
+    ///
+    /// # Errors
+    /// Nothing is noted: do not try it.
+    pub fn note_fate(&mut self, seq: u64, fate: Fate) -> Result<(), SpoolError> {
         let now = Moment::now();
         self.change(|change| {
-            settled.note(change, now)?;
-            begin(change, next, now)
-        })?;
-        if !settled.done.is_empty() || !settled.rejected.is_empty() {
-            self.lower_flag();
-        }
-        Ok(())
+            let found = change.query_row(&format!("{WAITING} WHERE seq = ?"), [seq], |row| {
+                Ok((record(row.get_ref(1)?), now.set_since(&moment(row, 2)?)))
+            });
+            let Some((Ok(AnyRecord::Group(record)), set_ms)) = found.optional()? else { return Ok(()) };
+            // As the clock was set when the record was spooled.
+            let record = GroupRecord { fate, tried_at: now.wall.set_by(-set_ms), ..record };
+            let body = encoding::encode(&AnyRecord::Group(record));
+            change.execute("UPDATE waiting SET body = ? WHERE seq = ?", params![body, seq]).map(drop)
+        })
     }
 
     /// The first `most` rejected records, from `after` on (0: from the first).
@@ -243,7 +269,8 @@ impl SpoolReader {
     /// The file cannot be read.
     pub fn rejected(&self, after: u64, most: usize) -> Result<Vec<Rejected>, SpoolError> {
         let read = || {
-            let sql = "SELECT seq, spooled_ms, rejected_ms, reason, body FROM rejected WHERE seq > ?
+            let sql =
+                "SELECT seq, spooled_ms, rejected_ms, reason, overtaken, body FROM rejected WHERE seq > ?
                        ORDER BY seq LIMIT ?";
             self.connection
                 .prepare_cached(sql)?
@@ -253,17 +280,21 @@ impl SpoolReader {
         read().map_err(self.of())
     }
 
-    /// Lets a rejected record wait again, with the fate that it was spooled with; `force`: as one that was never tried, so
-    /// that a topic that refuses repeats takes it, perhaps a second time. Returns whether it existed; what only names lost
-    /// records does not.
+    /// Lets a rejected record wait again, with the fate that it was spooled with, unless it is overtaken; `force`: in any
+    /// case, and as one that was never tried, so that a topic that refuses repeats takes it, perhaps a second time. What only
+    /// names lost records is unknown.
     ///
     /// # Errors
     /// It stays rejected, or producers may not see that it waits: repeat it.
-    pub fn retry(&mut self, seq: u64, force: bool) -> Result<bool, SpoolError> {
+    pub fn retry(&mut self, seq: u64, force: bool) -> Result<Retried, SpoolError> {
         let retried = self.change(|change| {
-            let sql = "SELECT body FROM rejected WHERE seq = ? AND body != x''";
-            let found = change.query_row(sql, [seq], |row| Ok(record(row.get_ref(0)?))).optional()?;
-            let Some(found) = found else { return Ok(false) };
+            let sql = "SELECT body, overtaken FROM rejected WHERE seq = ? AND body != x''";
+            let read = |row: &Row<'_>| Ok((record(row.get_ref(0)?), number(row.get_ref(1)?) > 0));
+            let found = match change.query_row(sql, [seq], read).optional()? {
+                None => return Ok(Retried::Unknown),
+                Some((_, true)) if !force => return Ok(Retried::Overtaken),
+                Some((found, _)) => found,
+            };
             // It waits since now: its age may be why it was set aside.
             let sql = "INSERT INTO waiting (seq, key, spooled_ms, boot, up_ms, body)
                        SELECT seq, key, ?, ?, ?, body FROM rejected WHERE seq = ?";
@@ -279,7 +310,7 @@ impl SpoolReader {
             }
             change.execute("DELETE FROM rejected WHERE seq = ?", [seq])?;
             change.execute("UPDATE books SET rejected = rejected - 1", [])?;
-            Ok(true)
+            Ok(Retried::Waits)
         })?;
         self.flag.renew(&mut self.connection)?;
         Ok(retried)
@@ -381,17 +412,20 @@ impl SpoolReader {
 
 fn spooled(row: &Row<'_>, now: Moment) -> rusqlite::Result<Spooled> {
     let spooled = moment(row, 2)?;
-    let set_ms = now.set_since(&spooled);
-    let tried = match row.get_ref(5)? {
-        ValueRef::Null => None,
-        _ => Some(moment(row, 5)?),
-    };
+    let (seq, body, set_ms) = (row.get(0)?, row.get_ref(1)?, now.set_since(&spooled));
     Ok(Spooled {
-        seq: row.get(0)?,
+        seq,
         spooled_at: spooled.wall.set_by(set_ms),
-        tried: tried.map(|tried| tried.wall.set_by(now.set_since(&tried))),
-        record: record(row.get_ref(1)?).map(|record| record.clock_set_by(set_ms)),
+        id: id_of(seq, spooled, body.as_bytes().unwrap_or_default()),
+        record: record(body).map(|record| record.clock_set_by(set_ms)),
     })
+}
+
+/// No two spools append the same bytes under one number at one moment of one boot.
+fn id_of(seq: u64, spooled: Moment, body: &[u8]) -> RecordId {
+    let Moment { wall, boot, up_ms } = spooled;
+    let numbers = [seq, wall.get(), boot.cast_unsigned(), up_ms.cast_unsigned()].map(u64::to_be_bytes);
+    RecordId::of([b"spool", numbers.as_flattened(), body])
 }
 
 /// A time and its place within a boot, in three columns.
@@ -407,7 +441,8 @@ fn rejected(row: &Row<'_>) -> rusqlite::Result<Rejected> {
         spooled_at: UnixMillis::new(number(row.get_ref(1)?)),
         rejected_at: UnixMillis::new(number(row.get_ref(2)?)),
         reason: row.get_ref(3)?.as_str().unwrap_or("").to_owned(),
-        record: record(row.get_ref(4)?),
+        overtaken: number(row.get_ref(4)?) > 0,
+        record: record(row.get_ref(5)?),
     })
 }
 

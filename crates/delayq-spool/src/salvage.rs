@@ -18,9 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// The columns of the tables by numbers; the first is the number.
 const WAITING: (&str, &str) = ("waiting", "seq, key, spooled_ms, boot, up_ms, body");
-const REJECTED: (&str, &str) = ("rejected", "seq, key, spooled_ms, rejected_ms, reason, body");
-
-const BEGUN: (&str, &str) = ("begun", "seq, tried_ms, boot, up_ms, tries");
+const REJECTED: (&str, &str) =
+    ("rejected", "seq, key, group_key, overtaken, spooled_ms, rejected_ms, reason, body");
 
 /// The files of a spool; the database last.
 const FILES: [&str; 3] = ["spool.db-shm", "spool.db-wal", file::NAME];
@@ -48,7 +47,6 @@ pub struct Salvaged {
 /// What can be read of a file.
 struct Readable {
     waiting: Vec<RawRow>,
-    begun: Vec<RawRow>,
     rejected: Vec<RawRow>,
     lost: Option<u64>,
     lost_numbers: Vec<u64>,
@@ -140,7 +138,6 @@ impl Readable {
         let until = last.unwrap_or(i64::MAX.cast_unsigned());
         let waiting = rows(connection, WAITING, until).map_err(of)?;
         let rejected = rows(connection, REJECTED, until).map_err(of)?;
-        let begun = rows(connection, BEGUN, until).unwrap_or_default();
         let kept = (waiting.len() + rejected.len()) as u64;
         if *is_headless && !waiting.iter().chain(&rejected).any(is_record) {
             let why = "its first page is damaged or that of another kind of file, and no record is found in it: move it away, and a new spool is made";
@@ -154,13 +151,12 @@ impl Readable {
         let lost = booked.map(|booked| (booked + unbooked).saturating_sub(kept));
         let lost_numbers = missing(&found, issued, lost);
         let lost = lost.or((issued == kept).then_some(0));
-        Ok(Self { waiting, begun, rejected, lost, lost_numbers, issued })
+        Ok(Self { waiting, rejected, lost, lost_numbers, issued })
     }
 
     fn write(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         insert(&change, WAITING, &self.waiting)?;
-        insert(&change, BEGUN, &self.begun)?;
         insert(&change, REJECTED, &self.rejected)?;
         for row in &self.waiting {
             if let (Some(seq), Some(Value::Blob(body))) = (row.first().and_then(number), row.last())

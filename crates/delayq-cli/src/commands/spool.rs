@@ -9,9 +9,12 @@ use crate::deployment::Context;
 use crate::failure::{FILE, refused, unknown, usage};
 use crate::output::{Output, add_time, counted, time};
 use clap::{Args, Subcommand};
+use delayq::UnixMillis;
 use delayq::spool::AnyRecord;
 use delayq_service::Fault;
-use delayq_spool::{Salvaged, SpoolError, SpoolReader, SpoolStats, salvage_spool};
+use delayq_spool::{
+    Rejected, Retried, Salvaged, SpoolError, SpoolReader, SpoolStats, Spooled, salvage_spool,
+};
 use export::Export;
 use select::Select;
 use serde_json::{Value, json};
@@ -52,7 +55,8 @@ enum Action {
     Retry {
         #[command(flatten)]
         which: Select,
-        /// As if never tried: a stale put is delivered, perhaps a second time
+        /// As if never tried, and although overtaken: a stale put may be delivered a second time, and a later write of the same
+        /// message is undone
         #[arg(long)]
         force: bool,
     },
@@ -104,19 +108,16 @@ impl Action {
             Self::Show { number: Some(number), payload } => record::show(&reader, number, payload, output),
             Self::Waiting { limit } => {
                 let waiting = reader.waiting(0, limit).map_err(unusable)?;
-                let rows =
-                    waiting.iter().map(|spooled| (spooled.seq, spooled.spooled_at, &spooled.record, ""));
-                list(output, rows)
+                list(output, waiting.iter().map(Listed::from))
             }
             Self::Rejected { limit } => {
                 let rejected = reader.rejected(0, limit).map_err(unusable)?;
-                let rows = rejected.iter().map(|r| (r.seq, r.spooled_at, &r.record, r.reason.as_str()));
-                list(output, rows)
+                list(output, rejected.iter().map(Listed::from))
             }
             Self::Export(export) => export.run(&reader),
             Self::Retry { which, force } => {
                 let numbers = which.numbers(&reader, false)?;
-                each(output, &numbers, "waits again", |seq| reader.retry(seq, force))
+                each(output, &numbers, "waits again", |seq| Ok(reader.retry(seq, force)? == Retried::Waits))
             }
             Self::Discard { which, waiting, yes } => {
                 let numbers = which.numbers(&reader, waiting)?;
@@ -153,23 +154,44 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
     })
 }
 
-fn list<'r>(
-    output: Output,
-    records: impl Iterator<Item = (u64, delayq::UnixMillis, &'r Result<AnyRecord, String>, &'r str)>,
-) -> Result<(), Fault> {
+/// A record of a list.
+struct Listed<'r> {
+    number: u64,
+    spooled_at: UnixMillis,
+    record: &'r Result<AnyRecord, String>,
+    reason: &'r str,
+    overtaken: bool,
+}
+
+impl<'r> From<&'r Spooled> for Listed<'r> {
+    fn from(Spooled { seq, spooled_at, record, .. }: &'r Spooled) -> Self {
+        Self { number: *seq, spooled_at: *spooled_at, record, reason: "", overtaken: false }
+    }
+}
+
+impl<'r> From<&'r Rejected> for Listed<'r> {
+    fn from(Rejected { seq, spooled_at, record, reason, overtaken, .. }: &'r Rejected) -> Self {
+        Self { number: *seq, spooled_at: *spooled_at, record, reason, overtaken: *overtaken }
+    }
+}
+
+fn list<'r>(output: Output, records: impl Iterator<Item = Listed<'r>>) -> Result<(), Fault> {
     let mut rows = output.rows(&[">number", "spooled", "verb", "record", "why"]);
     let mut values: Vec<Value> = Vec::new();
-    for (seq, spooled_at, record, why) in records {
+    for Listed { number, spooled_at, record, reason, overtaken } in records {
         let verb = record.as_ref().map_or("", AnyRecord::verb);
         let record = match record {
             Ok(AnyRecord::Message(record)) => format!("{} {}", record.topic, record.target.id),
             Ok(AnyRecord::Group(record)) => format!("group {}", record.group),
             Err(error) => format!("unreadable: {error}"),
         };
-        let mut value = json!({ "number": seq, "verb": verb, "record": record, "reason": why });
+        let mut value = json!({
+            "number": number, "verb": verb, "record": record, "reason": reason, "overtaken": overtaken,
+        });
         add_time(&mut value, "spooled", Some(spooled_at));
         values.push(value);
-        rows.row([seq.to_string(), time(spooled_at), verb.to_owned(), record, why.to_owned()]);
+        let why = if overtaken { format!("{reason} (overtaken)") } else { reason.to_owned() };
+        rows.row([number.to_string(), time(spooled_at), verb.to_owned(), record, why]);
     }
     let empty = values.is_empty();
     output.print(&values, || if empty { "none".to_owned() } else { rows.text() })
@@ -194,7 +216,9 @@ fn each(
     match numbers.len() - done.len() {
         0 => Ok(()),
         missing => {
-            Err(unknown(format!("{missing} of the numbers are not such records; see delayq spool rejected")))
+            let why =
+                "not such records, or overtaken by a later record of their message, which --force would undo";
+            Err(unknown(format!("{missing} of the numbers are {why}; see delayq spool rejected")))
         }
     }
 }

@@ -41,7 +41,7 @@ async fn spool() -> Folder {
     ];
     spool.append(records).await.unwrap();
     let aside = Settled { rejected: vec![(5, "stale: forgotten".to_owned())], ..Settled::default() };
-    SpoolReader::open_beside(folder.path()).unwrap().note(&aside, &[]).unwrap();
+    SpoolReader::open_beside(folder.path()).unwrap().note(&aside).unwrap();
     folder
 }
 
@@ -203,7 +203,7 @@ async fn the_doctor_says_who_reads_the_spool_and_how_long_the_oldest_has_waited(
             reads.contains("read by").then(|| SpoolReader::open(folder.path(), "the test").unwrap());
         if let (Some(reader), true) = (&mut reader, reads.contains("nothing")) {
             let done = Settled { done: vec![1, 2, 3, 4], ..Settled::default() };
-            reader.note(&done, &[]).unwrap();
+            reader.note(&done).unwrap();
         }
         let (judged, said) = found().await;
         assert!(judged == verdict && said.contains(reads), "{judged}: {said}");

@@ -37,20 +37,19 @@ pub(super) async fn carry_out(carrier: &mut Carrier, rows: Vec<Row>, resting: bo
             Err(verdict) => verdicts[place] = verdict,
         }
     }
-    let mut held = None;
     let settled = carrier.carry_out(&mut Resting::default(), &asked).await;
+    let mut held = settled.iter().find_map(|settle| match settle {
+        Settle::Hold(_, why) => Some(why.clone()),
+        _ => None,
+    });
     for (place, settle) in places.into_iter().zip(settled) {
         verdicts[place] = match settle {
             Settle::Done => Verdict::Done,
             Settle::Reject(reason) => Verdict::Rejected(short(reason)),
             Settle::Rest(_, why) => Verdict::Rests(short(why)),
-            // Nothing ended the batch before it: it rests behind a row of its message.
+            // Nothing ended the batch: it rests behind a row of its message.
             Settle::Untried if held.is_none() => Verdict::Rests(BEHIND.to_owned()),
-            Settle::Untried => Verdict::Untried,
-            Settle::Hold(_, why) => {
-                held.get_or_insert(why);
-                Verdict::Untried
-            }
+            Settle::Untried | Settle::Hold(..) => Verdict::Untried,
         };
     }
     // Where nothing at all is carried out, it may be the whole Redis.

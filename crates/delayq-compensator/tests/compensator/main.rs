@@ -25,7 +25,7 @@ use delayq::{
 };
 use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
-use delayq_spool::{Settled, SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
+use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::deadline::{SHORT, wait_until, within};
 use delayq_tests::deployment::{Deployment, settings};
 use delayq_tests::folder::Folder;
@@ -160,20 +160,6 @@ async fn what_was_put_while_redis_was_away_is_there_once_after_it_is_back() {
     let stats = resubmitter.stats().await.unwrap();
     let expected = SpoolStats { spooled: 20, replayed: 20, waiting: 0, rejected: 0, discarded: 0, ..stats };
     assert!(stats == expected && stats.balances(), "{stats:?}");
-}
-
-#[tokio::test]
-async fn a_crash_between_replay_and_done_puts_nothing_twice() {
-    let host = Host::start().await;
-    let record = SpoolRecord::put(&message("a"), Fate::NotApplied, UnixMillis::new(1));
-    host.spool.append(vec![record]).await.unwrap();
-    // What a resubmitter did before it died: the begin is noted, the put carried out, the end not noted.
-    let mut first = reader(host.folder.path());
-    first.note(&Settled::default(), &[1]).unwrap();
-    assert_eq!(host.present(message("a")).await, PutOutcome::Stored(FAR));
-    drop(first);
-    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(1));
-    assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, FAR));
 }
 
 #[tokio::test]

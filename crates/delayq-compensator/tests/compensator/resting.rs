@@ -5,7 +5,7 @@ use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Message, Topic, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
-use delayq_spool::{Settled, SpoolReader, SpoolStats};
+use delayq_spool::{Retried, Settled, SpoolReader, SpoolStats};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use std::time::{Duration, Instant};
 
@@ -110,10 +110,10 @@ async fn however_many_rest_few_of_each_cause_are_tried_again_until_one_of_them_c
     host.spool.append(vec![fine]).await.unwrap();
     let fine = beside.waiting(last, 1).unwrap().pop().unwrap().seq;
     let aside = Settled { rejected: vec![(fine, "for now".to_owned())], ..Settled::default() };
-    beside.note(&aside, &[]).unwrap();
+    beside.note(&aside).unwrap();
     host.spool.append(vec![SpoolRecord::cancel(&topic(), &target("m0"), UnixMillis::new(1))]).await.unwrap();
     let (resting, _) = pass(&mut resubmitter).await;
-    assert!(beside.retry(fine, false).unwrap());
+    assert_eq!(beside.retry(fine, false).unwrap(), Retried::Waits);
     resubmitter.try_again();
     let (still, sent) = pass(&mut resubmitter).await;
     assert!(still <= resting + 1 && sent > 16, "all are tried: {still} of {resting} rest, {sent} were sent");

@@ -3,9 +3,9 @@
 use super::{Notes, cancel_group, ids, of_message, open, put, reader, spooled, topic};
 use delayq_core::fate::Fate;
 use delayq_core::message::{Due, Message};
-use delayq_core::spool::{Resubmit, Spool, SpoolRecord};
+use delayq_core::spool::{AnyRecord, Resubmit, Spool, SpoolRecord};
 use delayq_core::time::UnixMillis;
-use delayq_spool::{SpoolReader, SpoolStats};
+use delayq_spool::{Retried, Settled, SpoolReader, SpoolStats};
 use delayq_tests::folder::Folder;
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +21,8 @@ async fn the_books_balance_through_done_reject_retry_and_discard() {
         reader.reject(*seq, "conflict").unwrap();
         reader.reject(*seq, "conflict").unwrap();
     }
-    assert!(reader.retry(seqs[4], false).unwrap() && reader.discard(seqs[5]).unwrap());
-    assert!(!reader.retry(seqs[4], false).unwrap() && !reader.discard(seqs[5]).unwrap());
+    assert!(reader.retry(seqs[4], false).unwrap() == Retried::Waits && reader.discard(seqs[5]).unwrap());
+    assert!(reader.retry(seqs[4], false).unwrap() == Retried::Unknown && !reader.discard(seqs[5]).unwrap());
     let stats = reader.stats().unwrap();
     let expected = SpoolStats { spooled: 10, replayed: 4, rejected: 1, discarded: 1, waiting: 4, ..stats };
     assert_eq!(stats, expected);
@@ -60,7 +60,7 @@ async fn a_forced_retry_forgets_that_it_was_tried() {
     };
     for (force, expected) in [(false, Some(at)), (true, None)] {
         reader.reject(1, "stale").unwrap();
-        assert!(reader.retry(1, force).unwrap());
+        assert_eq!(reader.retry(1, force).unwrap(), Retried::Waits);
         assert_eq!(tried(&reader), expected);
     }
     assert!(reader.stats().unwrap().balances());
@@ -69,24 +69,78 @@ async fn a_forced_retry_forgets_that_it_was_tried() {
 }
 
 #[tokio::test]
-async fn a_replay_that_was_begun_is_remembered_until_it_is_known_not_to_have_reached_redis() {
+async fn a_retry_undoes_nothing_that_came_later_and_was_resubmitted_but_by_force() {
     let folder = Folder::new("spool");
-    spooled(folder.path(), 2, 10).await;
-    let mut first = reader(folder.path());
-    first.begin(&[1, 2]).unwrap();
-    first.untried(&[2]).unwrap();
-    drop(first);
-    let batch = reader(folder.path()).waiting(0, 2).unwrap();
-    assert!(batch[0].tried.is_some() && batch[1].tried.is_none());
-    let Resubmit::Put(message) =
-        of_message(batch[0].record.clone()).resubmit(UnixMillis::new(5_000), batch[0].tried)
-    else {
-        panic!("it was a put")
+    let spool = open(folder.path()).unwrap();
+    let in_group = |id: &str| {
+        let message = Message::new(topic(), "x").id(id).unwrap().group("g").unwrap();
+        SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1))
     };
-    assert_eq!(
-        message,
-        Message::new(topic(), "xxxxxxxxxx").id("m0").unwrap().first_tried(batch[0].tried.unwrap()).any_time()
-    );
+    let cancelled = SpoolRecord::cancel(&topic(), &put("a", 1).target, UnixMillis::new(1));
+    spool.append(vec![put("a", 1), put("b", 1), in_group("c")]).await.unwrap();
+    spool.append_group(&cancel_group("g"), false).await.unwrap();
+    spool.append(vec![in_group("d"), cancelled.clone(), cancelled]).await.unwrap();
+    let mut reader = reader(folder.path());
+    // Of the messages a, b and c; a change of their group; another message of that; two cancels of a.
+    let rejected = [1, 2, 3, 4, 7].map(|seq| (seq, "for now".to_owned())).to_vec();
+    reader.note(&Settled { rejected, done: vec![5, 6] }).unwrap();
+    let retried = |reader: &mut SpoolReader, seq| reader.retry(seq, false).unwrap();
+    let expected = [
+        (1, Retried::Overtaken),
+        (2, Retried::Waits),
+        (3, Retried::Waits),
+        (4, Retried::Overtaken),
+        (7, Retried::Waits),
+    ];
+    let overtaken: Vec<bool> = reader.rejected(0, 9).unwrap().iter().map(|found| found.overtaken).collect();
+    assert_eq!(overtaken, expected.map(|(_, retried)| retried == Retried::Overtaken));
+    for (seq, expected) in expected {
+        assert_eq!(retried(&mut reader, seq), expected, "{seq}");
+    }
+    assert_eq!(reader.retry(4, true).unwrap(), Retried::Waits);
+    reader.reject(3, "for now").unwrap();
+    reader.done(&[4]).unwrap();
+    assert_eq!(retried(&mut reader, 3), Retried::Overtaken, "its group was cancelled");
+    assert!(reader.stats().unwrap().balances());
+}
+
+#[tokio::test]
+async fn each_record_has_an_identity_of_its_own_until_it_waits_again() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    spool.append(vec![put("a", 1), put("a", 1)]).await.unwrap();
+    let id = |reader: &SpoolReader, n: usize| reader.waiting(0, 9).unwrap()[n].id;
+    // A while ago.
+    let past = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+    past.execute("UPDATE waiting SET spooled_ms = spooled_ms - 1000", []).unwrap();
+    let mut first = reader(folder.path());
+    let before = (id(&first, 0), id(&first, 1));
+    assert_ne!(before.0, before.1);
+    first.reject(1, "for now").unwrap();
+    assert_eq!(first.retry(1, true).unwrap(), Retried::Waits);
+    drop(first);
+    let then = reader(folder.path());
+    assert_ne!(id(&then, 0), before.0);
+    assert_eq!(id(&then, 1), before.1);
+}
+
+#[tokio::test]
+async fn what_may_have_become_of_a_groups_change_is_known_to_the_next_compensator() {
+    let folder = Folder::new("spool");
+    let spool = open(folder.path()).unwrap();
+    spool.append_group(&cancel_group("g"), false).await.unwrap();
+    spool.append(vec![put("a", 1)]).await.unwrap();
+    for fate in [Fate::Unknown, Fate::NotApplied] {
+        let mut first = reader(folder.path());
+        first.note_fate(1, fate).unwrap();
+        first.note_fate(2, fate).unwrap();
+        first.note_fate(9, fate).unwrap();
+        drop(first);
+        let waiting = reader(folder.path()).waiting(0, 9).unwrap();
+        let Ok(AnyRecord::Group(group)) = &waiting[0].record else { panic!("{waiting:?}") };
+        assert_eq!((group.fate, group.tried_at > UnixMillis::new(1)), (fate, true));
+        assert_eq!(of_message(waiting[1].record.clone()), put("a", 1), "that is none");
+    }
 }
 
 #[tokio::test]
@@ -122,18 +176,16 @@ async fn a_delay_is_not_shortened_by_setting_the_hosts_clock() {
         let message = Message::new(topic(), "x").id("a").unwrap().after(Duration::from_secs(3600));
         let record = SpoolRecord::put(&message, Fate::Unknown, wrong(now));
         open(folder.path()).unwrap().append(vec![record]).await.unwrap();
-        let mut reader = reader(folder.path());
-        reader.begin(&[1]).unwrap();
+        let reader = reader(folder.path());
         let past = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
         past.execute("UPDATE waiting SET spooled_ms = spooled_ms - ?", [by]).unwrap();
-        past.execute("UPDATE begun SET tried_ms = tried_ms - ?", [by]).unwrap();
         let spooled = reader.waiting(0, 1).unwrap().remove(0);
         let off = |at: UnixMillis| at.get().abs_diff(now.get());
         let minute = 60_000;
-        assert!(off(spooled.spooled_at) < minute && off(spooled.tried.unwrap()) < minute, "{spooled:?}");
+        assert!(off(spooled.spooled_at) < minute, "{spooled:?}");
         let record = of_message(spooled.record);
         assert!(off(record.tried_at) < minute, "{record:?}");
-        let Resubmit::Put(message) = record.resubmit(now, spooled.tried) else { panic!("it was a put") };
+        let Resubmit::Put(message) = record.resubmit(now, None) else { panic!("it was a put") };
         let Due::After(left) = message.due else { panic!("{:?}", message.due) };
         assert!(left > Duration::from_secs(3540) && off(message.tried.unwrap()) < minute, "{message:?}");
     }

@@ -1,7 +1,7 @@
 //! A damaged log: every commit before the damage is there, and what is lost is named.
 
 use super::{ids, open, put, reader, released};
-use delayq_spool::SpoolWriter;
+use delayq_spool::{Retried, SpoolWriter};
 use delayq_tests::folder::Folder;
 use std::fs;
 use std::path::Path;
@@ -71,7 +71,8 @@ async fn what_a_damaged_log_has_lost_is_named_once_and_its_numbers_are_not_given
         let lost = format!("records {} to 20 are lost", ids(&reader).len() + 1);
         let aside = reader.rejected(0, 9).unwrap();
         assert!(aside.len() == 1 && aside[0].reason.starts_with(&lost), "{name}: {lost}, {aside:?}");
-        assert!(!reader.retry(aside[0].seq, false).unwrap(), "{name}: there is nothing to retry");
+        let retried = reader.retry(aside[0].seq, false).unwrap();
+        assert_eq!(retried, Retried::Unknown, "{name}: there is nothing to retry");
         writer.append(vec![put("new", 10)]).await.unwrap();
         assert_eq!(reader.waiting(20, 9).unwrap()[0].seq, 21, "{name}");
         assert!(reader.discard(20).unwrap() && reader.stats().unwrap().balances(), "{name}");

@@ -52,27 +52,17 @@ fn reader(folder: &Path) -> SpoolReader {
 
 /// What a compensator notes, one thing at a time.
 trait Notes {
-    fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError>;
     fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError>;
     fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError>;
-    fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError>;
 }
 
 impl Notes for SpoolReader {
-    fn begin(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
-        self.note(&Settled::default(), seqs)
-    }
-
     fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
-        self.note(&Settled { done: seqs.to_vec(), ..Settled::default() }, &[])
+        self.note(&Settled { done: seqs.to_vec(), ..Settled::default() })
     }
 
     fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError> {
-        self.note(&Settled { rejected: vec![(seq, reason.to_owned())], ..Settled::default() }, &[])
-    }
-
-    fn untried(&mut self, seqs: &[u64]) -> Result<(), SpoolError> {
-        self.note(&Settled { untried: seqs.to_vec(), ..Settled::default() }, &[])
+        self.note(&Settled { rejected: vec![(seq, reason.to_owned())], ..Settled::default() })
     }
 }
 

@@ -6,7 +6,7 @@ use delayq_core::shard::ShardId;
 use delayq_core::spool::{Spool, SpoolRecord};
 use delayq_core::target::Target;
 use delayq_core::time::UnixMillis;
-use delayq_spool::SpoolReader;
+use delayq_spool::{Retried, SpoolReader};
 use delayq_tests::deadline::{SHORT, within};
 use delayq_tests::folder::Folder;
 use std::fs;
@@ -53,7 +53,7 @@ async fn nothing_overtakes_what_another_process_has_appended_or_let_wait_again()
     for spool in [&one, &other] {
         assert_eq!(spool.append_behind(&[put("a", 10)]).await, [Ok(false)]);
     }
-    assert!(reader.retry(1, false).unwrap());
+    assert_eq!(reader.retry(1, false).unwrap(), Retried::Waits);
     for spool in [&one, &other] {
         assert_eq!(spool.append_behind(&[put("a", 10), put("b", 10)]).await, [Ok(true), Ok(false)]);
     }
@@ -136,7 +136,8 @@ async fn every_process_sees_that_something_waits_until_nothing_does() {
     assert!(other.may_hold());
     reader.reject(2, "conflict").unwrap();
     assert!(!spool.may_hold() && !other.may_hold());
-    assert!(reader.retry(2, false).unwrap() && other.may_hold());
+    assert_eq!(reader.retry(2, false).unwrap(), Retried::Waits);
+    assert!(other.may_hold());
     // After a power cut the flag may be older than the database: the process that opens the spool sets it again.
     fs::write(folder.path().join("waiting.flag"), "0").unwrap();
     assert!(!other.may_hold());
@@ -164,7 +165,7 @@ async fn a_change_of_a_group_waits_behind_its_messages_until_none_of_them_waits(
     for (change, waits) in [
         ((|_| ()) as fn(&mut SpoolReader), true),
         (|reader| reader.reject(1, "conflict").unwrap(), false),
-        (|reader| assert!(reader.retry(1, false).unwrap()), true),
+        (|reader| assert_eq!(reader.retry(1, false).unwrap(), Retried::Waits), true),
         (|reader| reader.done(&[1]).unwrap(), false),
     ] {
         change(&mut reader);
