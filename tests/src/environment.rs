@@ -104,6 +104,14 @@ pub fn outages_at_once() -> usize {
     at_once
 }
 
+/// `full` with `DELAYQ_TEST_LONG` (`make test-long`), for runs that may take an hour; otherwise `short`, which still shows the
+/// claim.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
+pub fn at_length<T>(short: T, full: T) -> T {
+    if std::env::var_os("DELAYQ_TEST_LONG").is_some_and(|asked| !asked.is_empty()) { full } else { short }
+}
+
 #[allow(clippy::disallowed_methods, reason = "the module that reads the environment")]
 fn count(variable: &str) -> Option<usize> {
     let count = std::env::var(variable).ok().filter(|count| !count.is_empty())?;

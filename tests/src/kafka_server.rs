@@ -2,17 +2,22 @@
 
 use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
+use crate::kafka_jars::{Jars, run};
 use crate::kafka_listener::{self, Listener};
 use crate::kafka_topics::{self, NewTopic};
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kafka/pom.xml");
+use std::sync::OnceLock;
+use tokio::sync::OnceCell;
 
 /// Any 16 bytes in base64; a broker of another id refuses the data.
 const CLUSTER_ID: &str = "ZGVsYXlxLXRlc3RzLTAwMQ";
+
+static JARS: OnceCell<Jars> = OnceCell::const_new();
+/// A single node that is never started: formatting takes a JVM, and a copy of its storage serves every other single node.
+static FORMATTED: OnceLock<KafkaServer> = OnceLock::new();
 
 /// A running (or stopped) broker without automatic topics. Dropping the server kills the process and removes the folder.
 #[derive(Debug)]
@@ -20,7 +25,7 @@ pub struct KafkaServer {
     folder: Folder,
     port: u16,
     node: Node,
-    jars: PathBuf,
+    jars: Jars,
     process: Option<Process>,
 }
 
@@ -58,7 +63,7 @@ impl KafkaServer {
 
     /// As [`Self::start`], with further listeners.
     pub async fn start_with(listeners: &[Listener]) -> Self {
-        let mut server = Self::formatted(Node::cluster(1).remove(0), listeners);
+        let mut server = Self::formatted(&jars().await, Node::cluster(1).remove(0), listeners);
         server.resume().await;
         server
     }
@@ -66,10 +71,11 @@ impl KafkaServer {
     /// Starts a cluster of this many nodes (from 1), each broker and controller, and waits for the cluster to form.
     /// More than half of the nodes must live.
     pub async fn start_cluster(count: usize) -> Vec<Self> {
+        let jars = jars().await;
         let mut servers: Vec<Self> =
-            Node::cluster(count).into_iter().map(|node| Self::formatted(node, &[])).collect();
+            Node::cluster(count).into_iter().map(|node| Self::formatted(&jars, node, &[])).collect();
         for server in &mut servers {
-            server.spawn();
+            server.spawn(&server.jars.archived());
         }
         for server in &mut servers {
             let address = server.address();
@@ -80,15 +86,45 @@ impl KafkaServer {
         servers
     }
 
-    fn formatted(node: Node, listeners: &[Listener]) -> Self {
+    /// A node that has its storage and was never started.
+    fn formatted(jars: &Jars, node: Node, listeners: &[Listener]) -> Self {
+        let server = Self::unformatted(jars, node, listeners);
+        if server.node.count > 1 {
+            server.format();
+        } else {
+            let formatted = FORMATTED.get_or_init(|| {
+                let first = Self::unformatted(jars, Node::cluster(1).remove(0), &[]);
+                first.format();
+                first
+            });
+            copy_files(&formatted.storage(), &server.storage());
+        }
+        server
+    }
+
+    fn unformatted(jars: &Jars, node: Node, listeners: &[Listener]) -> Self {
         let (folder, port) = (Folder::new("kafka"), free_port());
-        let server = Self { folder, port, node, jars: fetch_jars(), process: None };
+        let server = Self { folder, port, node, jars: jars.clone(), process: None };
         let settings = server.settings(listeners);
         std::fs::write(server.settings_path(), settings).expect("a folder just made can be written to");
-        let path = server.settings_path();
-        let mut format = server.java("kafka.tools.StorageTool");
-        run(format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(path), "formatting Kafka's storage");
         server
+    }
+
+    /// Runs a broker once for the archive of the classes that it loads.
+    async fn archive_classes(jars: &Jars) {
+        let mut server = Self::unformatted(jars, Node::cluster(1).remove(0), &[]);
+        server.format();
+        let part = jars.archive().with_extension("part");
+        server.spawn(&format!("-XX:ArchiveClassesAtExit={}", part.display()));
+        server.answering().await;
+        server.process.take().expect("it was just started").end_by(Signal::TERM, LONG).await;
+        std::fs::rename(part, jars.archive()).expect("a JVM that ends writes its archive");
+    }
+
+    fn format(&self) {
+        let mut format = self.java(&self.jars.archived(), "kafka.tools.StorageTool");
+        format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(self.settings_path());
+        run(&mut format, "formatting Kafka's storage");
     }
 
     /// The bootstrap address, `127.0.0.1:PORT`; constant over restarts.
@@ -117,14 +153,14 @@ impl KafkaServer {
     /// Restarts the broker on the same data and waits for answers. A no-op while running.
     pub async fn resume(&mut self) {
         if self.process.is_none() {
-            self.spawn();
+            self.spawn(&self.jars.archived());
             self.answering().await;
         }
     }
 
-    fn spawn(&mut self) {
+    fn spawn(&mut self, archive: &str) {
         let path = self.settings_path();
-        let mut command = self.java("kafka.Kafka");
+        let mut command = self.java(archive, "kafka.Kafka");
         command.arg(path);
         self.process = Some(Process::spawn("Kafka", command));
     }
@@ -156,11 +192,16 @@ impl KafkaServer {
         self.folder.join("server.properties")
     }
 
-    fn java(&self, class: &str) -> Command {
+    fn storage(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    /// A JVM with this option about the archive of classes.
+    fn java(&self, archive: &str, class: &str) -> Command {
         let mut command = Command::new("java");
         command.args(["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
         command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn");
-        command.arg("-cp").arg(self.jars.join("*")).arg(class).current_dir(self.folder.path());
+        command.args([archive, "-cp"]).arg(self.jars.class_path()).arg(class).current_dir(self.folder.path());
         command
     }
 
@@ -178,7 +219,7 @@ impl KafkaServer {
              auto.create.topics.enable=false\nbroker.session.timeout.ms=3000\n\
              broker.heartbeat.interval.ms=500\nreplica.lag.time.max.ms=5000\n\
              log.cleaner.dedupe.buffer.size=16777216\n",
-            self.folder.join("log").display()
+            self.storage().display()
         )
     }
 }
@@ -192,36 +233,23 @@ async fn brokers(address: String) -> Option<usize> {
     Some(said.lines().filter(|line| line.starts_with("  broker ")).count())
 }
 
-fn fetch_jars() -> PathBuf {
-    let jars = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kafka-4.3.1");
-    // The first test fetches; tests in this process and in others wait.
-    let lock = jars.with_extension("lock");
-    std::fs::create_dir_all(jars.parent().expect("the folder of the jars is in the build's"))
-        .expect("target can be made");
-    let lock = std::fs::File::create(lock).expect("the folder of the build can be written to");
-    lock.lock().expect("a lock is given when its holder has fetched");
-    // Written last, so that an interrupted fetch is repeated.
-    let done = jars.join("complete");
-    if !done.exists() {
-        let output = format!("-DoutputDirectory={}", jars.display());
-        let mut fetch = Command::new("mvn");
-        fetch.args([
-            "-q",
-            "-B",
-            "-f",
-            POM,
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            &output,
-        ]);
-        run(&mut fetch, "fetching Kafka's jars");
-        std::fs::write(done, "").expect("the folder of the jars was just written to");
-    }
-    jars
+/// The jars with the archive of their classes; made once by the first test of all that need them.
+async fn jars() -> Jars {
+    let prepared = JARS.get_or_init(|| async {
+        let (jars, lock) = Jars::fetched();
+        if !jars.archive().exists() {
+            KafkaServer::archive_classes(&jars).await;
+        }
+        drop(lock);
+        jars
+    });
+    prepared.await.clone()
 }
 
-fn run(command: &mut Command, what: &str) {
-    let output = command.output().unwrap_or_else(|e| panic!("{what} failed: {e}"));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{what} failed:\n{out}{err}");
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("a folder just made can be written to");
+    for file in std::fs::read_dir(from).expect("formatting made the folder") {
+        let file = file.expect("the folder can be read");
+        std::fs::copy(file.path(), to.join(file.file_name())).expect("a formatted storage has only files");
+    }
 }

@@ -18,6 +18,7 @@ pub mod etcd_server;
 pub mod folder;
 pub mod history;
 pub mod invariants;
+mod kafka_jars;
 pub mod kafka_listener;
 pub mod kafka_server;
 mod kafka_topics;

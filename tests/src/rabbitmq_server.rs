@@ -6,8 +6,9 @@ use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 /// Limit of the start, which takes seconds of CPU: alongside eleven busy loops on two cores, a minute.
@@ -156,35 +157,50 @@ impl RabbitmqServer {
 impl RabbitmqServer {
     /// Adds a user with these patterns for configuring, writing and reading.
     pub async fn add_user(&self, name: &str, password: &str, [configure, write, read]: [&str; 3]) {
-        self.control(&["add_user", name, password]).await;
-        self.control(&["set_permissions", "-p", "/", name, configure, write, read]).await;
+        let added = format!("add_user(<<{name:?}>>, <<{password:?}>>, <<\"tests\">>)");
+        let patterns = format!("<<{configure:?}>>, <<{write:?}>>, <<{read:?}>>");
+        let allowed = format!("set_permissions(<<{name:?}>>, <<\"/\">>, {patterns}, <<\"tests\">>)");
+        let module = "rabbit_auth_backend_internal";
+        assert_eq!(self.evaluate(&format!("ok = {module}:{added}, {module}:{allowed}.")).await, "ok");
     }
 
     /// Messages of a queue, including unacked deliveries.
     pub async fn messages(&self, queue: &str) -> u64 {
-        let listed = self.control(&["list_queues", "name", "messages", "--no-table-headers"]).await;
-        let found = listed.lines().find_map(|line| line.strip_prefix(queue)?.trim().parse().ok());
-        found.unwrap_or_else(|| panic!("no queue {queue}: {listed}"))
+        let found =
+            format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<{queue:?}>>))");
+        let asked = "[{messages, N}] = rabbit_amqqueue:info(Q, [messages]), N.";
+        let answer = self.evaluate(&format!("{found}, {asked}")).await;
+        answer.parse().unwrap_or_else(|_| panic!("no number of messages of {queue}: {answer}"))
     }
 
     /// Writes declarations to disk, as the broker does within two seconds: an earlier kill loses them.
     pub async fn keep_declared(&self) {
-        assert_eq!(self.control(&["eval", "mnesia:sync_log()."]).await.trim(), "ok");
+        assert_eq!(self.evaluate("mnesia:sync_log().").await, "ok");
     }
 
-    async fn control(&self, words: &[&str]) -> String {
-        let mut command = tokio::process::Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl");
-        let node = format!("t{}@localhost", self.port);
-        command.env("HOME", self.folder.path()).env("RABBITMQ_NODENAME", &node);
+    /// The value of an expression inside the broker, by Erlang's own small client: `rabbitmqctl` starts a whole Erlang VM
+    /// for each question.
+    async fn evaluate(&self, expression: &str) -> String {
+        let cookie = std::fs::read_to_string(self.folder.join(".erlang.cookie"));
+        let mut command = tokio::process::Command::new("erl_call");
+        command.args(["-n", &format!("t{}@localhost", self.port), "-e", "-c"]);
+        command.arg(cookie.expect("a broker that is up has its cookie"));
         command.env("ERL_EPMD_PORT", self.mapper_port.to_string());
-        let output = command.args(["-q", "-n", &node]).args(words).output();
-        let output = within("rabbitmqctl's end", START, output).await.expect("rabbitmqctl is installed");
-        assert!(
-            output.status.success(),
-            "rabbitmqctl {words:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut asked = command.spawn().expect("erl_call is installed with Erlang");
+        let mut question = asked.stdin.take().expect("its input is a pipe");
+        question
+            .write_all(format!("{expression}\n").as_bytes())
+            .await
+            .expect("erl_call reads the expression");
+        drop(question);
+        let output =
+            within("erl_call's end", START, asked.wait_with_output()).await.expect("it can be waited for");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let value = said.strip_prefix("{ok, ").and_then(|rest| rest.trim_end().strip_suffix('}'));
+        let value = value
+            .unwrap_or_else(|| panic!("{expression}: {said}{}", String::from_utf8_lossy(&output.stderr)));
+        value.to_owned()
     }
 }
 

@@ -1,0 +1,66 @@
+//! Kafka's jars in the build folder, where later runs find them, with an archive of the classes that a broker loads: it
+//! halves what the start of a JVM costs.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kafka/pom.xml");
+
+/// The folder of the jars.
+#[derive(Debug, Clone)]
+pub(crate) struct Jars(PathBuf);
+
+// === impl Jars ===
+
+impl Jars {
+    /// Fetches them if they are missing. Nobody else changes the folder while the file is held.
+    ///
+    /// # Panics
+    /// If they cannot be fetched; the message contains the output.
+    pub(crate) fn fetched() -> (Self, File) {
+        let jars = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kafka-4.3.1");
+        // One test fetches, the others wait for it, in this process and in others.
+        let lock = jars.with_extension("lock");
+        std::fs::create_dir_all(jars.parent().expect("the folder of the jars is in the build's"))
+            .expect("target can be made");
+        let lock = File::create(lock).expect("the folder of the build can be written to");
+        lock.lock().expect("a lock is given when its holder has fetched");
+        // Written last, so that an interrupted fetch is repeated.
+        let done = jars.join("complete");
+        if !done.exists() {
+            fetch(&jars);
+            std::fs::write(done, "").expect("the folder of the jars was just written to");
+        }
+        (Self(jars), lock)
+    }
+
+    pub(crate) fn class_path(&self) -> PathBuf {
+        self.0.join("*")
+    }
+
+    /// The archive of loaded classes.
+    pub(crate) fn archive(&self) -> PathBuf {
+        self.0.join("loaded.jsa")
+    }
+
+    /// The option of a JVM that uses the archive if it fits the JVM, and does without if not.
+    pub(crate) fn archived(&self) -> String {
+        format!("-XX:SharedArchiveFile={}", self.archive().display())
+    }
+}
+
+fn fetch(jars: &Path) {
+    let output = format!("-DoutputDirectory={}", jars.display());
+    let mut fetch = Command::new("mvn");
+    fetch.args(["-q", "-B", "-f", POM, "dependency:copy-dependencies", "-DincludeScope=runtime", &output]);
+    run(&mut fetch, "fetching Kafka's jars");
+}
+
+/// # Panics
+/// If the command fails; the message contains its output.
+pub(crate) fn run(command: &mut Command, what: &str) {
+    let output = command.output().unwrap_or_else(|e| panic!("{what} failed: {e}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{what} failed:\n{out}{err}");
+}
