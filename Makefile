@@ -58,7 +58,7 @@ test-shapes: ## the tests of delayq, the timer and the forwarder on Redis Cluste
 
 test-failovers: ## failovers by Sentinel under load: is what replicas confirmed still there? FAILOVERS=20: about ten minutes
 	@scripts/setup.sh run test
-	DELAYQ_TEST_FAILOVERS=$(or $(FAILOVERS),20) cargo test -p delayq $(FEATURES) --test failovers confirmed -- \
+	DELAYQ_TEST_FAILOVERS=$(or $(FAILOVERS),20) cargo test -p delayq $(FEATURES) --test shapes failovers::confirmed -- \
 		--nocapture --test-threads=1
 
 test-outages: export DELAYQ_TEST_OUTAGES = $(or $(OUTAGES),1000)
@@ -101,7 +101,7 @@ docs-figures: ## draw the pictures of docs/figures, from the scripts and from th
 FUZZED := core service spool cli forwarder compensator
 
 fuzz: ## more than ten million mutated inputs to all that reads foreign bytes: some minutes
-	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test hostile -- --ignored long::
+	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test answers --test cli --test service -- --ignored long::
 
 deny: ## licences, bans and sources of all dependencies, and that each is used
 	@command -v cargo-deny > /dev/null || cargo install --locked --quiet cargo-deny

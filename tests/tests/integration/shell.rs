@@ -16,7 +16,7 @@ use std::process::Command;
 /// The blocks that do not run: page, beginning of the block, and reason.
 const NOT_RUN: [(&str, &str, &str); 9] = [
     ("README.md", "cargo install ", "installs what this test was built with"),
-    ("README.md", "make run ", "builds the workspace; bench/tests/rehearsal.rs runs what it runs"),
+    ("README.md", "make run ", "builds the workspace; bench/tests/programs/rehearsal.rs runs what it runs"),
     ("docs/quickstart.md", "cargo install ", "installs what this test was built with"),
     ("docs/guides/intake.md", "# one record, by kcat", "needs a broker; the compensator's tests have one"),
     ("docs/guides/intake.md", "nats pub ", "likewise"),

@@ -22,6 +22,7 @@ mod generated;
 mod groups;
 mod growth;
 mod hints;
+mod hostile;
 mod moving;
 mod ndjson;
 mod nodes;

@@ -13,6 +13,7 @@ mod outage;
 mod ready;
 mod resting;
 mod silence;
+mod start;
 mod unconfirmed;
 mod writes;
 

@@ -8,6 +8,7 @@ mod killed;
 mod log;
 mod moved;
 mod order;
+mod power_cut;
 mod room;
 
 use delayq_core::fate::Fate;

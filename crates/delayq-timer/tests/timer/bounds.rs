@@ -178,7 +178,10 @@ fn the_table_of_operations_states_the_bounds_that_the_tests_assert() {
     let page = include_str!("../../../../docs/operations/durability.md");
     let asserted_here = ALL.map(|bound| format!("| {} | {} |", bound.fault, bound.text()));
     for row in asserted_here.iter().map(String::as_str).chain(ELSEWHERE) {
-        assert!(page.lines().any(|line| line.starts_with(row)), "docs/operations/durability.md has no row {row}");
+        assert!(
+            page.lines().any(|line| line.starts_with(row)),
+            "docs/operations/durability.md has no row {row}"
+        );
     }
     let table = page.lines().skip_while(|line| !line.starts_with("| fault | at most |")).skip(2);
     let stated = table.take_while(|line| line.starts_with('|')).filter(|line| !line.contains("| – |"));

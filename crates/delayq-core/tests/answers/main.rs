@@ -1,0 +1,6 @@
+//! What is read from Redis, peers and disks: the outcomes that all clients share, and hostile bytes.
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+mod hostile;
+mod outcomes;

@@ -1,0 +1,302 @@
+//! All calls that are awaited, each dropped at each of its awaits; a call that is missing here fails the test.
+
+use crate::dropped::polled::{at_each_await, dropped_after};
+use delayq::admin::{ListState, Listing, Policy, PolicySetting, PurgeWhat, ReplayOptions, TimeRange};
+use delayq::protocol::{
+    BooksAt, Holder, Link, Owner, Probe, RecordId, Recorded, Release, ReserveRequest, ShardId,
+};
+use delayq::{
+    Admin, Client, Due, Group, LinkSettings, Message, MessageId, Producer, Reschedule, ShardCount, Shift,
+    Target, Topic,
+};
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deployment::{Deployment, settings};
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+const SHARDS: u16 = 2;
+const SHARD: ShardId = ShardId::new(0);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What calls are made on, and about.
+struct Scene {
+    deployment: Deployment,
+    client: Client,
+    producer: Producer,
+    admin: Admin,
+    owner: Owner,
+    holder: Holder,
+    topic: Topic,
+    target: Target,
+    group: Group,
+}
+
+/// A call, and whether it completes without anything that happens meanwhile.
+type Call = (&'static str, bool, fn(&Scene) -> LocalBoxFuture<'_, ()>);
+
+macro_rules! call {
+    ($name:literal, $scene:ident, $call:expr) => {
+        ($name, true, |$scene: &Scene| {
+            async move {
+                let _ = $call.await;
+            }
+            .boxed_local()
+        })
+    };
+    ($name:literal waits, $scene:ident, $call:expr) => {
+        ($name, false, |$scene: &Scene| {
+            async move {
+                let _ = $call.await;
+            }
+            .boxed_local()
+        })
+    };
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let deployment = Deployment::new(SHARDS).await;
+        let (topic, group) = (Topic::new("orders").unwrap(), Group::new("user-5").unwrap());
+        let scene = Self {
+            client: deployment.client.clone(),
+            producer: deployment.producer.clone(),
+            admin: deployment.admin.clone(),
+            owner: Owner::new(deployment.client.clone()),
+            holder: Holder::new(deployment.client.clone()),
+            target: MessageId::own("a").unwrap().into(),
+            topic,
+            group,
+            deployment,
+        };
+        let some = (0..50).map(|n| scene.message().id(format!("{n}")).unwrap());
+        let grouped = (0..5).map(|_| scene.message().after(HOUR).with_group(scene.group.clone()));
+        let dead = scene.message().max_attempts(1);
+        scene.deployment.put(some.chain(grouped).chain([dead])).await;
+        scene
+    }
+
+    fn message(&self) -> Message {
+        Message::new(self.topic.clone(), "x".repeat(500))
+    }
+
+    /// Leases last a moment: nobody settles what a dropped reserve has leased.
+    fn request(&self) -> ReserveRequest {
+        let lease = Some(Duration::from_millis(1));
+        ReserveRequest { topics: vec![self.topic.clone()], most: 4, max_bytes: 0, lease }
+    }
+
+    async fn reserved(&self) -> Vec<delayq::protocol::Receipt> {
+        let reports = self.holder.reserve(&[(SHARD, self.request())]).await;
+        reports
+            .into_iter()
+            .flatten()
+            .flat_map(|report| report.messages)
+            .map(|message| message.receipt)
+            .collect()
+    }
+}
+
+const CALLS: &[Call] = &[
+    call!("Client::connect", scene, Client::connect(settings(scene.deployment.server.url(), SHARDS))),
+    call!("Link::run", scene, async {
+        let link = Link::new(LinkSettings::new(scene.deployment.server.url()));
+        link.run(&redis::cmd("PING")).await
+    }),
+    call!("Link::pipeline", scene, async {
+        let link = Link::new(LinkSettings::new(scene.deployment.server.url()));
+        link.pipeline(redis::pipe().cmd("PING").cmd("PING")).await
+    }),
+    call!("Producer::warm", scene, scene.producer.warm(&scene.topic)),
+    call!("Producer::put", scene, scene.producer.put(scene.message().id("a").unwrap())),
+    call!("Producer::put_many", scene, scene.producer.put_many((0..9).map(|_| scene.message()).collect())),
+    call!("Producer::reschedule", scene, {
+        scene.producer.reschedule(&scene.topic, &scene.target, Reschedule::To(Due::After(HOUR)))
+    }),
+    call!("Producer::reschedule_many", scene, async {
+        let change = (scene.target.clone(), Reschedule::To(Due::After(HOUR)));
+        scene.producer.reschedule_many(&scene.topic, &[change]).await
+    }),
+    call!("Producer::cancel", scene, scene.producer.cancel(&scene.topic, &scene.target)),
+    call!("Producer::cancel_many", scene, async {
+        scene.producer.cancel_many(&scene.topic, std::slice::from_ref(&scene.target)).await
+    }),
+    call!("Recorded::cancel_many", scene, async {
+        let (targets, record) = (std::slice::from_ref(&scene.target), Some(RecordId::of([&b"cancel"[..]])));
+        Recorded::by(&scene.producer).cancel_many(&scene.topic, targets, &[record]).await
+    }),
+    call!("Recorded::reschedule_many", scene, async {
+        let change = (scene.target.clone(), Reschedule::To(Due::After(HOUR)));
+        let record = Some(RecordId::of([&b"reschedule"[..]]));
+        Recorded::by(&scene.producer).reschedule_many(&scene.topic, &[change], &[record]).await
+    }),
+    call!("Recorded::settled", scene, async {
+        let carried = [(scene.target.clone(), RecordId::of([&b"cancel"[..]]))];
+        Recorded::by(&scene.producer).settled(&carried).await
+    }),
+    call!("Producer::reschedule_group", scene, {
+        scene.producer.reschedule_group(&scene.group, Shift::Later(HOUR), "token")
+    }),
+    call!("Producer::cancel_group", scene, scene.producer.cancel_group(&scene.group)),
+    call!("Owner::claim", scene, scene.owner.claim(&[SHARD], "me", Duration::ZERO)),
+    call!("Owner::hold", scene, scene.owner.hold(SHARD, 1, false)),
+    call!("Owner::pump", scene, scene.owner.pump(&[(SHARD, Some(1))], 500, None)),
+    call!("Owner::survey", scene, scene.owner.survey(SHARD, 0, &[HOUR])),
+    call!("Owner::books", scene, scene.owner.books(SHARD, BooksAt::default())),
+    call!("Owner::redis_time", scene, scene.owner.redis_time(SHARD)),
+    call!("Owner::forget_quiet", scene, scene.owner.forget_quiet(SHARD, 0, HOUR)),
+    call!("Holder::topics", scene, scene.holder.topics(&[(SHARD, None)])),
+    call!("Holder::reserve", scene, scene.holder.reserve(&[(SHARD, scene.request())])),
+    call!("Holder::extend", scene, async {
+        scene.holder.extend(&scene.reserved().await, Some(Duration::from_millis(1))).await
+    }),
+    call!("Holder::ack", scene, async { scene.holder.ack(&scene.reserved().await).await }),
+    call!("Holder::bury", scene, async {
+        let buried: Vec<_> =
+            scene.reserved().await.into_iter().map(|one| (one, "of no use".to_owned())).collect();
+        scene.holder.bury(&buried).await
+    }),
+    call!("Holder::release", scene, async {
+        let (delay, reason) = (Some(Duration::ZERO), String::new());
+        let released = |receipt| Release { receipt, delay, keep_attempt: true, reason: reason.clone() };
+        let releases: Vec<_> = scene.reserved().await.into_iter().map(released).collect();
+        scene.holder.release(&releases).await
+    }),
+    call!("Probe::takes_writes", scene, async { Probe::by(&scene.producer).takes_writes(SHARD).await }),
+    call!("Probe::takes_puts", scene, async { Probe::by(&scene.producer).takes_puts(&[SHARD]).await }),
+    call!("Probe::confirms_groups", scene, async {
+        Probe::by(&scene.producer).confirms_groups(&[SHARD]).await
+    }),
+    call!("Admin::count", scene, scene.admin.count(&scene.topic)),
+    call!("Admin::overview", scene, scene.admin.overview()),
+    call!("Admin::overview_of", scene, scene.admin.overview_of(&[SHARD])),
+    call!("Admin::topics", scene, scene.admin.topics()),
+    call!("Admin::histogram", scene, {
+        scene.admin.histogram(&scene.topic, TimeRange::ALL, Duration::from_secs(60))
+    }),
+    call!("Admin::get", scene, scene.admin.get(&scene.topic, &scene.target)),
+    call!("Admin::history", scene, scene.admin.history(&scene.topic, &scene.target)),
+    call!("Admin::list", scene, scene.admin.list(&scene.topic, ListState::Delayed, TimeRange::ALL, 10)),
+    call!("Admin::list_group", scene, scene.admin.list_group(&scene.group, 10)),
+    call!("Admin::page", scene, async {
+        let (topic, state, range) = (&scene.topic, ListState::Ready, TimeRange::ALL);
+        scene.admin.page(Listing::Topic { topic, state, range }, None, 10).await
+    }),
+    call!("Admin::walk", scene, scene.admin.walk(None)),
+    call!("Walk::step", scene, async { scene.admin.walk(None).await.unwrap().step().await }),
+    call!("Admin::policy", scene, scene.admin.policy(&scene.topic)),
+    call!("Admin::set_policy", scene, async {
+        scene.admin.set_policy(&scene.topic, &Policy::default()).await
+    }),
+    call!("Admin::change_policy", scene, async {
+        scene.admin.change_policy(&scene.topic, &Policy::default(), &[PolicySetting::Lease]).await
+    }),
+    call!("Admin::pause", scene, scene.admin.pause(&scene.topic)),
+    call!("Admin::resume", scene, scene.admin.resume(&scene.topic)),
+    call!("Admin::set_rate", scene, scene.admin.set_rate(&scene.topic, None)),
+    call!("Admin::train_dictionary", scene, scene.admin.train_dictionary(&scene.topic, 100)),
+    call!("Admin::dictionary", scene, scene.admin.dictionary(1)),
+    call!("Admin::keep_dictionary", scene, scene.admin.keep_dictionary(1, b"no dictionary")),
+    call!("Admin::replay", scene, async {
+        scene.admin.replay(&scene.topic, &ReplayOptions::default()).await
+    }),
+    call!("Admin::replay_ids", scene, async {
+        scene.admin.replay_ids(&scene.topic, std::slice::from_ref(&scene.target), HOUR).await
+    }),
+    call!("Admin::shards_without_listener", scene, scene.admin.shards_without_listener(&[SHARD])),
+    call!("Admin::namespaces", scene, scene.admin.namespaces()),
+    call!("Admin::check_server", scene, scene.admin.check_server()),
+    call!("Admin::check_nodes", scene, scene.admin.check_nodes()),
+    call!("Admin::check_each_node", scene, scene.admin.check_each_node()),
+    call!("Admin::shards_by_node", scene, scene.admin.shards_by_node()),
+    call!("Admin::sentinels", scene, scene.admin.sentinels()),
+    call!("Admin::layout", scene, scene.admin.layout()),
+    call!("Admin::shard_layouts", scene, scene.admin.shard_layouts(&[SHARD])),
+    call!("Admin::init", scene, scene.admin.init()),
+    call!("Admin::audit", scene, scene.admin.audit(|_| {})),
+    call!("Admin::repair", scene, async {
+        let audit = scene.admin.audit(|_| {}).await.unwrap();
+        scene.admin.repair(audit, |_| {}).await
+    }),
+    call!("Sweep::next", scene, async { scene.admin.sweep(1.0, true).next().await }),
+    // One Redis has no other node: each of these is refused.
+    call!("Admin::name_shards", scene, scene.admin.name_shards()),
+    call!("Admin::move_shards", scene, async {
+        scene.admin.move_shards(&BTreeSet::from([SHARD]), &"b".parse().unwrap(), |_| {}).await
+    }),
+    call!("Admin::take_back", scene, async {
+        scene.admin.take_back(&BTreeSet::from([SHARD]), &"b".parse().unwrap()).await
+    }),
+    call!("Admin::discard_moved", scene, scene.admin.discard_moved(|_| {})),
+    call!("Admin::grow", scene, scene.admin.grow(ShardCount::new(2 * SHARDS).unwrap(), |_| {})),
+    call!("Admin::purge", scene, scene.admin.purge(&scene.topic, PurgeWhat::Ready, |_| {})),
+    call!("Admin::delete_topic", scene, async {
+        let empty = Topic::new("empty").unwrap();
+        scene.admin.delete_topic(&empty).await
+    }),
+    call!("Growth::next" waits, scene, async { scene.client.growth().next().await }),
+    call!("Places::changed" waits, scene, async { scene.holder.places().changed().await }),
+    call!("Listener::next" waits, scene, async { scene.holder.listen(vec![SHARD]).next().await }),
+];
+
+/// Those of messages in hand are in `settled`, that of a worker in `worker`.
+const ELSEWHERE: [&str; 5] =
+    ["Consumer::next", "Consumer::stop", "Delivery::lost", "Job::lost", "Worker::run"];
+
+/// The awaited calls of the public API, as the sources name them.
+fn public() -> BTreeSet<String> {
+    let (mut found, mut folders) = (BTreeSet::new(), vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let mut of = String::new();
+            for line in std::fs::read_to_string(path).unwrap().lines() {
+                if let Some(rest) = line.strip_prefix("impl") {
+                    let name = rest.trim_start_matches("<'a>").trim();
+                    of = name.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned();
+                }
+                if let Some(rest) = line.strip_prefix("    pub async fn ") {
+                    let name = rest.split(['(', '<']).next().unwrap_or_default();
+                    found.insert(format!("{of}::{name}"));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_call_of_the_public_api_is_missing_here() {
+    let here = CALLS.iter().map(|(name, ..)| *name).chain(ELSEWHERE);
+    assert_eq!(here.map(str::to_owned).collect::<BTreeSet<_>>(), public());
+}
+
+#[tokio::test]
+async fn every_call_may_be_dropped_at_each_of_its_awaits() {
+    let scene = Scene::new().await;
+    for (name, completes, call) in CALLS {
+        match completes {
+            true => at_each_await(name, || call(&scene)).await,
+            false => assert!(!dropped_after(1, call(&scene)).await, "{name}"),
+        }
+    }
+    // What nobody settled comes back, and every message is accounted for.
+    wait_until("the leases' end", LONG, async || {
+        for shard in scene.client.shards().shards() {
+            scene.owner.pump(&[(shard, None)], 500, None).await.remove(0).unwrap();
+        }
+        scene.admin.count(&scene.topic).await.unwrap().leased == 0
+    })
+    .await;
+    let numbers = scene.admin.count(&scene.topic).await.unwrap();
+    assert_eq!(numbers.accepted, numbers.accounted(), "{numbers:?}");
+    let audit = scene.admin.audit(|_| {}).await.unwrap();
+    assert!(audit.is_clean(), "{audit:?}");
+    assert_eq!(scene.admin.layout().await.unwrap().shards().get(), 2 * SHARDS);
+}

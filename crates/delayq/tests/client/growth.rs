@@ -1,0 +1,9 @@
+//! A deployment that gets more shards, against a real Redis.
+
+mod after;
+mod begun;
+mod followed;
+mod groups;
+mod grown;
+mod scripts;
+mod spread;

@@ -1,0 +1,271 @@
+//! A Redis whose sentinels say where it is: which one is used, and what a failover costs.
+
+use delayq::admin::{Durability, Policy};
+use delayq::protocol::SentinelSettings;
+use delayq::{Admin, Client, Error, Fate, Message, Producer, ProducerOptions, Settings, Topic, UnixMillis};
+use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
+use delayq_tests::deployment::{created, settings};
+use delayq_tests::environment::at_length;
+use delayq_tests::redis_server::{SharedRedis, replicated};
+use delayq_tests::sentinel::SERVICE;
+use delayq_tests::sentinel_group::SentinelGroup;
+use delayq_tests::stall::Stall;
+use delayq_tests::timing::{Timing, conclusive};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+/// How long after a new master is known a put reaches it at the latest.
+const BOUND: Duration = Duration::from_secs(3);
+
+/// Far enough away that no message becomes due.
+const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
+
+fn message(id: &str) -> Message {
+    Message::new(Topic::new("orders").unwrap(), "x").at(FAR).id(id).unwrap()
+}
+
+/// An id, what its put was answered, and when.
+type Answered = (String, Result<(), Error>, Instant);
+
+/// A producer that puts one message after another, and what was answered when.
+struct Load {
+    answered: Arc<Mutex<Vec<Answered>>>,
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+// === impl Load ===
+
+impl Load {
+    fn start(producer: Producer) -> Self {
+        let (answered, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (log, stopped): (Arc<Mutex<Vec<Answered>>>, _) = (Arc::clone(&answered), Arc::clone(&stop));
+        let task = tokio::spawn(async move {
+            for n in 0.. {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let id = format!("load-{n}");
+                let answer = producer.put(message(&id)).await.map(drop).map_err(|refused| refused.error);
+                log.lock().unwrap().push((id, answer, Instant::now()));
+            }
+        });
+        Self { answered, stop, task }
+    }
+
+    fn accepted(&self) -> usize {
+        self.answered.lock().unwrap().iter().filter(|(_, answer, _)| answer.is_ok()).count()
+    }
+
+    async fn stop(self) -> Vec<Answered> {
+        self.stop.store(true, Ordering::Relaxed);
+        within("the load to end", LONG, self.task).await.unwrap();
+        std::mem::take(&mut self.answered.lock().unwrap())
+    }
+}
+
+/// The ids of all messages.
+async fn stored(redis: &SharedRedis) -> BTreeSet<String> {
+    let keys: Vec<Vec<u8>> = redis.command(&["KEYS", "*:m:*"]).await;
+    let id = |key: &Vec<u8>| {
+        let at = key.windows(3).position(|three| three == b":m:").unwrap();
+        String::from_utf8_lossy(&key[at + 3..])
+            .trim_start_matches(|c: char| !c.is_ascii_alphabetic())
+            .to_owned()
+    };
+    keys.iter().map(id).collect()
+}
+
+/// Our connections to this Redis: they alone speak RESP3. A Redis that is being demoted ends all connections.
+async fn clients_of(redis: &SharedRedis) -> Vec<String> {
+    let list: String = redis.try_command(&["CLIENT", "LIST", "TYPE", "normal"]).await.unwrap_or_default();
+    list.lines().filter(|line| line.contains(" resp=3")).map(str::to_owned).collect()
+}
+
+/// Puts under load, breaks the master, and waits until puts reach its successor.
+async fn fails_over(
+    break_it: impl AsyncFn(&mut SentinelGroup),
+    mend_it: impl AsyncFn(&mut SentinelGroup),
+) -> Timing {
+    let (mut group, stall) = (SentinelGroup::start().await, Stall::watch());
+    let (_, _, producer) = created(settings(group.url(), 2)).await;
+    replicated(&group.redises, 0).await;
+    let load = Load::start(producer.clone());
+    wait_until("some puts", LONG, async || load.accepted() > 100).await;
+    let broken = Instant::now();
+    break_it(&mut group).await;
+    let master = group.master_after(0).await;
+    let known = Instant::now();
+    wait_until("a put to reach the new master", LONG, async || {
+        let _ = producer.put(message("after")).await;
+        group.redises[master].command::<Vec<Vec<u8>>>(&["KEYS", "*after"]).await.len() == 1
+    })
+    .await;
+    let (took, switched) = (known.elapsed(), Instant::now());
+    let accepted = load.accepted();
+    mend_it(&mut group).await;
+    let former = &group.redises[0];
+    assert_ne!(
+        clients_of(&group.redises[master]).await,
+        Vec::<String>::new(),
+        "our connections are not seen"
+    );
+    wait_until("our connections to end", LONG, async || clients_of(former).await.is_empty()).await;
+    wait_until("the former master to follow the new one", LONG, async || {
+        assert_eq!(clients_of(former).await, Vec::<String>::new(), "connected to the former master");
+        former.field("master_link_status").await == "up"
+    })
+    .await;
+    wait_until("more puts", LONG, async || load.accepted() > accepted + 100).await;
+    let answers = load.stop().await;
+    let stored = stored(&group.redises[master]).await;
+    for (id, answer, at) in &answers {
+        match answer {
+            // What the former master took around the failover may be lost with it.
+            Ok(()) if (broken - Duration::from_secs(1)..=switched).contains(at) => {}
+            Ok(()) => assert!(stored.contains(id), "{id} was accepted, and is lost"),
+            Err(error) => assert!(error.is_outage(), "{id}: {error}"),
+        }
+        if answer.as_ref().is_err_and(|error| error.fate() == Fate::NotApplied) {
+            assert!(!stored.contains(id), "{id} was refused, and is there");
+        }
+    }
+    Timing::of("a put after the new master was known", took, BOUND, stall.allow(BOUND))
+}
+
+async fn resume_former(group: &mut SentinelGroup) {
+    group.redises[0].resume().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn puts_go_on_after_the_master_is_killed_and_none_that_was_replicated_is_lost() {
+    conclusive(async || fails_over(async |group| _ = group.redises[0].kill().await, resume_former).await)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_was_frozen_gets_nothing_more_when_it_wakes() {
+    let wake = async |group: &mut SentinelGroup| group.redises[0].thaw();
+    conclusive(async || fails_over(async |group| group.redises[0].freeze(), wake).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_by_hand_is_followed_although_the_former_master_still_takes_writes() {
+    let by_hand = async |group: &mut SentinelGroup| {
+        group.sentinels[1].command::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await;
+    };
+    conclusive(async || fails_over(by_hand, async |_| {}).await).await;
+}
+
+/// Whether a new client reaches the master; the error if it does not.
+async fn reaches(settings: Settings) -> Result<(), Error> {
+    Admin::new(Client::new(settings)).layout().await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_named_when_none_is() {
+    let mut group = SentinelGroup::start().await;
+    let (_, _, producer) = created(settings(group.url(), 1)).await;
+    let settings = || settings(group.url(), 1);
+    group.sentinels[0].freeze();
+    reaches(settings()).await.unwrap();
+    group.sentinels[1].freeze();
+    reaches(settings()).await.unwrap();
+    group.sentinels[2].freeze();
+    let late = Client::new(settings());
+    let error = Admin::new(late.clone()).layout().await.unwrap_err();
+    assert_eq!((error.fate(), error.is_outage()), (Fate::NotApplied, true));
+    for sentinel in &group.sentinels {
+        let named = format!("sentinel {}: it does not answer", sentinel.address());
+        assert!(error.to_string().contains(&named), "{error}");
+    }
+    // A connected client needs no sentinel.
+    producer.put(message("without")).await.unwrap();
+    group.sentinels[2].thaw();
+    wait_until("the client that found none to find one", LONG, async || {
+        Admin::new(late.clone()).layout().await.is_ok()
+    })
+    .await;
+    let url = group.url();
+    for sentinel in &mut group.sentinels {
+        sentinel.thaw();
+        sentinel.kill().await;
+    }
+    let error = reaches(delayq_tests::deployment::settings(url, 1)).await.unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_sentinels_refuse_is_named_and_their_password_is_their_own() {
+    let group = SentinelGroup::start().await;
+    let (_, _, producer) = created(settings(group.url(), 1)).await;
+    let unknown = group.url().replace(SERVICE, "another");
+    let error = reaches(settings(unknown, 1)).await.unwrap_err().to_string();
+    assert!(error.contains("it knows no master another") || error.contains("No such master"), "{error}");
+    for sentinel in &group.sentinels {
+        sentinel.command::<()>(&["ACL", "SETUSER", "default", "resetpass", ">hunter2"]).await;
+    }
+    let error = reaches(settings(group.url(), 1)).await.unwrap_err().to_string();
+    assert!(error.contains("NOAUTH") && error.contains(&group.sentinels[2].address()), "{error}");
+    let with = |password: &str| {
+        let mut settings = settings(group.url(), 1);
+        let mut login = SentinelSettings::default();
+        login.password = Some(password.into());
+        settings.link = settings.link.sentinel(login);
+        settings
+    };
+    let error = reaches(with("hunter3")).await.unwrap_err().to_string();
+    assert!(error.contains("WRONGPASS") && !error.contains("hunter"), "{error}");
+    reaches(with("hunter2")).await.unwrap();
+    producer.put(message("any")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_are_reset_again_and_again_lose_no_put() {
+    let group = SentinelGroup::start().await;
+    let (_, _, producer) = created(settings(group.url(), 1)).await;
+    let load = Load::start(producer);
+    for _ in 0..20 {
+        let before = load.accepted();
+        group.redises[0].command::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        wait_for("a put after the reset", LONG, async || (load.accepted() > before + 5).then_some(())).await;
+    }
+    let answers = load.stop().await;
+    let stored = stored(&group.redises[0]).await;
+    assert!(answers.iter().all(|(id, answer, _)| answer.is_err() || stored.contains(id)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_put_that_a_replica_confirmed_is_lost_in_failovers() {
+    let mut group = SentinelGroup::start().await;
+    let (_, admin, producer) = created(settings(group.url(), 2)).await;
+    let policy = Policy { durability: Some(Durability::Replicas(1)), ..Policy::default() };
+    admin.change_policy(&Topic::new("orders").unwrap(), &policy, &[]).await.unwrap();
+    replicated(&group.redises, 0).await;
+    let (load, mut master) = (Load::start(producer), 0);
+    for _ in 0..at_length(1, 3) {
+        let before = load.accepted();
+        wait_until("puts that a replica confirms", LONG, async || load.accepted() > before + 200).await;
+        group.redises[master].kill().await;
+        let former = master;
+        master = group.master_after(former).await;
+        group.redises[former].resume().await;
+        group.followed(master).await;
+    }
+    let answers = load.stop().await;
+    let stored = stored(&group.redises[master]).await;
+    let lost = answers.iter().filter(|(id, answer, _)| answer.is_ok() && !stored.contains(id));
+    assert_eq!(lost.map(|(id, ..)| id).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_url_with_sentinels_that_cannot_be_read_is_refused_at_the_first_call() {
+    let client = Client::new(Settings::new("redis+sentinel://:hunter2@localhost:1"));
+    let producer = Producer::start(client.clone(), ProducerOptions::default());
+    let error = producer.put(message("any")).await.unwrap_err().error;
+    assert!(error.to_string().contains("names no service"), "{error}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+}
