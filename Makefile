@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-rust test-shapes test-failovers test-outages test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-long test-rust test-shapes test-failovers test-outages test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ test: ## every test: the workspace against real servers, then the clients in oth
 	@scripts/test-clients.sh install
 	@$(MAKE) --no-print-directory test-rust
 	@$(MAKE) --no-print-directory test-clients
+
+test-long: export DELAYQ_TEST_LONG = 1
+test-long: ## every test at its full length, with more seeds and records: an hour and more
+	@$(MAKE) --no-print-directory test
 
 # Built as a whole first, so that the integration tests find the programs that they start.
 test-rust: ## the tests of the Rust workspace alone
@@ -85,7 +89,7 @@ prose: ## are comments plain? two counts, with a limit for each tree (scripts/pr
 	@scripts/prose.py
 
 doc: ## build the documentation, warnings are errors
-	RUSTDOCFLAGS=-Dwarnings cargo doc $(WHOLE) --no-deps
+	RUSTDOCFLAGS=-Dwarnings cargo doc $(WHOLE) --lib --no-deps
 
 lua: ## luacheck over the scripts
 	@scripts/setup.sh check
