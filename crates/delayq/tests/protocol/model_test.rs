@@ -2,13 +2,15 @@
 
 use crate::bare_shard::scripts_with;
 use crate::random_run::{Failure, Seeds, Weather, run_seeds};
+use delayq_tests::environment::at_length;
 use delayq_tests::redis_server::RedisServer;
 
 /// Runs that failed once, one per line: the weather and the seed.
 const SEEDS: &str = include_str!("seeds.txt");
 
 /// How many runs there are in fair weather; in each other weather a part of them.
-const SEQUENCES: u64 = 2000;
+const SEQUENCES: u64 = 500;
+const SEQUENCES_AT_LENGTH: u64 = 2000;
 const FIRST: u64 = 1_000_000;
 
 #[allow(
@@ -24,7 +26,7 @@ fn seeds(weather: Weather, share: u64) -> Seeds {
     let (first, count) = (asked("DELAYQ_MODEL_SEED"), asked("DELAYQ_MODEL_SEQUENCES"));
     let count = match (first, count) {
         (Some(_), None) => 1,
-        (_, count) => count.unwrap_or(SEQUENCES).div_ceil(share),
+        (_, count) => count.unwrap_or_else(|| at_length(SEQUENCES, SEQUENCES_AT_LENGTH)).div_ceil(share),
     };
     Seeds { weather, first: first.unwrap_or(FIRST), count }
 }

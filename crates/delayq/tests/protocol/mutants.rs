@@ -2,11 +2,42 @@
 
 use crate::bare_shard::scripts_with;
 use crate::random_run::{Seeds, Weather, run_seeds};
+use delayq::protocol::Scripts;
+use delayq_tests::environment::at_length;
 use delayq_tests::redis_server::RedisServer;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Far more than any mutant survives; the real scripts pass many more.
-const fn seeds(weather: Weather) -> Seeds {
-    Seeds { weather, first: 0, count: 2000 }
+const SEEDS: u64 = 2000;
+
+/// The seed that betrayed each mutant when `DELAYQ_UPDATE=1` wrote this down, one per line. A seed that does so no longer,
+/// because the runs or the scripts have changed, costs the search for another one.
+const BETRAYED_BY: &str = "tests/protocol/mutants.txt";
+
+/// The seed that tells this mutant from the real scripts.
+async fn betrayal(
+    server: &RedisServer,
+    scripts: &Arc<Scripts>,
+    weather: Weather,
+    known: Option<u64>,
+) -> Option<u64> {
+    if let Some(first) = known {
+        if run_seeds(server, scripts, Seeds { weather, first, count: 1 }).await.is_err() {
+            return known;
+        }
+    }
+    run_seeds(server, scripts, Seeds { weather, first: 0, count: SEEDS })
+        .await
+        .err()
+        .map(|failure| failure.seed)
+}
+
+/// The seed written down for a mutant.
+fn known(written: &str, what: &str) -> Option<u64> {
+    let (_, seed) =
+        written.lines().filter_map(|line| line.split_once(": ")).find(|(name, _)| *name == what)?;
+    Some(seed.parse().expect("the seed of a mutant is a number"))
 }
 
 /// What is broken, in which file, which text, and its replacement.
@@ -380,16 +411,26 @@ fn is_asked_for(file: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::disallowed_methods, reason = "the variable asks for the seeds to be written again")]
 async fn every_broken_script_turns_the_model_test_red() {
     let server = RedisServer::private().await;
-    let mut unseen = Vec::new();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(BETRAYED_BY);
+    let is_updating = std::env::var_os("DELAYQ_UPDATE").is_some();
+    let written = std::fs::read_to_string(&path).unwrap();
+    let (mut unseen, mut betrayed) = (Vec::new(), String::new());
     let fair = MUTANTS.into_iter().map(|mutant| (Weather::Fair, mutant));
     let swept = MUTANTS_OF_SWEEPS.into_iter().map(|mutant| (Weather::Swept, mutant));
-    for (weather, (what, file, from, to)) in fair.chain(swept) {
-        let scripts = || scripts_with(&[(file, from, to)]);
-        if is_asked_for(file) && run_seeds(&server, &scripts(), seeds(weather)).await.is_ok() {
-            unseen.push(what);
+    for (weather, (what, file, from, to)) in fair.chain(swept).filter(|(_, (_, file, ..))| is_asked_for(file))
+    {
+        // At full length each is searched for, as if none were known.
+        let known = at_length(known(&written, what), None);
+        match betrayal(&server, &scripts_with(&[(file, from, to)]), weather, known).await {
+            Some(seed) => betrayed += &format!("{what}: {seed}\n"),
+            None => unseen.push(what),
         }
     }
     assert!(unseen.is_empty(), "not noticed: {unseen:?}");
+    if is_updating {
+        std::fs::write(path, betrayed).unwrap();
+    }
 }
