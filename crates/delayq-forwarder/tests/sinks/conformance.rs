@@ -6,7 +6,7 @@
 //! | | file | stdout | redis-stream | redis-list | webhook | rabbitmq | nats | kafka |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 //! | every message once, in its form | ✓ | `each_message_is_one_line…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | delayed, cancelled and rescheduled ones, by every invariant | ✓ | 16 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | delayed, cancelled and rescheduled ones, by every invariant | ✓ | 16 | 16 | 16 | 16 | 16 | 16 | 16 |
 //! | an outcome for each, at its place; neighbours of a failed one pass | `a_path_that_leaves…` | 1 | `one_of_the_wrong_type…` | `one_of_the_wrong_type…` | `a_status_is_buried…` | `unroutable_messages…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` |
 //! | down at start | ✓ | 2 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
 //! | down midway | `a_file_that_another_holds…` | `a_reader_that_ends…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
@@ -41,7 +41,7 @@
 //! 14. After a 2xx answer the endpoint is responsible.
 //! 15. There are no replicas that a confirm waits for, or (rabbitmq's quorum queues, nats's replicated streams) the server
 //!     itself withholds the confirm until they have it, which is a lost confirm or a slow one.
-//! 16. The same lines as the sink `file`.
+//! 16. The timer makes messages ready before any sink sees them: one sink shows it.
 
 use crate::stage::{Running, Seen, Stage, route};
 use delayq_forwarder::{ForwarderConfig, Settings, SinkConfig};

@@ -122,7 +122,6 @@ async fn read(server: &SharedRedis, key: &str) -> Vec<Seen> {
 
 conforms!(Stream:
     everything_arrives_once,
-    delayed_messages_come_at_their_time_and_cancelled_ones_never,
     a_server_that_is_down_at_start_is_named_or_waited_for,
     a_server_that_goes_down_midway_costs_no_message,
     a_lost_confirm_repeats_at_most_what_was_under_way,
