@@ -21,6 +21,7 @@ struct State<T> {
 // === impl Answers ===
 
 impl<T> Answers<T> {
+    /// Creates a collection without answers.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
         let state = State { known: vec![false; count], missing: count, fresh: Vec::with_capacity(count) };
@@ -45,6 +46,7 @@ impl<T> Answers<T> {
         }
     }
 
+    /// Stores one answer at each index, in order.
     pub fn put_all(&self, answers: impl IntoIterator<Item = T>) {
         answers.into_iter().enumerate().for_each(|(index, answer)| self.put(index, answer));
     }

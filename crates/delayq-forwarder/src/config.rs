@@ -24,6 +24,7 @@ sections! {
         pub redis: RedisConfig,
         /// `[traces]`
         pub traces: TracesConfig,
+        /// `[forwarder]`
         pub forwarder: ForwarderConfig,
         /// `[sinks.NAME]`
         pub sinks: BTreeMap<String, SinkConfig>,

@@ -104,6 +104,10 @@ fn lateness_histogram() -> Traced {
 
 impl Stats {
     #[must_use]
+    /// Registers all metrics.
+    ///
+    /// # Panics
+    /// If this registry has a forwarder already.
     pub fn new(metrics: &Metrics) -> Self {
         Self {
             outcomes: metrics.register(

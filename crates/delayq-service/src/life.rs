@@ -67,6 +67,7 @@ use std::sync::Arc;
 /// `build` does all that can fail and starts no task. `run` cannot fail: it starts tasks that run until shutdown and
 /// then finish or give back their work.
 pub trait Service: Sized {
+    /// The configuration.
     type Config: ServiceConfig + 'static;
 
     /// Name and version.
@@ -78,6 +79,7 @@ pub trait Service: Sized {
     /// The fault that ends the process.
     fn build(config: Self::Config, process: &Process) -> impl Future<Output = Result<Self, Fault>>;
 
+    /// Starts the tasks.
     fn run(self, tasks: &Tasks);
 }
 
@@ -94,6 +96,7 @@ pub trait ServiceConfig: Section {
 /// The environment for building a service.
 #[derive(Clone, Debug)]
 pub struct Process {
+    /// Name and version.
     pub program: Program,
     /// The registry for metrics.
     pub metrics: Metrics,
@@ -110,7 +113,9 @@ pub struct Process {
 /// The settings of a life.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
+    /// The admin endpoint.
     pub admin: AdminConfig,
+    /// The drain.
     pub shutdown: ShutdownConfig,
 }
 

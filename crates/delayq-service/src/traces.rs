@@ -33,6 +33,7 @@ const DROPPED: &str = "dropped";
 /// An event in the life of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
+    /// Name of the event.
     pub name: &'static str,
     /// The trace, and the span's own id.
     pub own: TraceParent,

@@ -21,6 +21,7 @@ pub struct Settings {
 // === impl Settings ===
 
 impl Settings {
+    /// Tells whether a topic has a route.
     #[must_use]
     pub fn has_route(&self, topic: &str) -> bool {
         self.routes.iter().any(|route| route.topic.matches(topic))

@@ -139,21 +139,28 @@ macro_rules! kinds {
 }
 
 kinds! {
+    /// NDJSON files.
     File, "file", file: FileConfig, to: "deliveries.ndjson", event_prefix: "ce-",
         sink: |config, _| FileSink::new(config);
+    /// NDJSON on standard output.
     Stdout, "stdout", stdout: StdoutConfig, to: "-", event_prefix: "ce-",
         sink: |_, _| StdoutSink;
+    /// Redis Streams.
     RedisStream, "redis-stream", redis_stream: RedisStreamConfig, to: "{topic}", event_prefix: "ce-",
         sink: |config, maker| RedisStreamSink::new(config, maker.redis, maker.timeout)?;
+    /// Redis lists.
     RedisList, "redis-list", redis_list: RedisListConfig, to: "{topic}", event_prefix: "ce-",
         sink: |config, maker| RedisListSink::new(config, maker.redis, maker.timeout)?;
+    /// HTTP endpoints.
     Webhook, "webhook", webhook: WebhookConfig, to: "", event_prefix: "ce-",
         sink: #[feature = "webhook"] |config, maker| WebhookSink::new(config, maker.timeout)?;
     /// RabbitMQ and other brokers of AMQP 0-9-1.
     Rabbitmq, "rabbitmq", rabbitmq: RabbitmqConfig, to: "{topic}", event_prefix: "cloudEvents:",
         sink: #[feature = "rabbitmq"] |config, maker| RabbitmqSink::new(config, maker.timeout);
+    /// NATS.
     Nats, "nats", nats: NatsConfig, to: "{topic}", event_prefix: "ce-",
         sink: #[feature = "nats"] |config, maker| NatsSink::new(config, maker.timeout);
+    /// Kafka.
     Kafka, "kafka", kafka: KafkaConfig, to: "{topic}", event_prefix: "ce_",
         sink: #[feature = "kafka"] |config, maker| KafkaSink::new(config, maker.timeout)?;
 }

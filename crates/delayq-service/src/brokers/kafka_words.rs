@@ -17,6 +17,7 @@ struct Said {
 // === impl KafkaWords ===
 
 impl KafkaWords {
+    /// Adds the client's last message to a sentence.
     #[must_use]
     pub fn explain(&self, sentence: String) -> String {
         match self.said().as_ref() {

@@ -38,6 +38,7 @@ pub struct NatsConfig {
     pub dropping_loses_messages: bool,
 }
 
+/// The guarantee of a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NatsMode {
