@@ -68,3 +68,36 @@ fn every_test_that_this_page_names_is_there() {
     let missing: Vec<_> = named.iter().filter(|name| !there.contains(**name)).collect();
     assert!(missing.is_empty(), "named and not there: {missing:#?}");
 }
+
+/// The numbers with which the lines of a section begin, as far as `mark` finds one.
+fn numbers(text: &str, mark: impl Fn(&str) -> Option<&str>) -> BTreeSet<u8> {
+    text.lines().filter_map(|line| mark(line)?.parse().ok()).collect()
+}
+
+#[test]
+fn every_promise_of_the_readme_has_its_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let read = |page: &str| fs::read_to_string(root.join(page)).unwrap();
+    let (readme, page) = (read("README.md"), read("tests/README.md"));
+    let (_, promises) = readme.split_once("## What it promises").unwrap();
+    let promised = numbers(promises, |line| Some(line.split_once(". ")?.0));
+    let (_, proofs) = page.split_once("## The promises of the README").unwrap();
+    let proved = numbers(proofs.split("\n## ").next().unwrap_or_default(), |line| {
+        let (promise, tests) = line.strip_prefix("| ")?.split_once(" | ")?;
+        tests.contains("::").then(|| promise.split(' ').next())?
+    });
+    assert!(promised.len() > 5, "{promised:?}");
+    assert_eq!(promised, proved, "the promises of README.md, and those with tests in tests/README.md");
+}
+
+#[test]
+fn every_suite_that_this_page_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let page = fs::read_to_string(root.join("tests/README.md")).unwrap();
+    let files: BTreeSet<&str> = page.split('`').filter(|word| word.ends_with(".rs")).collect();
+    let missing: Vec<_> = files
+        .iter()
+        .filter(|file| !["", "tests"].iter().any(|folder| root.join(folder).join(file).exists()))
+        .collect();
+    assert!(files.len() > 3 && missing.is_empty(), "named and not there: {missing:#?} of {files:#?}");
+}
