@@ -57,7 +57,10 @@ pub enum Outcome {
     /// Confirmed.
     Delivered,
     /// Never deliverable in this form.
-    Rejected { reason: String },
+    Rejected {
+        /// The reason, in the destination's own words.
+        reason: String,
+    },
     /// May be delivered later. Whether the parcel arrived may be unknown.
     Unavailable {
         /// The reason, in the destination's own words.
