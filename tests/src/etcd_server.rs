@@ -94,7 +94,7 @@ impl EtcdOptions {
 // === impl EtcdCluster ===
 
 impl EtcdCluster {
-    /// Starts one member and waits for its health.
+    /// Starts one member and waits for health.
     pub async fn start_one() -> Self {
         Self::start_with(EtcdOptions::default()).await
     }
@@ -250,7 +250,7 @@ impl EtcdMember {
         }
     }
 
-    /// Restarts the member on the same data and waits for its health.
+    /// Restarts the member on the same data and waits for health.
     pub async fn resume(&mut self) {
         self.launch();
         self.wait_healthy().await;

@@ -22,9 +22,9 @@ pub enum Answer {
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "each field is what the sentence of its variant says of it")]
 pub enum Event {
-    /// A put and its answer; `sha256` is of the payload, in hex.
+    /// A put and the answer; `sha256` is of the payload, in hex.
     Put { id: String, due_ms: u64, sha256: String, answer: Answer },
-    /// A cancel and its answer; ok means *cancelled*.
+    /// A cancel and the answer; ok means *cancelled*.
     Cancel { id: String, answer: Answer },
     /// A move to another due time and its answer.
     Reschedule { id: String, due_ms: u64, answer: Answer },

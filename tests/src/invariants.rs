@@ -67,7 +67,7 @@ pub struct Books {
 /// Destination, SHA-256, delivery number and ready time in ms.
 type Seen<'a> = (&'a str, &'a str, u32, u64);
 
-/// All events of one id.
+/// All events of an id.
 #[derive(Debug, Default)]
 struct Life<'a> {
     payloads: BTreeSet<&'a str>,

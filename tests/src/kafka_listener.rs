@@ -56,7 +56,7 @@ impl Listener {
         self
     }
 
-    /// Requires SASL PLAIN for one user; neither name nor password may contain a quote.
+    /// Requires SASL PLAIN for a user; neither name nor password may contain a quote.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.to_owned(), password.to_owned()));

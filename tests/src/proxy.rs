@@ -304,7 +304,7 @@ async fn serve(
     }
 }
 
-/// Carries one connection until its end or a fault.
+/// Carries a connection until the end or a fault.
 async fn connect(
     mut client: TcpStream,
     upstream: SocketAddr,

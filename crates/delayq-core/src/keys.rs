@@ -6,7 +6,7 @@ use crate::shard::ShardId;
 /// Number of slots of a Redis Cluster.
 pub const SLOTS: u16 = 16384;
 
-/// The keys of one deployment.
+/// The keys of a deployment.
 #[derive(Clone, Debug)]
 pub struct Keys(Namespace);
 

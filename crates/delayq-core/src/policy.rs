@@ -53,7 +53,7 @@ pub enum Repeats {
     Refuse,
 }
 
-/// One setting of a [`Policy`], by name.
+/// A setting of a [`Policy`], by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySetting {
     /// [`Policy::max_attempts`]

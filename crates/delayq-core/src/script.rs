@@ -51,7 +51,7 @@ parts! {
     "stats", "tables", "topic", "topic_new", "topics", "type", "wake",
 }
 
-/// One script, ready to be sent.
+/// A script, ready to be sent.
 #[derive(Debug)]
 pub struct Script {
     /// The whole text.

@@ -105,7 +105,7 @@ pub enum GroupChange {
 /// A record in a spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyRecord {
-    /// A write of one message.
+    /// A write of a message.
     Message(SpoolRecord),
     /// A change of a whole group.
     Group(GroupRecord),
@@ -254,7 +254,7 @@ impl AnyRecord {
         }
     }
 
-    /// The write of one message; `None` for a group.
+    /// The write of a message; `None` for a group.
     pub fn message(&self) -> Option<&SpoolRecord> {
         match self {
             Self::Message(record) => Some(record),

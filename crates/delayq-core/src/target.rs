@@ -26,7 +26,7 @@ pub struct Reference {
     pub group: Option<Group>,
 }
 
-/// A message by its id, and by its group if it has a group and an own id.
+/// A message by id, and by group if it has a group and an own id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     /// The id.

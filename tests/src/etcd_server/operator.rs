@@ -76,7 +76,7 @@ impl EtcdCluster {
         self.call("/v3/kv/deleterange", &json!({ "key": base64(from), "range_end": base64(before) })).await;
     }
 
-    /// One call of etcd's JSON gateway.
+    /// A call of etcd's JSON gateway.
     async fn call(&self, path: &str, body: &Value) {
         let member = &self.members[0];
         let answer =

@@ -1,4 +1,4 @@
-//! Outages of one Redis: of the network, of the server, and of its data.
+//! Outages of a single Redis: of the network, of the server, and of its data.
 
 use super::Scene;
 use crate::proxy::{Direction, Flow, Proxy};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// An outage of one Redis.
+/// An outage of a single Redis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Every connection is reset, and new ones are refused.

@@ -1,4 +1,4 @@
-//! One direction of one proxied connection: reads, waits as the flow demands, applies an armed fault, writes.
+//! A direction of a proxied connection: reads, waits as the flow demands, applies an armed fault, writes.
 
 use super::dialer::Dialer;
 use super::{AfterLoss, Direction, Flow, State};

@@ -41,7 +41,7 @@ pub struct IndexesReport {
     pub at: (Vec<u8>, Vec<u8>),
     /// Number of checked entries.
     pub entries: u64,
-    /// The findings, each with its index.
+    /// The findings, each with the index.
     pub findings: Vec<(Vec<u8>, Named)>,
 }
 

@@ -39,7 +39,7 @@ impl CancelOutcome {
     }
 }
 
-/// Cancels messages of one topic in one shard (at most 500), each with the record of its write, if any.
+/// Cancels messages of one topic in one shard (at most 500), each with the record of the write, if any.
 pub fn request<'t>(
     shard: ShardId,
     topic: &Topic,

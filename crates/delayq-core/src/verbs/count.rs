@@ -12,7 +12,7 @@ use serde::Serialize;
 /// purged, replaced, delayed, ready, leased and dead; otherwise messages were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Numbers {
-    /// Waiting for their due time.
+    /// Waiting for the due time.
     pub delayed: u64,
     /// In the ready queue.
     pub ready: u64,

@@ -44,7 +44,7 @@ pub fn read(reply: Value) -> Result<Forgotten, ReplyError> {
     }
 }
 
-/// Deletes the unused topics of one page of a shard: topics without settings that have been empty and without a put for
+/// Deletes the unused topics of a page of a shard: topics without settings that have been empty and without a put for
 /// `quiet`.
 pub fn quiet(shard: ShardId, from: u64, quiet: Duration) -> Call {
     Call::new(Verb::ForgetQuiet, shard).number(from).number(quiet.as_millis() as u64)

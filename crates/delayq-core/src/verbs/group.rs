@@ -8,7 +8,7 @@ use crate::script::Verb;
 use crate::shard::ShardId;
 use crate::time::Shift;
 
-/// One step of cancelling a group.
+/// A step of cancelling a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelStep {
     /// The start of the next step; `None`: finished.
@@ -21,7 +21,7 @@ pub struct CancelStep {
     pub failed: u64,
 }
 
-/// One step of shifting a group.
+/// A step of shifting a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShiftStep {
     /// More steps remain.
@@ -42,7 +42,7 @@ pub enum ShiftStep {
     Busy,
 }
 
-/// One step of cancelling a group: at most `limit` messages.
+/// A step of cancelling a group: at most `limit` messages.
 pub fn cancel(shard: ShardId, group: &Group, from: &Cursor, limit: u16) -> Call {
     Call::new(Verb::CancelGroup, shard).arg(group.as_str()).cursor(from).number(limit)
 }
@@ -58,7 +58,7 @@ pub fn read_cancel(reply: Value) -> Result<CancelStep, ReplyError> {
     })
 }
 
-/// One step of shifting a group: at most `limit` messages, each only once under the same token.
+/// A step of shifting a group: at most `limit` messages, each only once under the same token.
 pub fn shift(shard: ShardId, group: &Group, (token, by): (&str, Shift), limit: u16) -> Call {
     let call = Call::new(Verb::ShiftGroup, shard).arg(group.as_str()).arg(token);
     call.arg(by.millis().to_string()).number(limit)

@@ -18,7 +18,7 @@ pub struct Slot {
     pub count: u64,
 }
 
-/// One page of the histogram of one shard, over a range in intervals of this width.
+/// A page of the histogram of one shard, over a range in intervals of this width.
 pub fn request(shard: ShardId, topic: &Topic, (from, to): (UnixMillis, UnixMillis), width: Duration) -> Call {
     let call = Call::new(Verb::Histogram, shard).arg(topic.as_bytes());
     call.number(from.get()).number(to.get()).number(width.as_millis() as u64)

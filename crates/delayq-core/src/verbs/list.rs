@@ -52,7 +52,7 @@ pub struct Listed {
     pub envelope: Result<Envelope, EnvelopeError>,
 }
 
-/// One page of a listing of one shard.
+/// A page of a listing of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPage {
     /// The messages; an empty page need not be the last.
@@ -125,7 +125,7 @@ pub fn read_peek(
     Ok(found)
 }
 
-/// One page of the messages of a topic in one shard.
+/// A page of the messages of a topic in one shard.
 pub fn topic(shard: ShardId, query: Query<'_>, from: &Cursor, limit: u16) -> Call {
     let Query { topic, state, to } = query;
     let (word, order) = state.words();
@@ -145,7 +145,7 @@ pub fn read_topic(reply: Value, shard: ShardId, topic: &Topic) -> Result<ListPag
     Ok(ListPage { messages, next })
 }
 
-/// One page of the pending messages of a group in one shard.
+/// A page of the pending messages of a group in one shard.
 pub fn group(shard: ShardId, group: &Group, from: &Cursor, limit: u16) -> Call {
     Call::new(Verb::ListGroup, shard).arg(group.as_str()).cursor(from).number(limit)
 }

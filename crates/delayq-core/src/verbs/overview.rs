@@ -20,7 +20,7 @@ pub struct Overview {
     pub epoch: u64,
     /// The owner's name; empty before the first claim.
     pub owner: String,
-    /// True if the shard is held, because its clock is not trusted.
+    /// True if the shard is held, because the clock is not trusted.
     pub held: bool,
     /// Leases.
     pub leases: u64,
@@ -53,7 +53,7 @@ pub fn request(shard: ShardId) -> Call {
     Call::new(Verb::Overview, shard).number(0_u64)
 }
 
-/// Asks for the shard and one page of its topics, from the end of the previous page; `None`: the first page.
+/// Asks for the shard and a page of its topics, from the end of the previous page; `None`: the first page.
 pub fn topics(shard: ShardId, from: Option<u64>) -> Call {
     let call = Call::new(Verb::Overview, shard);
     match from {

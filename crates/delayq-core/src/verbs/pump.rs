@@ -6,7 +6,7 @@ use crate::script::Verb;
 use crate::shard::ShardId;
 use crate::time::{UnixMicros, UnixMillis};
 
-/// The report of one pump.
+/// The report of a pump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PumpReport {
     /// The result.
@@ -39,7 +39,7 @@ pub enum PumpWord {
     Pumped,
     /// More is due: pump again at once.
     More,
-    /// The shard is held: its clock is not trusted.
+    /// The shard is held: the clock is not trusted.
     Held,
     /// The clock is further ahead than the caller accepts: nothing moved.
     Ahead,

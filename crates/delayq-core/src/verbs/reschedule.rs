@@ -87,7 +87,7 @@ impl RescheduleOutcome {
     }
 }
 
-/// Reschedules messages of one topic in one shard (at most 500), each with the record of its write, if any.
+/// Reschedules messages of one topic in one shard (at most 500), each with the record of the write, if any.
 pub fn request<'t>(
     shard: ShardId,
     topic: &Topic,

@@ -12,7 +12,7 @@ use crate::time::{UnixMicros, UnixMillis};
 use std::fmt;
 use std::time::Duration;
 
-/// A reserve from one shard.
+/// A reserve from a shard.
 #[derive(Clone, Debug)]
 pub struct ReserveRequest {
     /// The topics, in order of preference.

@@ -20,7 +20,7 @@ pub struct Survey {
     pub due: Vec<u64>,
 }
 
-/// Asks for one page of topics, starting with 0, and for messages due within each of these spans: 1 to 500 spans, each
+/// Asks for a page of topics, starting with 0, and for messages due within each of these spans: 1 to 500 spans, each
 /// at least a millisecond.
 pub fn request(shard: ShardId, page: u64, spans: &[Duration]) -> Call {
     let call = Call::new(Verb::Survey, shard).number(page);

@@ -1,4 +1,4 @@
-//! What every process has: configuration, admin endpoint, signals and exit codes, and the fitness of its Redis.
+//! The life of every process: configuration, admin endpoint, signals and exit codes, and the fitness of Redis.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 

@@ -139,7 +139,7 @@ async fn what_may_have_become_of_a_groups_change_is_known_to_the_next_compensato
         let waiting = reader(folder.path()).waiting(0, 9).unwrap();
         let Ok(AnyRecord::Group(group)) = &waiting[0].record else { panic!("{waiting:?}") };
         assert_eq!((group.fate, group.tried_at > UnixMillis::new(1)), (fate, true));
-        assert_eq!(of_message(waiting[1].record.clone()), put("a", 1), "that is none");
+        assert_eq!(of_message(waiting[1].record.clone()), put("a", 1), "the other write is unchanged");
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Place {
     _kafka: KafkaServer,
 }
 
-/// One secret for each input.
+/// A secret for each input.
 pub(super) struct Values {
     pub(super) redis: String,
     etcd: String,
