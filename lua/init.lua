@@ -13,7 +13,7 @@ arguments('init', 3)
 number('the layout', string.match(ARGV[1], '^[^@]*'), 1, 4096)
 number('the shard', ARGV[2], 0, 4095)
 node_of(ARGV[1])
-if not counts_of(ARGV[3]) then refuse('the shard counts rise from 1 to 4096 at the most, parted by commas, not ' .. ARGV[3]) end
+if not counts_of(ARGV[3]) then refuse('the shard counts must rise from 1 to at most 4096, separated by commas, not ' .. ARGV[3]) end
 local layout, shard, shards, counts = unpack(redis.call('HMGET', KEYS[1], 'layout', 'shard', 'shards', 'counts'))
 if not layout then
   redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'format', 1, 'shard', ARGV[2], 'shards',

@@ -16,7 +16,7 @@ gens(#ARGV)
 local answers = each(2, 4, function(receipt, delay, keep, reason)
   local m = leased_by(receipt)
   if not m then return 'expired' end
-  if delay ~= '' and not end_of_delay(delay) then return 'failed a delay of ' .. delay .. ' ms is none, or too long' end
+  if delay ~= '' and not end_of_delay(delay) then return 'failed invalid delay (' .. delay .. ' ms)' end
   if keep ~= '' and keep ~= 'keep' then return 'failed "keep" or "", not ' .. keep end
   if keep == 'keep' then m.attempt = math.max(m.attempt - 1, 0) end
   local word = give_back(m, tonumber(delay), reason)

@@ -15,7 +15,7 @@ local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', '
 local from, to = number('from', ARGV[4], 0, LAST_MS), number('to', ARGV[5], 0, LAST_MS)
 local downwards = one_of('the order', ARGV[6], { 'asc', 'desc' }) == 'desc'
 local last, limit = ARGV[7], number('the limit', ARGV[8], 1, MOST_IDS)
-if downwards and state ~= 'dead' then refuse('only dead letters are shown from the newest on') end
+if downwards and state ~= 'dead' then refuse('only dead letters can be listed from the newest') end
 local answer = { now_us, '', '' }
 if not no then return answer end
 

@@ -47,7 +47,7 @@ elseif mine < epoch then
   hindered = 'fenced ' .. epoch
 elseif mine > epoch then
   -- Later claims increment this number, and must be able to.
-  if mine > LONGEST_SPAN_MS then return redis.error_reply('DQARG the epoch ' .. ARGV[2] .. ' is past all that claims give out') end
+  if mine > LONGEST_SPAN_MS then return redis.error_reply('DQARG the epoch ' .. ARGV[2] .. ' exceeds every epoch of a claim') end
   call('HSET', KEYS[1], 'epoch', string.format('%.0f', mine))
 end
 if hindered then

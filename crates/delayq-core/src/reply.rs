@@ -20,7 +20,7 @@ pub enum Value {
 
 /// An unexpected reply from a script: incompatible versions, or a bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an answer that makes no sense from script {script}: {answer}")]
+#[error("unexpected reply from script {script}: {answer}")]
 pub struct ReplyError {
     /// The script.
     pub script: &'static str,

@@ -87,7 +87,7 @@ pub enum Error {
     #[error("the deployment differs: {0}")]
     Deployment(String),
     /// The deployment cannot grow so.
-    #[error("the deployment does not grow: {0}")]
+    #[error("cannot grow the deployment: {0}")]
     Growth(String),
     /// Shards cannot move so.
     #[error("the shards do not move: {0}")]
@@ -99,7 +99,7 @@ pub enum Error {
     #[error("this Redis must not be used: {0}")]
     Unfit(String),
     /// An answer that no script gives: versions that do not belong together, or a bug.
-    #[error("an answer that makes no sense from script {script}: {answer}")]
+    #[error("unexpected reply from script {script}: {answer}")]
     Protocol {
         /// The script.
         script: &'static str,
