@@ -41,8 +41,6 @@ LIMITS = {
     "crates/delayq-compensator": (9, 20),
     "crates/delayq-spool": (9, 15),
     "crates/delayq-timer": (8, 27),
-    "deploy": (8, 12),
-    "examples": (6, 5),
     "scripts": (8, 5),
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints how many timeouts a second each library puts and works on: measure.sh [COUNT]. Every figure is of a fresh
-# redis-server on port 16379 (append-only file, fsync each second). Needs delayq and delayq-timer on the PATH, and what
-# README.md installs.
+# redis-server on port 16379 (append-only file, fsync each second). Needs delayq and delayq-timer on the PATH, and the
+# packages that README.md installs.
 set -euo pipefail
 cd "$(dirname "$0")"
 count=${1:-20000}

@@ -19,7 +19,7 @@ def pay(order: str) -> None:
 
 
 def extend(order: str, placed: float) -> str:
-    # A revoked id stays revoked: the later timeout needs another one.
+    # A revoked id stays revoked: the later timeout needs a new id.
     app.control.revoke(order)
     return time_out.apply_async([order, placed], countdown=4, task_id=f"{order}-extended").id
 

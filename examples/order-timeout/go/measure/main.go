@@ -1,5 +1,5 @@
 // Thousands a second: `go run ./measure delayq 20000`, `go run ./measure asynq 20000`. 64 callers put timeouts an hour
-// ahead, one each call; then a worker with 64 handlers works on as many that are due.
+// ahead, each in a separate call; then a worker with 64 handlers works on as many due timeouts.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// library is what is measured: it puts a timeout, and works until its context ends.
+// library under test: puts a timeout, and works until the context ends.
 type library struct {
 	put  func(id string, after time.Duration) error
 	work func(ctx context.Context, handled func())
