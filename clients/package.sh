@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs every client, each with its copy of lua/, into target/clients: the same bytes each time. One whose runtime is
-# missing is skipped by name.
+# Packs every client, each with a copy of lua/, into target/clients, with reproducible bytes. Clients without a runtime
+# are skipped by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$PWD/target/clients

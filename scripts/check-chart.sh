@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Renders the Helm chart with its own values and with every option on, into FOLDER; holds it to `helm lint --strict`, to
-# what its values have to refuse, and its README to its values.
+# Renders the Helm chart with default values and with every option on, into FOLDER. Checks `helm lint --strict`, the
+# refusals of invalid values, and the README against the values.
 # Usage: check-chart.sh FOLDER
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ folder=${1:?FOLDER}
 chart=deploy/kubernetes/delayq
 mkdir -p "$folder"
 
-# Alerts and dashboard are links to what is outside the chart, and helm says so each time.
+# Alerts and dashboard are links out of the chart, and helm says so each time.
 quiet() { grep -v 'walk.go:.*found symbolic link' || true; }
 render() { helm template delayq $chart --namespace delayq --kube-version 1.34.0 "$@" 2> >(quiet >&2); }
 
@@ -36,12 +36,12 @@ refuses forwarder.keda.serverAddress=http://admin:password@prometheus:9090
 
 grep -qF "value: '[\"30s\",\"2m\",\"1h\"]'" "$folder/keda.yaml" || { echo "the horizons are not those of timer and KEDA"; exit 1; }
 
-# The pods' templates change with the configuration, and only then.
+# The pods' templates change with the configuration, and never otherwise.
 hash_of() { render "$@" | sed -n 's/.*checksum\/config: //p' | sort -u; }
 [ "$(hash_of)" != "$(hash_of --set config='[timer]')" ] || { echo "a changed config does not restart the pods"; exit 1; }
 [ "$(hash_of)" = "$(hash_of --set timer.replicas=3)" ] || { echo "the number of timers restarts the pods"; exit 1; }
 
-# Every value has its line in the README: its full name, or `….rest` where timer and forwarder share it.
+# Every value has a line in the README: the full name, or `….rest` if timer and forwarder share the value.
 target/deploy-tools/venv/bin/python - $chart << 'PYTHON'
 import re, sys, yaml
 from pathlib import Path

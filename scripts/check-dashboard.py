@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DASHBOARD = ROOT / "deploy/grafana/delayq.json"
 TOOLS = ROOT / "target/deploy-tools/dashboard"
 
-# Grafana's own type of a panel leaves its options, fields and queries open; those of each kind are in a module of its own.
+# Grafana's panel type leaves options, fields and queries open; each kind has a module of its own.
 TYPES = """
 import type { Dashboard, DataQuery, Panel, RowPanel } from "@grafana/schema";
 import type * as stat from "@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen";
@@ -39,7 +39,7 @@ def main():
     panels = dashboard.pop("panels")
     lines = [TYPES, f'export const dashboard: Json<Omit<Dashboard, "panels">> = {json.dumps(dashboard)};']
     lines += [f"export const panel_{panel['id']}: One = {json.dumps(panel)};" for panel in panels]
-    # Beneath the tools, where the modules are found.
+    # Below the tools, where modules are found.
     with tempfile.TemporaryDirectory(dir=TOOLS) as folder:
         source = Path(folder) / "dashboard.ts"
         source.write_text("\n".join(lines))

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Tries what is in deploy/ on real software; each stage runs alone. Needs root for units and docker; touches nothing outside its
+# Tries deploy/ on real software; each stage runs alone. Needs root for units and docker; touches nothing outside its
 # temporary folder and target/.
 #
 #   units   the Debian package installed, used, upgraded and removed in a system of its own (make check-units)
 #   docker  the image is built, `compose up` with the host's network, and a message goes through it; the health check,
 #           the alerts in Prometheus, a Redis that is away, a stop within the grace period; then the test suite in a container
 #   cluster a real API server with its controllers: the chart installed, upgraded, rolled back and removed in a restricted
-#           namespace. It needs no root
+#           namespace. Needs no root
 #
-# Usage: check-deploy.sh [STAGE]; without one, all. What a missing tool keeps from being tried is a failure.
+# Usage: check-deploy.sh [STAGE]; by default all stages. A missing tool is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,14 +30,14 @@ trap finish EXIT
 claim() { passed=$((passed + 1)); echo "ok:      $1"; }
 fail() { echo "FAILED:  $1"; exit 1; }
 need() { command -v "$1" > /dev/null || fail "$1 is missing: $2"; }
-# holds WHAT COMMAND...: the command succeeds; what it says is shown when it does not.
+# holds WHAT COMMAND...: the command succeeds; a failure shows the output.
 holds() {
     local what=$1 output
     shift
     output=$("$@" 2>&1) || { echo "$output"; fail "$what"; }
     claim "$what"
 }
-# soon WHAT COMMAND...: it succeeds within a minute.
+# soon WHAT COMMAND...: the command succeeds within a minute.
 soon() {
     local what=$1 deadline=$((SECONDS + 60))
     shift

@@ -113,7 +113,7 @@ def main():
 
     faults = []
     for file in [ALERTS, ALERT_TESTS, RUNBOOKS, *PAGES, *CHART]:
-        # Prose names a histogram as it is registered; a query names one of its series.
+        # Prose names a histogram as registered; a query names a series of the histogram.
         prose = tables | {series.removesuffix("_bucket") for series in metrics}
         known = metrics | prose if file.suffix == ".md" else metrics
         if file.exists():

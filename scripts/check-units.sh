@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian package in a system of its own, with systemd as its first process, and sees that the units hold what
-# they promise. Needs root, mmdebstrap and systemd-nspawn; touches nothing outside its temporary folder.
+# Installs the Debian package in a separate system, with systemd as the first process, and checks the promises of the
+# units. Needs root, mmdebstrap and systemd-nspawn; touches nothing outside its temporary folder.
 # Usage: check-units.sh PACKAGE.deb
 set -euo pipefail
 package=$(realpath "$1")
@@ -23,7 +23,7 @@ fail() {
     inside journalctl --no-pager --lines 40 --unit 'delayq-*' || true
     exit 1
 }
-# until WHAT COMMAND...: repeats it until it succeeds, for half a minute.
+# until WHAT COMMAND...: repeats the command until success, for half a minute.
 until_so() {
     local what=$1 deadline=$((SECONDS + 30))
     shift
@@ -44,7 +44,7 @@ mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,redis-s
     bookworm "$root"
 cp "$package" "$root/var/tmp/delayq.deb"
 chroot "$root" dpkg --install /var/tmp/delayq.deb > "$work/dpkg.log"
-# One timer, no etcd; the file sink writes where its unit may.
+# A single timer, no etcd; the file sink writes where its unit may.
 cat > "$root/etc/delayq/delayq.toml" <<'TOML'
 [etcd]
 enabled = false
@@ -75,7 +75,7 @@ done
 inside systemctl start redis-server
 delayq init > /dev/null
 
-# Type=notify: a start ends when the service says that it is ready.
+# Type=notify: a start ends when the service reports readiness.
 for unit in timer forwarder compensator; do
     inside systemctl start delayq-$unit || fail "delayq-$unit starts"
     [ "$(property delayq-$unit ActiveState)" = active ] || fail "delayq-$unit is ready"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Replaces timers and workers of an earlier version by today's, and then back again, while both versions put messages.
-# check-upgrade.sh PROGRAMS EARLIER: two folders of programs; a commit as EARLIER is built in a worktree of its own.
+# check-upgrade.sh PROGRAMS EARLIER: two folders of programs; a commit as EARLIER is built in a separate worktree.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ new=$(realpath "$1")
 work=$(mktemp -d)
 
 clean_up() {
-    # Of those that ended the system may have given the number to another.
+    # The system may have reused the numbers of ended jobs.
     { jobs -pr | xargs --no-run-if-empty kill -KILL && wait; } 2> /dev/null || true
     if [ -d "$work/tree" ]; then git worktree remove --force "$work/tree"; fi
     rm -rf "$work"
@@ -79,7 +79,7 @@ start redis redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --ap
 client=http://127.0.0.1:$(free_port) peer=http://127.0.0.1:$(free_port)
 start etcd etcd --data-dir "$work/etcd" --listen-client-urls "$client" --advertise-client-urls "$client" \
     --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer"
-# Both versions name the number, whatever their defaults, and each of two timers has some.
+# Both versions set the number, whatever the defaults, and each of two timers has some shards.
 export DELAYQ__DEPLOYMENT__SHARDS=4
 export DELAYQ__REDIS__URL=unix://$work/redis.sock DELAYQ__ETCD__ENDPOINTS="[\"$client\"]" DELAYQ__ADMIN__LISTEN=127.0.0.1:0
 await "Redis answers" "$old/delayq" init

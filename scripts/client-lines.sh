@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Counts the lines of code of each client: without tests, blank lines and comments (docstrings are comments); and how
-# many of them only close brackets.
+# Counts the lines of code of each client, without tests, blank lines and comments (docstrings are comments), and the
+# lines that only close brackets.
 set -euo pipefail
 cd "$(dirname "$0")/../clients"
 

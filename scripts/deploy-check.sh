@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks what is in deploy/ without an engine or a cluster. A fault fails; what a missing tool would have checked is
-# skipped by name. Tools that Debian does not have are installed into target/deploy-tools.
+# Checks deploy/ without an engine or a cluster. A fault fails; checks without their tool are skipped by name. Tools
+# outside Debian are installed into target/deploy-tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob globstar
@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 passed=0 failed=0 skipped=0
 
-# look TOOL WHAT COMMAND...: runs the command if the tool is there.
+# look TOOL WHAT COMMAND...: runs the command if the tool is installed.
 look() {
     local tool=$1 what=$2 output
     shift 2
@@ -28,10 +28,10 @@ look() {
     fi
 }
 
-# kubernetes-validate knows no objects of operators, and warns of them.
+# kubernetes-validate does not know the objects of operators, and warns.
 validate() { kubernetes-validate --strict -k 1.34 "$1"; }
 
-# What the chart gives the Prometheus operator, as promtool reads it.
+# The chart's rules for the Prometheus operator, in promtool's form.
 chart_rules() {
     target/deploy-tools/venv/bin/python -c '
 import sys, yaml
@@ -41,7 +41,7 @@ yaml.safe_dump(*rules, sys.stdout)' < "$work/chart/everything.yaml" > "$work/rul
     promtool test rules "$work/audit.test.yaml"
 }
 
-# Builds the book; a warning is a fault, as is a page that did not become one.
+# Builds the book; a warning is a fault, as is a page missing from the book.
 build_book() {
     local words page
     words=$(mdbook build docs --dest-dir "$work/book" 2>&1) || { echo "$words"; return 1; }
@@ -52,8 +52,8 @@ build_book() {
     done
 }
 
-# systemd-analyze says an unknown key on its standard error only, and ends with 0: any word is a fault.
-# The programs and manual pages need not be installed for it, and the drop-ins beside the units count.
+# systemd-analyze reports an unknown key only on standard error, and exits with 0: any output is a fault. The programs
+# and manual pages need not be installed, and the drop-ins beside the units count.
 verify_unit() {
     local words copy
     copy=$(mktemp -d)

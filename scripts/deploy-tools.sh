@@ -23,7 +23,7 @@ mkdir -p "$tools/bin"
 
 refuse() { echo "deploy-tools: $1" >&2; exit 69; }
 
-# Helm asks for this Go; an older one would have to fetch a newer one first.
+# Helm requires this Go version; an older Go would fetch a newer one first.
 needs_go() {
     command -v go > /dev/null || refuse "there is no go"
     local version
@@ -62,11 +62,11 @@ install_dashboard() {
     # shellcheck disable=SC2086
     npm install --silent --no-save --ignore-scripts --prefix "$tools/dashboard" $packages > /dev/null || refuse "npm failed"
     echo "$packages" > "$tools/dashboard/installed"
-    # Under this name where there is a compiler, so that a check without one is skipped by name.
+    # Under this name only if the compiler is installed, so that a check without a compiler is skipped by name.
     ln -sf ../dashboard/node_modules/typescript/bin/tsc "$tools/bin/tsc"
 }
 
-# cargo_tool CRATE VERSION [OPTION...]: from crates.io, with its own lock file.
+# cargo_tool CRATE VERSION [OPTION...]: from crates.io, with the crate's lock file.
 cargo_tool() {
     local crate=$1 version=$2
     shift 2
@@ -81,10 +81,11 @@ cargo_tool() {
 install_book() { cargo_tool mdbook "$MDBOOK" --no-default-features; }
 install_sbom() { cargo_tool cargo-cyclonedx "$CYCLONEDX"; }
 
-# `go install` refuses a module that replaces its own parts, as Kubernetes does: a module of ours repeats the replacements.
+# `go install` refuses a module that replaces its own parts, as Kubernetes does: a separate module repeats the
+# replacements.
 install_cluster() {
     local programs=(kube-apiserver kube-controller-manager) program module
-    # The last one built tells of both.
+    # The program built last stands for both.
     [ "$("$tools/bin/${programs[1]}" --version 2> /dev/null)" = "Kubernetes $KUBERNETES" ] && return
     needs_go
     echo "deploy-tools: building ${programs[*]} $KUBERNETES"

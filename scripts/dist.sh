@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Packs every program with its manual pages, completions, sample configuration, units and licence into
+# Packs every program with manual pages, completions, sample configuration, units and licence into
 # target/dist/delayq-VERSION-HOST.tar.gz, with a bill of materials (CycloneDX) of each program's crate and SHA256SUMS.
-# Takes the arguments of scripts/package-files.sh. The same programs make the same bytes: names are sorted, owners are root,
-# and every time is that of the last commit, or SOURCE_DATE_EPOCH.
+# Takes the arguments of scripts/package-files.sh. The same programs make the same bytes: names are sorted, owners are
+# root, and every time is the last commit's, or SOURCE_DATE_EPOCH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
@@ -22,7 +22,7 @@ install -m 644 config/delayq.toml "$dist/$name/config"
 cp -r deploy/systemd/. "$dist/$name/systemd"
 install -m 644 LICENSE README.md CHANGELOG.md SECURITY.md "$dist/$name"
 
-# One bill for each program: its crate with what that is built with, licences included. The command's holds the others'.
+# A bill for each program: the crate with its dependencies, licences included. The command's bill contains the others'.
 # cargo-cyclonedx writes beside each manifest.
 for crate in cli timer forwarder compensator; do
     target/deploy-tools/bin/cargo-cyclonedx cyclonedx --manifest-path "crates/delayq-$crate/Cargo.toml" --format json \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs luacheck over every script as Redis gets it: with the files of lua/lib in the place of its include line.
-# A function of lua/lib that one script does not use is no fault; anything else unused is.
+# Runs luacheck over every script as sent to Redis: the files of lua/lib replace the include line. An unused function of
+# lua/lib is no fault; any other unused name is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ for script in lua/*.lua; do
     ' "$script" > "$assembled/$(basename "$script")"
 done
 
-# The names that lua/lib defines at its top level: `local function NAME`, `local NAME, NAME = …`.
+# The names defined at the top level of lua/lib: `local function NAME`, `local NAME, NAME = …`.
 mapfile -t names < <(sed -nE 's/^local function ([A-Za-z_0-9]+).*/\1/p; s/^local ([A-Za-z_0-9, ]+).*/\1/p' lua/lib/*.lua |
     tr ', ' '\n\n' | grep -v '^$' | sort -u)
 ignored=()

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# What every package holds besides the repository's own files: builds the programs of a cargo profile (`release` unless another
-# is named; `--no-build` takes them as they are) and writes manual pages and completions into target/packed. Prints the
-# folder of the programs.
+# Adds generated files to every package: builds the programs of a cargo profile (`release` by default; `--no-build` uses
+# existing programs) and writes manual pages and completions into target/packed. Prints the folder of the programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

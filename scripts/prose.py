@@ -41,7 +41,6 @@ LIMITS = {
     "crates/delayq-compensator": (9, 20),
     "crates/delayq-spool": (9, 15),
     "crates/delayq-timer": (8, 27),
-    "scripts": (8, 5),
 }
 
 SHOWN = 20

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing for what is named: run, sinks, test, check, deploy, engine, cluster.
-# Asks apt only when something is missing; starts no service.
+# Installs the missing Debian packages for the named purposes: run, sinks, test, check, deploy, engine, cluster. Calls
+# apt only if a package is missing; starts no service.
 set -euo pipefail
 
 sets=("$@")
@@ -106,8 +106,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "setup: installing them by apt-get"
-# Debian starts a server when its package is installed, unless this file says no. One of somebody else is left alone; ours
-# says no only while this process lives, and removes itself when it is asked after a kill.
+# Debian starts a server on installation, unless this file forbids that. An existing file is left alone; ours forbids
+# only while this process lives, and removes itself if called after a kill.
 policy=${POLICY_RC_D:-/usr/sbin/policy-rc.d}
 mark="# written by delayq's setup.sh"
 withdraw() {
@@ -127,7 +127,7 @@ EOF
     "${as_root[@]}" chmod 755 "$policy"
 fi
 
-# Minimal images come without manual pages, and Java's package fails when their folder is not there.
+# Minimal images have no manual pages, and Java's package fails without the folder.
 "${as_root[@]}" mkdir -p /usr/share/man/man1
 
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -o DPkg::Lock::Timeout=120)
@@ -135,7 +135,7 @@ apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -o
 "${apt[@]}" install -y --no-install-recommends "${packages[@]}" < /dev/null > /dev/null ||
     refuse "apt-get install failed."
 
-# Installed for delayq to start by itself: they shall not come up with the machine either.
+# delayq starts these servers itself: they must not start with the machine.
 if [ -d /run/systemd/system ]; then
     for package in "${packages[@]}"; do
         case $package in

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of every client in clients/, and has all of them go through outages of Redis; or the outages alone
-# (`test-clients.sh outages`). `test-clients.sh install` only installs the packages that a client needs, for other tests. A
-# client whose runtime is missing is skipped by name.
+# Runs the tests of every client in clients/, then the outages of Redis; or the outages alone: `test-clients.sh
+# outages`. Clients without a runtime are skipped by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +14,7 @@ has() {
     esac
 }
 
-# client NAME "RUNTIME..." COMMAND...: in clients/NAME, if all the runtimes are there.
+# client NAME "RUNTIME..." COMMAND...: in clients/NAME, if all the runtimes are installed.
 client() {
     local name=$1 runtimes=$2 runtime
     shift 2
@@ -27,8 +26,8 @@ client() {
             return 0
         fi
     done
-    if [ "$what" = install ]; then echo "clients/$name: installing"; else echo "clients/$name: testing"; fi
-    # Not as the condition of an `if`: there a command that fails would not end the function.
+    echo "clients/$name: testing"
+    # Not as the condition of an `if`: there a failing command would not end the function.
     set +e
     (set -e && cd "clients/$name" && "$@")
     local status=$?
@@ -36,7 +35,7 @@ client() {
     if [ $status -eq 0 ]; then passed+=("$name"); else failed+=("$name"); fi
 }
 
-# Each installs what it needs, in the versions of its lock file, into its own folder.
+# Each function installs the dependencies of a lock file, into the client's folder.
 python_tests() {
     [ -x .venv/bin/python ] || python3 -m venv .venv
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
@@ -63,7 +62,7 @@ go_tests() {
     go test -count=1 ./...
 }
 
-# program CLIENT NAME=COMMAND: the program of a client goes through outages too, unless it is skipped or has failed.
+# program CLIENT NAME=COMMAND: the client's program goes through outages too, unless skipped or failed.
 program() {
     local client
     for client in ${passed[@]+"${passed[@]}"}; do
@@ -71,7 +70,8 @@ program() {
     done
 }
 
-# Workers are tested with the real timer, and on groups of Redises that the harness starts, between which delayq moves shards.
+# Workers are tested with the real timer, and on groups of Redises that the harness starts and between which delayq
+# moves shards.
 built=${CARGO_TARGET_DIR:-$PWD/target}/debug
 export DELAYQ_TIMER=${DELAYQ_TIMER:-$built/delayq-timer} DELAYQ_REDIS_GROUP=${DELAYQ_REDIS_GROUP:-$built/redis-group}
 export DELAYQ_COMMAND=${DELAYQ_COMMAND:-$built/delayq} # prints the users that clients are tested as

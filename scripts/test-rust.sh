@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of the workspace, with these options of cargo test. The end repeats what tests say of themselves that is
-# neither passed nor failed (SKIPPED, where the machine does not allow them; INCONCLUSIVE, where it was too busy), and names the
-# slowest tests.
+# Runs the tests of the workspace, with these options of cargo test. Finally repeats the tests' remarks (SKIPPED: the
+# machine does not allow the test; INCONCLUSIVE: the machine was too busy), and names the slowest tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

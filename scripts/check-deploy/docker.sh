@@ -6,7 +6,7 @@
 # of the test suite in place of all of it: "cargo test --package delayq-core".
 scripts/setup.sh engine
 
-# builds CLIENT: with BuildKit. A client of 23 or newer needs the component buildx for it; older ones have it inside.
+# builds CLIENT: with BuildKit. A client of 23 or newer needs the component buildx; older clients include BuildKit.
 builds() {
     local version
     version=$("$1" --version 2> /dev/null | sed -n 's/^Docker version \([0-9]*\).*/\1/p')
@@ -48,7 +48,7 @@ make_image() {
     DOCKER_BUILDKIT=1 "$docker" build --quiet --network=host --tag "$tag" "$work/docker/context" > "$work/build.log" 2>&1 ||
         fail "$tag cannot be made"
 }
-# The base image; where no registry has it, a system of Debian's packages that trusts what this machine trusts.
+# The base image; without a registry, a system of Debian's packages that trusts the authorities of this machine.
 debian() {
     have "$BASE_IMAGE" && return
     echo "         $BASE_IMAGE is made of Debian's packages"
@@ -59,7 +59,7 @@ debian() {
         "$BASE_IMAGE" > /dev/null
     rm "$work/docker/base.tar"
 }
-# The image of Rust; the toolchain of this machine stands in for it. npm and pip have authorities of their own.
+# The image of Rust; the toolchain of this machine stands in. npm and pip have authorities of their own.
 rust() {
     local tag=rust:1.95-bookworm authorities=/etc/ssl/certs/ca-certificates.crt
     have "$tag" && return
@@ -160,7 +160,7 @@ build_tests() {
 }
 holds "the image of the tests" build_tests
 tests() { "${compose[@]}" --project-name delayq-check-tests --file deploy/compose/compose.test.host-network.yaml "$@"; }
-# What was built there is kept, where the engine is not ours.
+# The built files are kept, unless the engine is private.
 tests_down() { tests down --timeout 5 > /dev/null 2>&1 || true; }
 cleanups+=(tests_down)
 if ! tests run --rm -T tests > "$work/tests.log" 2>&1; then
