@@ -27,7 +27,7 @@ func At(due time.Time) Due {
 	return Due{said: strconv.FormatInt(due.UnixMilli(), 10), doubt: doubtTime("a due time", due), err: checkTime("a due time", due)}
 }
 
-// PastOK accepts a due time and an expected time before 2001 or after 9999.
+// PastOK accepts times before 2001 or after 9999, the due time and an expected one.
 func (d Due) PastOK() Due {
 	d.doubt = nil
 	return d

@@ -139,7 +139,7 @@ func (p *Policy) check() (err error) {
 	return err
 }
 
-// checkRate refuses a rate whose share per shard is too small to store.
+// checkRate refuses a rate whose part for one of so many shards cannot be stored.
 func (p *Policy) checkRate(shards int) error {
 	if p.Rate == nil || *p.Rate/float64(shards) >= 1e-9 && *p.Rate <= 1e9 {
 		return nil

@@ -16,7 +16,7 @@ const MAX_REASON_BYTES = 1_000;
 /** A lone surrogate, which UTF-8 cannot represent. */
 const HALF = /\p{Cs}/u;
 
-/** Returns a time in ms, rounded up. */
+/** A time in ms; a fraction counts as the next one. */
 function timeMs(what: string, time: Time): number {
   const ms = Math.ceil(time instanceof Date ? time.getTime() : numberOf(what, time));
   if (ms >= 1 && ms <= LATEST_MS) return ms;

@@ -28,6 +28,7 @@ import { Topic } from "./topic.js";
  */
 export type ClientOptions = { namespace?: string; maxPayloadBytes?: number; timeoutMs?: number; confirmTimeoutMs?: number };
 
+/** Where a due time is moved to. */
 type To = { at: Time } | { afterMs: number } | { byMs: number; expected: Time };
 
 /**
