@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
 	if err = g.client.writes.settled(ctx); err != nil {
 		return total, err
 	}
-	err = g.steps(ctx, "cancel_group", 0, func(_ int, reply []any) error {
+	err = g.steps(ctx, "cancel_group", []any{g.name, ""}, 0, func(_ int, reply []any) error {
 		total.Cancelled += reply[2].(int64)
 		total.Leased += reply[3].(int64)
 		total.Failed += reply[4].(int64)
@@ -49,7 +50,7 @@ func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
 
 // List visits pending messages until visit returns an error, ordered by due time unless the deployment has grown.
 func (g Group) List(ctx context.Context, visit func(*StoredMessage) error) error {
-	return g.steps(ctx, "list_group", 2, func(shard int, reply []any) (err error) {
+	return g.steps(ctx, "list_group", []any{g.name}, 2, func(shard int, reply []any) (err error) {
 		for items := reply[4:]; err == nil && len(items) > 0; items = items[3:] {
 			one := storedMessage(shard, topicText(items[0].(string)), items[1].(string), items[2].(string))
 			err = visit(g.client.shown(ctx, one))
@@ -80,7 +81,7 @@ func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total
 	}
 	err = g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
 		for {
-			reply, err := g.client.one(ctx, "shift_group", shard, g.name, token, by.Milliseconds(), aStep)
+			reply, err := g.client.one(ctx, "shift_group", shard, g.name, "", token, by.Milliseconds(), aStep)
 			if err != nil || reply[0] == "busy" {
 				return false, first(err, ErrGroupBusy)
 			}
@@ -94,14 +95,15 @@ func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total
 	return total, err
 }
 
-// steps runs a script in each shard of the group until the cursor, at index mark of the reply, is empty.
-func (g Group) steps(ctx context.Context, verb string, mark int, visit func(shard int, reply []any) error) error {
+// steps calls a script with what names the messages in each of the group's shards until it is through. Its reply has the mark
+// of the next step at this place.
+func (g Group) steps(ctx context.Context, verb string, named []any, mark int, visit func(shard int, reply []any) error) error {
 	if g.err != nil {
 		return g.err
 	}
 	return g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
 		for due, name := any(0), any(""); due != ""; {
-			reply, err := g.client.one(ctx, verb, shard, g.name, due, name, aStep)
+			reply, err := g.client.one(ctx, verb, shard, append(slices.Clone(named), due, name, aStep)...)
 			if err == nil {
 				err = visit(shard, reply)
 			}

@@ -59,7 +59,7 @@ func TestASecondShiftOfAGroupAtOnceIsRefused(t *testing.T) {
 	for n := 0; n < 3; n++ {
 		shard = must(client.Put(ctx, Message{Topic: "t", Due: After(time.Hour), Group: "busy"})).Shard
 	}
-	if reply := must(client.one(ctx, "shift_group", shard, "busy", "other", 5, 1)); reply[0] != "more" {
+	if reply := must(client.one(ctx, "shift_group", shard, "busy", "", "other", 5, 1)); reply[0] != "more" {
 		t.Fatal(reply)
 	}
 	if _, err := client.Group("busy").Shift(ctx, time.Second, ""); err != ErrGroupBusy {

@@ -1,18 +1,20 @@
 #!lua flags=allow-oom
--- shift_group: moves the due times of a whole group by the same difference, in steps, each message once.
+-- shift_group: moves the due times of a group's messages, of all topics or of one, by the same difference, in steps, each
+-- message once.
 --
 -- MOVES    DELAYED -> DELAYED | READY; READY -> DELAYED | READY; others are unchanged
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
--- ARGV     layout, group, token (chosen by the caller; a repeat under the same token continues),
---          difference in ms (not 0), limit (1 to 500)
+-- ARGV     layout, group, topic ("" for all), token (chosen by the caller; a repeat for the same topic under the same token
+--          continues), difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (a shift with another token is in progress), moved in this step, skipped
--- COST     O(log n) a message. The cursor is in `shift:<group>` until an hour after the last step
---# include now, limits, arguments, names, delay, registry, shard, type, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, page
+-- COST     O(log n) a message of the group in all topics. The cursor is in `shift:<group>` until an hour after the last step
+--# include now, limits, arguments, names, delay, registry, shard, type, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, page
 
-arguments('shift_group', 5)
-local group, token = ARGV[2], ARGV[3]
+arguments('shift_group', 6)
+local group, only = ARGV[2], ARGV[3] ~= '' and (topic_no(ARGV[3]) or 'none')
+local token = only and ARGV[4] .. '\n' .. ARGV[3] or ARGV[4]
 if not is_printable(group, 128) then refuse('a group is 1 to 128 bytes of printable text, not ' .. readable(group)) end
-local by, limit = number('the difference in ms', ARGV[4], -LAST_MS, LAST_MS), number('the limit', ARGV[5], 1, MOST_IDS)
+local by, limit = number('the difference in ms', ARGV[5], -LAST_MS, LAST_MS), number('the limit', ARGV[6], 1, MOST_IDS)
 if by == 0 then refuse('the difference must not be 0') end
 local index, cursor = 'g:' .. group, 'shift:' .. group
 must_be('zset', index)
@@ -42,14 +44,16 @@ end
 for i = 1, #page, 2 do
   last, at = page[i], page[i + 1]
   local no, id = string.match(page[i], '^(%d+):(.*)$')
-  local m = no and read(no, id)
-  local due = m and m.due + by
-  local ok, may_move = pcall(fits, m, due)
-  if ok and may_move then
-    move_to(m, due)
-    moved = moved + 1
-  else
-    passed = passed + 1
+  if not only or no == only then
+    local m = no and read(no, id)
+    local due = m and m.due + by
+    local ok, may_move = pcall(fits, m, due)
+    if ok and may_move then
+      move_to(m, due)
+      moved = moved + 1
+    else
+      passed = passed + 1
+    end
   end
 end
 local done = #page < 2 * limit

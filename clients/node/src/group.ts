@@ -37,7 +37,7 @@ export class Group {
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       let mark: [string, Buffer | string] = ["0", ""];
       do {
-        const reply = await this.calls.call("cancel_group", shard, [this.name, ...mark, A_STEP]);
+        const reply = await this.calls.call("cancel_group", shard, [this.name, "", ...mark, A_STEP]);
         mark = [String(reply[0]), reply[1]];
         total.cancelled += reply[2];
         total.leased += reply[3];
@@ -59,7 +59,7 @@ export class Group {
     const total = { moved: 0, passedOver: 0 };
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       for (let word = "more"; word === "more"; ) {
-        const reply = await this.calls.call("shift_group", shard, [this.name, token, byMs, A_STEP]);
+        const reply = await this.calls.call("shift_group", shard, [this.name, "", token, byMs, A_STEP]);
         word = String(reply[0]);
         if (word === "busy") throw new GroupBusy(`another shift of ${this.name} is under way`);
         total.moved += reply[1];

@@ -45,7 +45,7 @@ test("a group is listed by due time, moved and cancelled as a whole", async () =
 test("two shifts of a group at once: the second is refused", async () => {
   await client.putMany(Array.from({ length: 3 }, (_, n) => ({ topic: "t", id: `b-${n}`, payload: "x", afterMs: 60_000, group: "busy" })));
   const { shard } = (await client.get("t", "b-0", "busy"))!;
-  assert.equal(String((await call(redis, "dq", "shift_group", shard, 1, ["busy", "other", 5, 1]))[0]), "more");
+  assert.equal(String((await call(redis, "dq", "shift_group", shard, 1, ["busy", "", "other", 5, 1]))[0]), "more");
   await assert.rejects(client.group("busy").shift(5), GroupBusy);
 });
 

@@ -50,7 +50,7 @@ class AsyncGroup:
             at: Any = 0
             entry = b""
             while at != b"":
-                at, entry, *step = await self._client._call("cancel_group", shard, [self.name, at, entry, MAX_IDS])
+                at, entry, *step = await self._client._call("cancel_group", shard, [self.name, "", at, entry, MAX_IDS])
                 total.cancelled += step[0]
                 total.leased += step[1]
                 total.failed += step[2]
@@ -66,7 +66,7 @@ class AsyncGroup:
         async for shard in self._places():
             word: Any = b"more"
             while word == b"more":
-                args: list[Arg] = [self.name, token, by_ms, MAX_IDS]
+                args: list[Arg] = [self.name, "", token, by_ms, MAX_IDS]
                 word, moved, passed = await self._client._call("shift_group", shard, args)
                 total.moved += moved
                 total.passed += passed

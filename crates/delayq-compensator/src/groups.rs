@@ -14,14 +14,14 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 /// It could not be.
 pub(crate) async fn change(producer: &Producer, record: &GroupRecord) -> Result<Settle, Error> {
     let tally = match &record.change {
-        GroupChange::Cancel => producer.cancel_group(&record.group).await?,
+        GroupChange::Cancel => producer.cancel_group(record.members()).await?,
         GroupChange::Shift { .. } if is_forgotten(record, delayq_service::host_now()) => {
             return Ok(Settle::Reject(
                 "stale: some of the group may have been shifted more than an hour ago, and would be again"
                     .to_owned(),
             ));
         }
-        GroupChange::Shift { by, token } => producer.reschedule_group(&record.group, *by, token).await?,
+        GroupChange::Shift { by, token } => producer.reschedule_group(record.members(), *by, token).await?,
     };
     let busy = || format!("another shift of group {} is under way", record.group);
     Ok(if tally.busy { Settle::Rest(Fate::Unknown, busy()) } else { Settle::Done })
@@ -42,8 +42,13 @@ mod tests {
         let hours = |hours: u64| UnixMillis::new(hours * 3_600_000);
         let change = GroupChange::Shift { by: Shift::from_millis(1), token: "t".to_owned() };
         let group = Group::new("g").unwrap();
-        let record =
-            |fate| GroupRecord { group: group.clone(), tried_at: hours(1), fate, change: change.clone() };
+        let record = |fate| GroupRecord {
+            group: group.clone(),
+            topic: None,
+            tried_at: hours(1),
+            fate,
+            change: change.clone(),
+        };
         for (fate, now, expected) in [
             (Fate::NotApplied, hours(9), false),
             (Fate::Unknown, hours(2), false),

@@ -13,6 +13,7 @@ pub mod id;
 pub mod keys;
 pub mod layout;
 pub mod limits;
+pub mod members;
 pub mod message;
 mod odd;
 pub mod policy;

@@ -8,6 +8,7 @@
 
 use crate::fate::Fate;
 use crate::id::{Group, MessageId, Topic};
+use crate::members::Members;
 use crate::message::{Due, Message};
 use crate::target::Target;
 use crate::time::{Shift, UnixMillis};
@@ -75,11 +76,13 @@ pub struct SpoolRecord {
     pub action: SpoolAction,
 }
 
-/// A change of a whole group that could not reach Redis.
+/// A change of a group that could not reach Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRecord {
     /// The group.
     pub group: Group,
+    /// The only topic concerned; `None`: all topics.
+    pub topic: Option<Topic>,
     /// Time of the first try, on this host's clock.
     pub tried_at: UnixMillis,
     /// Whether the first try may have changed some of the messages.
@@ -88,7 +91,7 @@ pub struct GroupRecord {
     pub change: GroupChange,
 }
 
-/// A change of all pending messages of a group.
+/// A change of the pending messages of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupChange {
     /// Cancels the messages.
@@ -234,6 +237,11 @@ impl SpoolRecord {
 // === impl GroupRecord ===
 
 impl GroupRecord {
+    /// The messages that it changes.
+    pub fn members(&self) -> Members {
+        Members { group: self.group.clone(), topic: self.topic.clone() }
+    }
+
     /// The verb: `cancel_group` or `shift_group`.
     pub fn verb(&self) -> &'static str {
         match self.change {

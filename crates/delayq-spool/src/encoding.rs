@@ -8,7 +8,7 @@
 //! 7  8  when it was tried, ms on this host's clock
 //! 15    of a message: [8 the caller's time of its first try], topic, id, group (each 1 byte of length), then by kind:
 //!       put: due, envelope · reschedule: 1 to, 2 to if due, 3 by; due or difference; expected, ms
-//!       of a group: the group (1 byte of length), then by kind: shift_group: difference, ms; token, to the end
+//!       of a group: the group, topic or nothing (each 1 byte of length), then by kind: shift_group: difference, ms; token, to the end
 //! ```
 //! All numbers are big-endian; a due time is 1 byte (0 at, 1 after) and 8 bytes of ms.
 
@@ -76,6 +76,7 @@ pub(crate) fn encode_group(record: &GroupRecord, out: &mut Vec<u8>) {
     out.extend([kind, if record.fate == Fate::Unknown { UNKNOWN } else { 0 }]);
     out.extend(record.tried_at.get().to_be_bytes());
     push_name(out, record.group.as_str().as_bytes());
+    push_name(out, record.topic.as_ref().map_or("", Topic::as_str).as_bytes());
     if let GroupChange::Shift { by, token } = &record.change {
         out.extend(by.millis().to_be_bytes());
         out.extend(token.as_bytes());
@@ -241,6 +242,8 @@ impl<'a> Reader<'a> {
         let (kind, flags) = (self.byte()?, self.byte()?);
         let tried_at = UnixMillis::new(self.number::<8>()?);
         let group = Group::new(self.text()?).map_err(|_| RecordError::Malformed("group"))?;
+        let topic = Some(self.text()?).filter(|topic| !topic.is_empty()).map(Topic::new).transpose();
+        let topic = topic.map_err(|_| RecordError::Malformed("topic"))?;
         let change = match kind {
             4 => GroupChange::Cancel,
             5 => {
@@ -250,7 +253,7 @@ impl<'a> Reader<'a> {
             }
             _ => return Err(RecordError::Malformed("kind")),
         };
-        Ok(GroupRecord { group, tried_at, fate: fate(flags), change })
+        Ok(GroupRecord { group, topic, tried_at, fate: fate(flags), change })
     }
 
     fn message(
@@ -334,10 +337,15 @@ mod tests {
         let shift = (any::<i64>(), "[ -~é]{0,300}")
             .prop_map(|(by, token)| GroupChange::Shift { by: Shift::from_millis(by), token });
         let change = prop_oneof![Just(GroupChange::Cancel), shift];
-        ("[ -~ü]{1,60}", change, any::<bool>(), any::<u64>()).prop_map(|(group, change, unknown, at)| {
-            let fate = if unknown { Fate::Unknown } else { Fate::NotApplied };
-            GroupRecord { group: Group::new(group).unwrap(), tried_at: UnixMillis::new(at), fate, change }
-        })
+        let topic = proptest::option::of("[a-z/]{1,60}");
+        ("[ -~ü]{1,60}", topic, change, any::<bool>(), any::<u64>()).prop_map(
+            |(group, topic, change, unknown, at)| {
+                let fate = if unknown { Fate::Unknown } else { Fate::NotApplied };
+                let (group, topic) =
+                    (Group::new(group).unwrap(), topic.map(|topic| Topic::new(topic).unwrap()));
+                GroupRecord { group, topic, tried_at: UnixMillis::new(at), fate, change }
+            },
+        )
     }
 
     fn message_record() -> impl Strategy<Value = SpoolRecord> {

@@ -44,6 +44,7 @@ pub use delayq_core::backoff::Backoff;
 pub use delayq_core::envelope::State;
 pub use delayq_core::fate::{Advice, Fate};
 pub use delayq_core::id::{Group, MessageId, Namespace, Topic};
+pub use delayq_core::members::Members;
 pub use delayq_core::message::{Due, Message, MessageError};
 pub use delayq_core::shard::ShardCount;
 pub use delayq_core::target::{Reference, Target};

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::producer::Producer;
 use delayq_core::call::Call;
 use delayq_core::id::{Group, MessageId};
+use delayq_core::members::Members;
 use delayq_core::reply::Value;
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
@@ -61,7 +62,7 @@ impl<'a> Probe<'a> {
     pub async fn confirms_groups(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
         let nobodys = |shard| {
             let name = MessageId::generate(shard, clock::now().get()).to_string();
-            Group::new(name).expect("an id may be a group's name")
+            Members::from(Group::new(name).expect("an id may be a group's name"))
         };
         let begin = Cursor::from(UnixMillis::new(0));
         let cancel = |&shard: &ShardId| group_steps::cancel(shard, &nobodys(shard), &begin, 1);

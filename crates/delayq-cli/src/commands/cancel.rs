@@ -5,7 +5,7 @@ use crate::failure::{self, of_core, refused, usage};
 use crate::naming::elsewhere;
 use crate::output::{add_time, time};
 use clap::Args;
-use delayq::{CancelOutcome, Group, MessageId, Target, Topic};
+use delayq::{CancelOutcome, Group, Members, MessageId, Target, Topic};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
@@ -24,6 +24,9 @@ pub struct Cancel {
     /// Every pending message of the group, whatever its topic
     #[arg(long, requires = "group", conflicts_with_all = ["topic", "ids"])]
     all: bool,
+    /// With --all: only those of this topic
+    #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all")]
+    of_topic: Option<Topic>,
 }
 
 // === impl Cancel ===
@@ -37,17 +40,21 @@ impl Cancel {
         let producer = context.producer()?;
         let Some(topic) = self.topic else {
             let group = self.group.ok_or_else(|| usage("a --group is needed with --all"))?;
-            let tally = producer.cancel_group(&group).await.map_err(of_core)?;
-            let value = json!({
-                "group": group.as_str(), "cancelled": tally.changed, "leased_or_failed": tally.passed,
+            let members = Members { group, topic: self.of_topic };
+            let tally = producer.cancel_group(&members).await.map_err(of_core)?;
+            let mut value = json!({
+                "group": members.group.as_str(), "cancelled": tally.changed, "leased_or_failed": tally.passed,
                 "outcome": if tally.spooled { "spooled" } else { "cancelled" },
             });
+            members.topic.iter().for_each(|topic| value["topic"] = topic.as_str().into());
             return context.output.print(&value, || match tally.spooled {
-                true => format!("spooled: the compensator cancels group {group} when Redis can be reached"),
-                false => format!(
-                    "cancelled {} of group {group}; {} leased or not cancelled",
-                    tally.changed, tally.passed
-                ),
+                true => format!("spooled: the compensator cancels {members} when Redis can be reached"),
+                false => {
+                    format!(
+                        "cancelled {} of {members}; {} leased or not cancelled",
+                        tally.changed, tally.passed
+                    )
+                }
             });
         };
         let targets: Vec<Target> =

@@ -6,7 +6,7 @@ use crate::naming::{elsewhere, named};
 use crate::output::time;
 use clap::Args;
 use delayq::{
-    Due, Group, MessageId, Reschedule as Change, RescheduleOutcome, Shift, Target, Topic, UnixMillis,
+    Due, Group, Members, MessageId, Reschedule as Change, RescheduleOutcome, Shift, Target, Topic, UnixMillis,
 };
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
@@ -45,6 +45,9 @@ pub struct Reschedule {
     /// Every pending message of the group, with --by
     #[arg(long, requires_all = ["group", "by"], conflicts_with_all = ["topic", "id", "expected"])]
     all: bool,
+    /// With --all: only those of this topic
+    #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all")]
+    of_topic: Option<Topic>,
     /// With --all: a name for this shift; a repeat under the same name moves nothing twice
     #[arg(long, requires = "all", required_if_eq("all", "true"))]
     token: Option<String>,
@@ -77,19 +80,21 @@ impl Reschedule {
         if by.millis() == 0 {
             return Err(usage("--by 0 moves nothing"));
         }
-        let tally = context.producer()?.reschedule_group(group, by, token).await.map_err(of_core)?;
+        let members = Members { group: group.clone(), topic: self.of_topic.clone() };
+        let tally = context.producer()?.reschedule_group(&members, by, token).await.map_err(of_core)?;
         if tally.busy {
             return Err(refused(format!(
                 "another shift of group {group} is under way; finish it with its token first"
             )));
         }
-        let value = json!({
+        let mut value = json!({
             "group": group.as_str(), "moved": tally.changed, "passed": tally.passed,
             "outcome": if tally.spooled { "spooled" } else { "moved" },
         });
+        members.topic.iter().for_each(|topic| value["topic"] = topic.as_str().into());
         context.output.print(&value, || match tally.spooled {
-            true => format!("spooled: the compensator moves group {group} when Redis can be reached"),
-            false => format!("moved {} of group {group}; {} unchanged", tally.changed, tally.passed),
+            true => format!("spooled: the compensator moves {members} when Redis can be reached"),
+            false => format!("moved {} of {members}; {} unchanged", tally.changed, tally.passed),
         })
     }
 

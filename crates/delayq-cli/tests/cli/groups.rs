@@ -157,3 +157,27 @@ async fn a_dead_letter_is_replayed_by_its_own_group_alone() {
         assert!(refused.stdout.contains("another message"), "{refused:?}");
     }
 }
+
+#[tokio::test]
+async fn a_users_orders_are_cancelled_and_the_reminders_moved_each_by_its_topic() {
+    for shards in [1, 7] {
+        let lab = Lab::new(shards).await;
+        for topic in ["t", "reminders"] {
+            lab.put(topic, &["--at", DUE]).await;
+        }
+        let moved =
+            ["reschedule", "--all", "-g", "user-5", "--topic", "reminders", "--by", "1h", "--token", "a"];
+        let moved = lab.json(&moved).await;
+        assert_eq!((&moved["moved"], &moved["topic"]), (&1.into(), &"reminders".into()), "{moved}");
+        let cancelled = lab.json(&["cancel", "--all", "-g", "user-5", "--topic", "t"]).await;
+        assert_eq!((&cancelled["cancelled"], &cancelled["topic"]), (&1.into(), &"t".into()), "{cancelled}");
+        let mine = async |topic: &str, group: &str| lab.json(&["get", topic, "k1", "-g", group]).await;
+        assert_eq!(mine("t", "user-5").await["state"], "cancelled");
+        let (order, reminder) = (mine("t", "user-6").await, mine("reminders", "user-5").await);
+        assert_eq!((&order["state"], &reminder["state"]), (&"delayed".into(), &"delayed".into()));
+        let later = |due: &Value| due.as_u64().unwrap() - 4_102_444_800_000;
+        assert_eq!((later(&order["due_ms"]), later(&reminder["due_ms"])), (0, 3_600_000));
+        let without_all = lab.run(&["cancel", "t", "k1", "--topic", "t"]).await;
+        assert_eq!(without_all.code, Some(64), "{without_all:?}");
+    }
+}

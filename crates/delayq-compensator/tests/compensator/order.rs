@@ -1,10 +1,10 @@
 //! Writes of one message are carried out in the order in which they were made, an outage in between or not.
 
 use super::writes::{known, known_by_ids, writes};
-use super::{FAR, Host, drain, message, target};
+use super::{FAR, Host, drain, message, target, topic};
 use delayq::protocol::{Layout, Scripts, Verb};
 use delayq::spool::{GroupChange, GroupRecord, SpoolRecord};
-use delayq::{Fate, Group, Message, PutOutcome, Shift, Target};
+use delayq::{Fate, Group, Message, PutOutcome, Shift, State, Target, Topic};
 use std::time::Duration;
 
 #[tokio::test]
@@ -95,12 +95,18 @@ async fn a_shift_of_a_group_that_is_busy_rests_with_the_later_writes_of_the_grou
     let step: Vec<String> = host
         .deployment
         .server
-        .command(&["EVAL", &script, "2", &meta, &never, "1", "g", "other", "1000", "500"])
+        .command(&["EVAL", &script, "2", &meta, &never, "1", "g", "", "other", "1000", "500"])
         .await;
     assert_eq!(step[0], "more");
 
     let shift = GroupChange::Shift { by: Shift::from_millis(5), token: "mine".to_owned() };
-    let record = GroupRecord { group: group.clone(), tried_at: FAR, fate: Fate::NotApplied, change: shift };
+    let record = GroupRecord {
+        group: group.clone(),
+        topic: None,
+        tried_at: FAR,
+        fate: Fate::NotApplied,
+        change: shift,
+    };
     host.spool.append_group(&record, false).await.unwrap();
     assert_eq!(host.put(grouped("g600")).await, PutOutcome::Spooled);
     host.spool.append(vec![SpoolRecord::put(&message("a"), Fate::NotApplied, FAR)]).await.unwrap();
@@ -129,4 +135,29 @@ async fn a_shift_of_a_group_that_is_busy_rests_with_the_later_writes_of_the_grou
     let target = Target { group: Some(group), ..target("g600") };
     let put = &known(&host, [target]).await[0];
     assert!(put.contains(&FAR.get().to_string()), "it was put after the shift: {put}");
+}
+
+#[tokio::test]
+async fn a_spooled_change_of_a_group_in_one_topic_leaves_its_messages_of_others_alone() {
+    let host = Host::start().await;
+    let (group, mail) = (Group::new("g").unwrap(), Topic::new("mail").unwrap());
+    let in_mail = Message::new(mail.clone(), "x").id("m1").unwrap().at(FAR).with_group(group.clone());
+    for message in [grouped("g1"), in_mail] {
+        assert_eq!(host.put(message).await, PutOutcome::Stored(FAR));
+    }
+    let shift = GroupChange::Shift { by: Shift::from_millis(5), token: "t".to_owned() };
+    for (topic, change) in [(mail.clone(), shift), (topic(), GroupChange::Cancel)] {
+        let (group, topic) = (group.clone(), Some(topic));
+        let record = GroupRecord { group, topic, tried_at: FAR, fate: Fate::NotApplied, change };
+        host.spool.append_group(&record, false).await.unwrap();
+    }
+    assert_eq!(drain(&mut host.resubmitter()).await.resubmitted, 2);
+    let admin = &host.deployment.admin;
+    let found = async |topic: &Topic, id: &str| {
+        let target = Target { group: Some(group.clone()), ..target(id) };
+        admin.get(topic, &target).await.unwrap().unwrap().envelope.unwrap()
+    };
+    assert_eq!(found(&topic(), "g1").await.state, State::Cancelled);
+    let kept = found(&mail, "m1").await;
+    assert_eq!((kept.state, kept.due.get()), (State::Delayed, FAR.get() + 5));
 }

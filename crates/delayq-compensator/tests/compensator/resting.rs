@@ -202,7 +202,7 @@ async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     let aside = beside.rejected(0, 1).unwrap();
     assert_eq!(aside[0].reason, "it has waited for longer than 1ms");
     // One that waits again does so since now.
-    assert!(beside.retry(aside[0].seq, false).unwrap());
+    assert_eq!(beside.retry(aside[0].seq, false).unwrap(), Retried::Waits);
     let mut resubmitter = resubmitter.max_age(Some(LONG));
     for _ in 0..2 {
         drain(&mut resubmitter).await;

@@ -39,7 +39,7 @@ fn due() -> Message {
 
 fn change(group: &str, change: GroupChange) -> GroupRecord {
     let group = Group::new(group).unwrap();
-    GroupRecord { group, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change }
+    GroupRecord { group, topic: None, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change }
 }
 
 /// Delivers what is ready; how many messages that are.

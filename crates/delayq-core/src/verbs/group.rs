@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use crate::call::Call;
-use crate::id::Group;
+use crate::members::Members;
 use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
@@ -42,9 +42,10 @@ pub enum ShiftStep {
     Busy,
 }
 
-/// A step of cancelling a group: at most `limit` messages.
-pub fn cancel(shard: ShardId, group: &Group, from: &Cursor, limit: u16) -> Call {
-    Call::new(Verb::CancelGroup, shard).arg(group.as_str()).cursor(from).number(limit)
+/// A step of cancelling a group: visits at most `limit` messages.
+pub fn cancel(shard: ShardId, members: &Members, from: &Cursor, limit: u16) -> Call {
+    let call = Call::new(Verb::CancelGroup, shard).arg(members.group.as_str()).arg(members.topic_word());
+    call.cursor(from).number(limit)
 }
 
 /// Reads the result of the step.
@@ -58,10 +59,10 @@ pub fn read_cancel(reply: Value) -> Result<CancelStep, ReplyError> {
     })
 }
 
-/// A step of shifting a group: at most `limit` messages, each only once under the same token.
-pub fn shift(shard: ShardId, group: &Group, (token, by): (&str, Shift), limit: u16) -> Call {
-    let call = Call::new(Verb::ShiftGroup, shard).arg(group.as_str()).arg(token);
-    call.arg(by.millis().to_string()).number(limit)
+/// A step of shifting a group: visits at most `limit` messages, and moves each only once under the same token.
+pub fn shift(shard: ShardId, members: &Members, (token, by): (&str, Shift), limit: u16) -> Call {
+    let call = Call::new(Verb::ShiftGroup, shard).arg(members.group.as_str()).arg(members.topic_word());
+    call.arg(token).arg(by.millis().to_string()).number(limit)
 }
 
 /// Reads the result of the step.

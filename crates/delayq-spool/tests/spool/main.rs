@@ -32,7 +32,13 @@ fn put(id: &str, bytes: usize) -> SpoolRecord {
 
 fn cancel_group(group: &str) -> GroupRecord {
     let group = Group::new(group).unwrap();
-    GroupRecord { group, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change: GroupChange::Cancel }
+    GroupRecord {
+        group,
+        topic: None,
+        tried_at: UnixMillis::new(1),
+        fate: Fate::NotApplied,
+        change: GroupChange::Cancel,
+    }
 }
 
 fn open(folder: &Path) -> Result<SpoolWriter, SpoolError> {

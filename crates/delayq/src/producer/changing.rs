@@ -5,8 +5,9 @@ use crate::clock;
 use crate::error::Error;
 use crate::scatter::{Batch, batches, scatter};
 use delayq_core::call::Call;
-use delayq_core::id::{Group, Topic};
+use delayq_core::id::Topic;
 use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::members::Members;
 use delayq_core::record::RecordId;
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
@@ -60,20 +61,21 @@ impl Producer {
         self.in_order(names, record, write, |_| CancelOutcome::Spooled).await
     }
 
-    /// Cancels every pending message of a group, in bounded steps.
+    /// Cancels every pending message of a group (`&group`), or those of one topic ([`Members::of_topic`]), in bounded steps.
     ///
     /// # Errors
     /// Some may be cancelled then; safe to repeat.
-    pub async fn cancel_group(&self, group: &Group) -> Result<GroupTally, Error> {
-        self.group_in_order(group, GroupChange::Cancel, self.cancel_group_now(group)).await
+    pub async fn cancel_group(&self, members: impl Into<Members>) -> Result<GroupTally, Error> {
+        let members = members.into();
+        self.group_in_order(&members, GroupChange::Cancel, self.cancel_group_now(&members)).await
     }
 
-    async fn cancel_group_now(&self, group: &Group) -> Result<GroupTally, Error> {
+    async fn cancel_group_now(&self, members: &Members) -> Result<GroupTally, Error> {
         let (mut tally, mut through) = (GroupTally::default(), Vec::new());
-        while let Some(shard) = self.client.calls.shared_layout().next_shard_of(group, &through) {
+        while let Some(shard) = self.client.calls.shared_layout().next_shard_of(&members.group, &through) {
             let mut cursor = Some(Cursor::from(UnixMillis::new(0)));
             while let Some(at) = cursor {
-                let call = group_steps::cancel(shard, group, &at, MAX_IDS_A_CALL as u16);
+                let call = group_steps::cancel(shard, members, &at, MAX_IDS_A_CALL as u16);
                 let step = self.client.calls.ask(call, group_steps::read_cancel).await;
                 let step = step.map_err(|error| self.failed_at(shard, tally, error))?;
                 tally.changed += step.cancelled;
@@ -148,21 +150,26 @@ impl Producer {
         self.in_order(names, record, write, |_| RescheduleOutcome::Spooled).await
     }
 
-    /// Shifts the due times of a whole group by at least a millisecond, in bounded steps, each message once. Under the
-    /// same `token` a repeat continues, and moves nothing twice.
+    /// Shifts the due times of a group (`&group`), or of its messages of one topic ([`Members::of_topic`]), by at least a
+    /// millisecond, in bounded steps, each message once. Under the same `token` a repeat continues, and moves nothing twice.
     ///
     /// # Errors
     /// Some may be shifted then: repeat it with the same token.
-    pub async fn reschedule_group(&self, group: &Group, by: Shift, token: &str) -> Result<GroupTally, Error> {
-        let change = GroupChange::Shift { by, token: token.to_owned() };
-        self.group_in_order(group, change, self.shift_group_now(group, by, token)).await
+    pub async fn reschedule_group(
+        &self,
+        members: impl Into<Members>,
+        by: Shift,
+        token: &str,
+    ) -> Result<GroupTally, Error> {
+        let (members, change) = (members.into(), GroupChange::Shift { by, token: token.to_owned() });
+        self.group_in_order(&members, change, self.shift_group_now(&members, by, token)).await
     }
 
-    async fn shift_group_now(&self, group: &Group, by: Shift, token: &str) -> Result<GroupTally, Error> {
+    async fn shift_group_now(&self, members: &Members, by: Shift, token: &str) -> Result<GroupTally, Error> {
         let (mut tally, mut through) = (GroupTally::default(), Vec::new());
-        while let Some(shard) = self.client.calls.shared_layout().next_shard_of(group, &through) {
+        while let Some(shard) = self.client.calls.shared_layout().next_shard_of(&members.group, &through) {
             loop {
-                let call = group_steps::shift(shard, group, (token, by), MAX_IDS_A_CALL as u16);
+                let call = group_steps::shift(shard, members, (token, by), MAX_IDS_A_CALL as u16);
                 let step = self.client.calls.ask(call, group_steps::read_shift).await;
                 let step = step.map_err(|error| self.failed_at(shard, tally, error))?;
                 let (moved, passed, done) = match step {

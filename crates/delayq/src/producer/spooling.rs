@@ -6,7 +6,7 @@ use super::{GroupTally, Producer};
 use crate::clock;
 use crate::error::Error;
 use delayq_core::fate::Fate;
-use delayq_core::id::Group;
+use delayq_core::members::Members;
 use delayq_core::spool::{GroupChange, GroupRecord, Spool, SpoolRecord, SpoolRefusal};
 use std::sync::Arc;
 
@@ -112,18 +112,20 @@ impl Producer {
         appended.await.unwrap_or_else(|refusal| vec![Err(refusal); count])
     }
 
-    /// Changes a whole group in the order of the spool, as [`Self::in_order`] writes messages.
+    /// Changes a group in the order of the spool, as [`Self::in_order`] writes messages.
     pub(super) async fn group_in_order(
         &self,
-        group: &Group,
+        members: &Members,
         change: GroupChange,
         write: impl Future<Output = Result<GroupTally, Error>>,
     ) -> Result<GroupTally, Error> {
+        let Members { group, topic } = members;
         self.under_way.of_group(group).await;
         let spooled = GroupTally { spooled: true, ..GroupTally::default() };
         let began = clock::instant();
         let record = |fate| GroupRecord {
             group: group.clone(),
+            topic: topic.clone(),
             tried_at: clock::wall_time_of(began),
             fate,
             change: change.clone(),

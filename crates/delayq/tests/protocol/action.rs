@@ -22,6 +22,8 @@ pub(crate) enum Action {
     },
     CancelGroup {
         group: String,
+        /// Empty: all.
+        topic: String,
         behind: Mark,
         limit: u64,
     },
@@ -32,6 +34,8 @@ pub(crate) enum Action {
     },
     ShiftGroup {
         group: String,
+        /// Empty: all.
+        topic: String,
         token: String,
         by: i64,
         limit: u64,
@@ -239,15 +243,15 @@ impl Action {
             Self::Cancel { topic, ids } | Self::Peek { topic, ids } => {
                 with([text(topic)], ids.iter().cloned())
             }
-            Self::CancelGroup { group, behind: (at, name), limit } => {
-                vec![text(group), num(*at), name.clone(), num(*limit)]
+            Self::CancelGroup { group, topic, behind: (at, name), limit } => {
+                vec![text(group), text(topic), num(*at), name.clone(), num(*limit)]
             }
             Self::Reschedule { topic, changes } => with(
                 [text(topic)],
                 changes.iter().flat_map(|(id, due, expected)| [id.clone(), text(due), option(*expected)]),
             ),
-            Self::ShiftGroup { group, token, by, limit } => {
-                vec![text(group), text(token), by.to_string().into(), num(*limit)]
+            Self::ShiftGroup { group, topic, token, by, limit } => {
+                vec![text(group), text(topic), text(token), by.to_string().into(), num(*limit)]
             }
             Self::Pump { epoch, limit } => vec![option(*epoch), num(*limit)],
             Self::Reserve(Reserve { topics, most, max_bytes, lease }) => {

@@ -45,8 +45,8 @@ const WORD: i64 = i64::MIN;
 const CALLS: [Call; 15] = [
     (Verb::Reserve, &["10", "0", "1000", "t"], &[(0, 1, 500), (1, 0, 4_294_967_295), (2, 1, 86_400_000)]),
     (Verb::Pump, &["0", "500", "1"], &[(0, 0, LAST), (1, 1, 500), (2, 0, LAST)]),
-    (Verb::CancelGroup, &["g", "0", "", "500"], &[(1, 0, LAST), (3, 1, 500)]),
-    (Verb::ShiftGroup, &["g", "token", "1", "500"], &[(2, -LAST, LAST), (3, 1, 500)]),
+    (Verb::CancelGroup, &["g", "", "0", "", "500"], &[(2, 0, LAST), (4, 1, 500)]),
+    (Verb::ShiftGroup, &["g", "", "token", "1", "500"], &[(3, -LAST, LAST), (4, 1, 500)]),
     (Verb::Claim, &["one", "0"], &[(1, 0, 3_600_000)]),
     (Verb::Hold, &["0", "off"], &[(0, 0, LAST), (1, WORD, WORD)]),
     (Verb::Count, &["t", "0"], &[(1, 0, LAST)]),

@@ -56,7 +56,7 @@ async fn meet(lab: &mut Lab) {
         Action::ListGroup { group: "g".into(), behind: (0, Vec::new()), limit: 9 },
         Action::Audit { bodies: vec![b"m:1:cut\x1fg".to_vec()] },
         Action::Reschedule { topic: topic(), changes: vec![(CUT.to_vec(), (DUE + 1).to_string(), None)] },
-        Action::ShiftGroup { group: "g".into(), token: "t".into(), by: 1, limit: 500 },
+        Action::ShiftGroup { group: "g".into(), topic: String::new(), token: "t".into(), by: 1, limit: 500 },
         Action::Replay { topic: topic(), delay: 0, ids: ids() },
         Action::Purge(Purge {
             topic: topic(),

@@ -73,7 +73,7 @@ async fn an_expiry_of_the_producers_own_stays_and_nothing_moves_past_it() {
 async fn a_group_that_is_shifted_takes_the_expiries_along_that_go_by_the_topic() {
     let server = RedisServer::start().await;
     let mut shard = shard(&server).await;
-    let answer = shard.call(Verb::ShiftGroup, &["g", "token", "60000", "500"]).await.unwrap();
+    let answer = shard.call(Verb::ShiftGroup, &["g", "", "token", "60000", "500"]).await.unwrap();
     // `stays` cannot go past its own expiry.
     assert_eq!(answer.iter().map(|item| lossy(item)).collect::<Vec<_>>(), ["done", "1", "1"]);
     assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::new(NOW + 60_100 + AFTER)));

@@ -141,8 +141,21 @@ async fn groups_and_whole_batches_have_a_history_like_single_messages() {
     lab.put("t", &items).await;
     let grouped = |id| item(id, NOW + 2000).in_group("g");
     lab.put("t", &[grouped("g1"), grouped("g2")]).await;
-    lab.words(Action::ShiftGroup { group: "g".into(), token: "1".into(), by: 500, limit: 100 }).await;
-    lab.words(Action::CancelGroup { group: "g".into(), behind: (0, Vec::new()), limit: 100 }).await;
+    lab.words(Action::ShiftGroup {
+        group: "g".into(),
+        topic: String::new(),
+        token: "1".into(),
+        by: 500,
+        limit: 100,
+    })
+    .await;
+    lab.words(Action::CancelGroup {
+        group: "g".into(),
+        topic: String::new(),
+        behind: (0, Vec::new()),
+        limit: 100,
+    })
+    .await;
     lab.at(1000);
     lab.pump().await;
     let receipts = lab.reserve("t").await;

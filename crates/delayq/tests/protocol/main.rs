@@ -27,6 +27,7 @@ mod mutants;
 mod odd_arguments;
 mod odd_items;
 mod oldest_first;
+mod one_topic;
 mod paging;
 mod part_done;
 mod poison;

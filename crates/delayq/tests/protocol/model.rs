@@ -42,6 +42,8 @@ pub(crate) struct Msg {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shift {
     pub(crate) token: String,
+    /// Empty: all.
+    pub(crate) topic: String,
     pub(crate) by: i64,
     pub(crate) over: bool,
     pub(crate) forget: u64,
@@ -227,10 +229,12 @@ impl Model {
                 let cancel = |id: &Vec<u8>| no.map_or("unknown".into(), |no| self.cancel(&(no, id.clone())));
                 same("cancel", call.words.as_slice(), &ids.iter().map(cancel).collect::<Vec<_>>())
             }
-            Action::CancelGroup { group, behind, limit } => self.cancel_group(group, behind, *limit, call),
+            Action::CancelGroup { group, topic, behind, limit } => {
+                self.cancel_group((group.as_str(), topic.as_str()), behind, *limit, call)
+            }
             Action::Reschedule { topic, changes } => self.reschedule_all(topic, changes, call),
-            Action::ShiftGroup { group, token, by, limit } => {
-                self.shift_group(group, token, (*by, *limit), call)
+            Action::ShiftGroup { group, topic, token, by, limit } => {
+                self.shift_group((group.as_str(), topic.as_str()), token, (*by, *limit), call)
             }
             Action::Pump { epoch, limit } => self.pump(*epoch, *limit, call),
             Action::Reserve(reserve) => self.reserve(reserve, call),

@@ -13,7 +13,7 @@ const CALLS: [(Verb, &[&str]); 33] = [
     (Verb::AuditIndex, &["10", "leases", "", "", "all"]),
     (Verb::Bury, &["1:a\0\0\0\x02", "why"]),
     (Verb::Cancel, &["odd", "a"]),
-    (Verb::CancelGroup, &["g", "0", "", "10"]),
+    (Verb::CancelGroup, &["g", "", "0", "", "10"]),
     (Verb::Claim, &["one", "0"]),
     (Verb::Configure, &["odd", "max_attempts", "3"]),
     (Verb::Count, &["odd", "0"]),
@@ -40,7 +40,7 @@ const CALLS: [(Verb, &[&str]); 33] = [
     (Verb::Replay, &["odd", "0", "a"]),
     (Verb::Reschedule, &["odd", "a", "by +5", "1763697600000"]),
     (Verb::Reserve, &["10", "0", "1000", "odd"]),
-    (Verb::ShiftGroup, &["g", "token", "1", "10"]),
+    (Verb::ShiftGroup, &["g", "", "token", "1", "10"]),
 ];
 
 /// A head without a hash: an envelope without a payload.

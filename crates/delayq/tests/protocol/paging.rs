@@ -46,13 +46,13 @@ async fn a_member_that_is_acked_between_two_steps_keeps_no_other_from_being_canc
     let mut shard = shard(&server, |n| if n < 2 { NOW } else { NOW + 1000 }).await;
     let held = lease(&mut shard, "60000").await;
     // Both that are leased stay in the group; then they are acked.
-    let step = words(&mut shard, Verb::CancelGroup, &["g", "0", "", "2"]).await;
+    let step = words(&mut shard, Verb::CancelGroup, &["g", "", "0", "", "2"]).await;
     assert!(is(&step[2..], &["0", "2", "0"]), "{step:?}");
     words(&mut shard, Verb::Ack, &held).await;
     let mut cancelled = 0;
     let mut behind = step;
     while !behind[0].is_empty() {
-        let args = [b"g".as_slice(), &behind[0], &behind[1], b"2"];
+        let args = [b"g".as_slice(), b"", &behind[0], &behind[1], b"2"];
         behind = words(&mut shard, Verb::CancelGroup, &args).await;
         cancelled += lossy(&behind[2]).parse::<u32>().unwrap();
     }
@@ -71,7 +71,7 @@ async fn a_member_that_is_acked_between_two_steps_keeps_no_other_from_being_shif
         let held = lease(&mut shard, "60000").await;
         let mut moved = 0;
         for _ in 0..8 {
-            let step = words(&mut shard, Verb::ShiftGroup, &["g", "token", by, "1"]).await;
+            let step = words(&mut shard, Verb::ShiftGroup, &["g", "", "token", by, "1"]).await;
             moved += lossy(&step[1]).parse::<u32>().unwrap();
             let leased = shard.snapshot().await.index("leases").len();
             if lossy(&step[2]) == "1" && leased > 0 {

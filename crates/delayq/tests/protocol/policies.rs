@@ -126,8 +126,14 @@ async fn a_write_that_does_not_wait_as_its_topic_asks_is_refused_before_anything
             Action::Put { topic: topic(), items: vec![grouped("u", NOW + 5)] },
             Action::Reschedule { topic: topic(), changes: vec![(b"x".to_vec(), "+9".to_owned(), None)] },
             Action::Cancel { topic: topic(), ids: vec![b"x".to_vec()] },
-            Action::ShiftGroup { group: group(), token: "1".to_owned(), by: 1, limit: 9 },
-            Action::CancelGroup { group: group(), behind: (0, Vec::new()), limit: 9 },
+            Action::ShiftGroup {
+                group: group(),
+                topic: String::new(),
+                token: "1".to_owned(),
+                by: 1,
+                limit: 9,
+            },
+            Action::CancelGroup { group: group(), topic: String::new(), behind: (0, Vec::new()), limit: 9 },
         ]
     };
     let dump = |shard: &_| format!("{shard:?}");

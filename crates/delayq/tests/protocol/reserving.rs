@@ -64,7 +64,13 @@ async fn a_truncated_envelope_stops_no_shift_of_its_group() {
     let mut lab = Lab::new().await;
     lab.put("a", &[grouped("one", NOW + 10), grouped("cut", NOW + 20), grouped("two", NOW + 30)]).await;
     truncate(&mut lab, &in_g("cut"), 42).await;
-    let shift = Action::ShiftGroup { group: "g".into(), token: "t".into(), by: 1000, limit: 500 };
+    let shift = Action::ShiftGroup {
+        group: "g".into(),
+        topic: String::new(),
+        token: "t".into(),
+        by: 1000,
+        limit: 500,
+    };
     assert_eq!(lab.words(shift).await, ["done", "2", "1"]);
 }
 

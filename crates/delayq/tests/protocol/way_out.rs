@@ -284,6 +284,7 @@ fn cases() -> Vec<Case> {
         case("forget of what is not", |_| Action::Forget { topic: "a".into() }),
         case("cancel_group", |_| Action::CancelGroup {
             group: "g".into(),
+            topic: String::new(),
             behind: (0, Vec::new()),
             limit: 100,
         }),
@@ -333,7 +334,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn shift(by: i64) -> Action {
-    Action::ShiftGroup { group: "g".into(), token: "t".into(), by, limit: 100 }
+    Action::ShiftGroup { group: "g".into(), topic: String::new(), token: "t".into(), by, limit: 100 }
 }
 
 /// What nothing will ever end: pending, leased, or in a place that no index lists.

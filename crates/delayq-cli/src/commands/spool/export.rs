@@ -145,6 +145,9 @@ fn line(record: &AnyRecord, reason: Option<&str>) -> String {
         AnyRecord::Message(record) => line_of_message(record, reason),
         AnyRecord::Group(record) => {
             let mut value = json!({ "group": record.group.as_str() });
+            if let Some(topic) = &record.topic {
+                value["topic"] = topic.as_str().into();
+            }
             if let GroupChange::Shift { by, token } = &record.change {
                 value["by_ms"] = by.millis().into();
                 value["token"] = token.as_str().into();

@@ -34,7 +34,13 @@ fn records() -> Vec<Vec<u8>> {
     let group = Group::new("g").unwrap();
     let shift = GroupChange::Shift { by: Shift::Later(Duration::from_secs(5)), token: "storm-17".to_owned() };
     let groups = [GroupChange::Cancel, shift].map(|change| {
-        AnyRecord::Group(GroupRecord { group: group.clone(), tried_at: now, fate: Fate::Unknown, change })
+        AnyRecord::Group(GroupRecord {
+            group: group.clone(),
+            topic: None,
+            tried_at: now,
+            fate: Fate::Unknown,
+            change,
+        })
     });
     records.into_iter().map(AnyRecord::Message).chain(groups).map(|record| encode(&record)).collect()
 }

@@ -4,12 +4,14 @@
 
 use delayq::admin::{Listing, TimeRange};
 use delayq::{
-    CancelOutcome, Due, Group, Message, MessageId, PutOutcome, Reschedule, RescheduleOutcome, ShardCount,
-    State, Target, Topic, UnixMillis,
+    CancelOutcome, Due, Group, Members, Message, MessageId, PutOutcome, Reschedule, RescheduleOutcome,
+    ShardCount, Shift, State, Target, Topic, UnixMillis,
 };
 use delayq_tests::deployment::Deployment;
+use delayq_tests::redis_server::RedisServer;
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 const IDS: [&str; 3] = ["k1", "k2", "user-5"];
 const GROUPS: [Option<&str>; 4] = [None, Some("user-5"), Some("user-6"), Some("k1")];
@@ -276,5 +278,30 @@ async fn answers_alike(seed: u64) {
     for party in &parties {
         let audit = party.deployment.admin.audit(|_| {}).await.unwrap();
         assert!(audit.is_clean(), "{audit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_group_is_changed_in_one_topic_alone_for_every_number_of_shards() {
+    for shards in [1, 2, 7] {
+        let deployment = Deployment::on(RedisServer::start().await, shards).await;
+        let (group, by) = (Group::new("user-5").unwrap(), Shift::Later(Duration::from_secs(60)));
+        let [orders, reminders] = ["orders", "reminders"].map(|topic| Topic::new(topic).unwrap());
+        for topic in [&orders, &reminders] {
+            let message = Message::new(topic.clone(), "x").id("k1").unwrap().at(UnixMillis::new(FAR));
+            deployment.put([message.with_group(group.clone())]).await;
+        }
+        let of = |topic: &Topic| Members::of_topic(group.clone(), topic.clone());
+        let producer = &deployment.producer;
+        assert_eq!(producer.reschedule_group(of(&reminders), by, "t").await.unwrap().changed, 1);
+        assert_eq!(producer.cancel_group(of(&orders)).await.unwrap().changed, 1);
+        let target = Target::in_group(MessageId::own("k1").unwrap(), group.clone());
+        let found = async |topic: &Topic| {
+            deployment.admin.get(topic, &target).await.unwrap().unwrap().envelope.unwrap()
+        };
+        assert_eq!(found(&orders).await.state, State::Cancelled);
+        let kept = found(&reminders).await;
+        assert_eq!((kept.state, kept.due.get()), (State::Delayed, FAR + 60_000));
+        assert_eq!(producer.cancel_group(&group).await.unwrap().changed, 1, "all that is left");
     }
 }

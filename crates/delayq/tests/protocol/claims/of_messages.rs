@@ -148,8 +148,13 @@ async fn a_group_is_shifted_once_under_a_token_however_often_a_step_is_repeated(
     let mut shard = bare(&server).await;
     let item = |n: u8| Item::new(&[b'a' + n], NOW + 1000 + u64::from(n)).in_group("g");
     run(&mut shard, &put((0..5).map(item).collect())).await;
-    let shift =
-        |token: &str| Action::ShiftGroup { group: "g".into(), token: token.into(), by: 10_000, limit: 2 };
+    let shift = |token: &str| Action::ShiftGroup {
+        group: "g".into(),
+        topic: String::new(),
+        token: token.into(),
+        by: 10_000,
+        limit: 2,
+    };
     assert_eq!(run(&mut shard, &shift("one")).await, ["more", "2", "0"]);
     assert_eq!(run(&mut shard, &shift("two")).await, ["busy", "0", "0"]);
     for words in [["more", "2", "0"], ["done", "1", "0"], ["done", "0", "0"], ["done", "0", "0"]] {

@@ -35,6 +35,11 @@ impl Model {
         all
     }
 
+    /// Whether a message is of a topic; empty: of any.
+    fn is_of(&self, name: &Name, topic: &str) -> bool {
+        topic.is_empty() || self.no(topic) == Some(name.0)
+    }
+
     /// A page of a group after a mark, and the time and name that it answers for the next one.
     pub(super) fn page_of_group(&self, group: &str, behind: &Mark, limit: u64) -> (Vec<Name>, [Vec<u8>; 2]) {
         let mut page = self.group(group);
@@ -47,12 +52,13 @@ impl Model {
 
     pub(super) fn cancel_group(
         &mut self,
-        group: &str,
+        (group, topic): (&str, &str),
         behind: &Mark,
         limit: u64,
         call: &Call<'_>,
     ) -> Outcome {
-        let (step, next) = self.page_of_group(group, behind, limit);
+        let (mut step, next) = self.page_of_group(group, behind, limit);
+        step.retain(|name| self.is_of(name, topic));
         let (mut cancelled, mut leased, mut failed) = (0, 0, 0);
         for name in &step {
             let is_left = call.broken && call.after.bodies.get(name) == call.before.bodies.get(name);
@@ -153,27 +159,30 @@ impl Model {
     /// How far a step goes is the script's choice; that it moves no life twice is not.
     pub(super) fn shift_group(
         &mut self,
-        group: &str,
+        (group, topic): (&str, &str),
         token: &str,
         (by, limit): (i64, u64),
         call: &Call<'_>,
     ) -> Outcome {
         let words = call.words.as_slice();
+        let is_same = |shift: &Shift| shift.token == token && shift.topic == topic;
         if let Some(shift) = self.shifts.get(group) {
-            if shift.token == token && shift.over {
+            if is_same(shift) && shift.over {
                 return same("shift_group", words, &["done".to_owned(), "0".into(), "0".into()]);
             }
-            if shift.token != token && !shift.over {
+            if !is_same(shift) && !shift.over {
                 return same("shift_group", words, &["busy".to_owned(), "0".into(), "0".into()]);
             }
         }
+        let (token, topic) = (token.to_owned(), topic.to_owned());
         let mut shift = match self.shifts.remove(group) {
-            Some(shift) if shift.token == token => shift,
-            _ => Shift { token: token.into(), by, over: false, forget: 0, moved: BTreeSet::new() },
+            Some(shift) if is_same(&shift) => shift,
+            _ => Shift { token, topic, by, over: false, forget: 0, moved: BTreeSet::new() },
         };
         same("difference", by, shift.by)?;
         let mut moved = 0;
-        for (_, name) in self.group(group) {
+        let members: Vec<Name> = self.group(group).into_iter().map(|(_, name)| name).collect();
+        for name in members.into_iter().filter(|name| self.is_of(name, &shift.topic)).collect::<Vec<_>>() {
             let msg = &self.messages[&name];
             let due = msg.due().saturating_add_signed(by);
             let stored = call.after.envelope(&name).ok_or_else(|| format!("{name:?} is gone"))?;

@@ -104,7 +104,8 @@ impl Run {
             31..34 => {
                 let group = self.group();
                 let limit = [100, 2, 1][self.rng.usize(..3)];
-                Action::CancelGroup { behind: self.mark(&group), group, limit }
+                let topic = if self.rng.bool() { self.topic() } else { String::new() };
+                Action::CancelGroup { behind: self.mark(&group), group, topic, limit }
             }
             34..42 => self.reschedule(),
             42..45 => self.shift(),
@@ -241,10 +242,13 @@ impl Run {
         let other = self.rng.usize(..4);
         let under_way = self.model.shifts.get(&group).filter(|shift| !shift.over && self.rng.u8(..4) > 0);
         // Each token has its difference, so that a late one carries the same.
+        let topic = under_way.map(|shift| shift.topic.clone());
         let token = under_way.map_or_else(|| other.to_string(), |shift| shift.token.clone());
         let by =
             [1000, -1000, 70_000, -(HOUR_MS as i64)][token.parse::<usize>().expect("tokens are numbers")];
-        Action::ShiftGroup { group, token, by, limit }
+        let of_any = self.rng.bool();
+        let topic = topic.unwrap_or_else(|| if of_any { String::new() } else { self.topic() });
+        Action::ShiftGroup { group, topic, token, by, limit }
     }
 
     fn pump_action(&mut self) -> Action {

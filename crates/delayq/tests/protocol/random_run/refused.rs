@@ -40,8 +40,8 @@ impl Run {
                 Action::Reserve(Reserve::from(&topic, 1, Some(lease)))
             }
             2 => Action::Pump { epoch: Some(self.model.epoch), limit },
-            3 => Action::CancelGroup { group, behind: (0, Vec::new()), limit },
-            4 => Action::ShiftGroup { group, token: "0".into(), by: 1000, limit },
+            3 => Action::CancelGroup { group, topic: String::new(), behind: (0, Vec::new()), limit },
+            4 => Action::ShiftGroup { group, topic: String::new(), token: "0".into(), by: 1000, limit },
             5 => Action::Purge(Purge { topic, state: "ready", from: 0, to: 0, last: Vec::new(), limit }),
             6 => {
                 let (from, to, newest_first, last) = (0, 9, false, Vec::new());
