@@ -38,7 +38,7 @@ fn in_group(id: &str) -> Message {
 
 fn change(change: GroupChange) -> GroupRecord {
     let group = Group::new("g").unwrap();
-    GroupRecord { group, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change }
+    GroupRecord { group, topic: None, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change }
 }
 
 fn shift() -> GroupRecord {
