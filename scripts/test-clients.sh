@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of every client in clients/, then the outages of Redis; or the outages alone: `test-clients.sh
-# outages`. Clients without a runtime are skipped by name.
+# outages`. `test-clients.sh install` only installs the packages that a client needs, for other tests. Clients without a
+# runtime are skipped by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +27,7 @@ client() {
             return 0
         fi
     done
-    echo "clients/$name: testing"
+    if [ "$what" = install ]; then echo "clients/$name: installing"; else echo "clients/$name: testing"; fi
     # Not as the condition of an `if`: there a failing command would not end the function.
     set +e
     (set -e && cd "clients/$name" && "$@")

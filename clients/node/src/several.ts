@@ -79,7 +79,7 @@ function shardsOf(ranges: string): number[] {
     const [low, high] = ends ? [Number(ends[1]), Number(ends[2] ?? ends[1])] : [1, 0];
     if (low > high || high >= MAX_SHARDS) {
       const form = `ranges of 0 to ${MAX_SHARDS - 1} with both ends, such as 0-7,16-19`;
-      throw new InvalidMessage(`${shown(ranges)} are no shards: ${form}`);
+      throw new InvalidMessage(`${shown(ranges)} is not a list of shards: ${form}`);
     }
     return Array.from({ length: high - low + 1 }, (_, n) => low + n);
   });

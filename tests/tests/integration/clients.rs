@@ -118,8 +118,8 @@ fn between<'t>(text: &'t str, from: &str, to: &str) -> Vec<&'t str> {
 #[test]
 fn no_two_pages_use_the_same_topic() {
     let pages = [
-        ("README.md", "delayq put ", " "),
-        ("docs/quickstart.md", "delayq put ", " "),
+        ("README.md", " put ", " "),
+        ("docs/quickstart.md", " put ", " "),
         ("clients/python/README.md", "Message(\"", "\""),
         ("clients/node/README.md", "topic: \"", "\""),
         ("clients/go/README.md", "Topic: \"", "\""),
