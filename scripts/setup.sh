@@ -28,8 +28,6 @@ has() { # Debian keeps some daemons where only root's PATH looks.
 
 if wants run || wants test; then
     need gcc "compiles the C parts of some crates" has cc
-    need protobuf-compiler "etcd's client is generated from its protocol files" has protoc
-    need libprotobuf-dev "the protocol files that those include" test -f /usr/include/google/protobuf/descriptor.proto
     need redis-server "delayq keeps its messages in Redis" has redis-server
     need etcd-server "timers agree through etcd who owns what" has etcd
 fi

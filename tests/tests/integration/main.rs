@@ -8,6 +8,7 @@ mod documented;
 mod harness;
 mod links;
 mod metrics;
+mod protoc;
 mod reference;
 mod secrets;
 mod setup;
