@@ -44,6 +44,7 @@ impl Authority {
         about.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = about.self_signed(&key).expect("an authority can sign itself").pem();
         write(&folder.join("authority.pem"), &pem);
+        write(&folder.join("authority-key.pem"), &key.serialize_pem());
         Self { folder, issuer: Issuer::new(about, key) }
     }
 
@@ -51,6 +52,12 @@ impl Authority {
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.join("authority.pem")
+    }
+
+    /// The authority's own certificate, shown by a server, as one that was made by `openssl req -x509`.
+    #[must_use]
+    pub fn as_server(&self) -> Certificate {
+        Certificate { certificate: self.authority(), key: self.folder.join("authority-key.pem") }
     }
 
     /// A certificate for a server on this host: `127.0.0.1` and `localhost`.

@@ -1,4 +1,4 @@
-//! The certificate by which a client says who it is, and what a failure may have to do with it.
+//! The certificate by which a client says who it is, and what a failed handshake means.
 
 use redis::ClientTlsConfig;
 use std::fmt;
@@ -7,6 +7,33 @@ use std::fmt;
 /// is unknown, or the client refuses the server's certificate.
 const OTHER_CAUSES: [&str; 5] =
     ["connection refused", "lookup", "peer certificate", "timed out", "verify failed"];
+
+/// What the words of a failed handshake mean, and what mends it.
+const MEANINGS: [(&str, &str); 7] = [
+    (
+        "causedasendentity",
+        "the server shows the certificate of an authority, as `openssl req -x509` makes them: make it with \
+         `-addext basicConstraints=critical,CA:FALSE`, or have an authority sign one, and name it or its authority in `ca`",
+    ),
+    (
+        "unknownissuer",
+        "no authority that is trusted here signed the server's certificate: name its authority in `ca`",
+    ),
+    (
+        "badsignature",
+        "another authority of that name signed the server's certificate: name the right one in `ca`",
+    ),
+    (
+        "verify failed",
+        "name the authority of the server's certificate in `ca`, and the server as its certificate does",
+    ),
+    ("not valid for name", "name the server as its certificate does"),
+    ("certificate expired", "renew it, and compare the clocks of both hosts"),
+    ("invalidcontenttype", "the server does not speak TLS at this port"),
+];
+
+/// What a client sees of a server that ends its connection.
+const ENDED: [&str; 4] = ["broken pipe", "connection reset", "terminated", "end of file"];
 
 /// A client's certificate and its private key, for a Redis that asks for one. It prints neither.
 #[derive(Clone)]
@@ -34,11 +61,14 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why a client has no connection over TLS, and what the server may miss: a certificate of the client's, or trust in the one
-/// that it `shows`. In TLS 1.3 the reset of a server that refuses it can overtake the alert that says so.
+/// Why a client has no connection over TLS, and what mends it. The server may miss a certificate of the client's, or trust in
+/// the one that it `shows`: in TLS 1.3 the reset of a server that refuses it can overtake the alert that says so.
 #[must_use]
 pub fn of_certificate(why: String, shows: bool) -> String {
     let lower = why.to_lowercase();
+    if let Some((_, meaning)) = MEANINGS.iter().find(|(words, _)| lower.contains(words)) {
+        return format!("{why} ({meaning})");
+    }
     if OTHER_CAUSES.iter().any(|cause| lower.contains(cause)) {
         return why;
     }
@@ -46,6 +76,16 @@ pub fn of_certificate(why: String, shows: bool) -> String {
         false => " (the server may ask for a client certificate: set `cert` and `key`)",
         true => " (the server may not trust the client certificate: check `cert`)",
     }
+}
+
+/// Why a client has no connection without TLS, and what a server that ends it may want.
+#[must_use]
+pub(super) fn without_tls(why: String) -> String {
+    let lower = why.to_lowercase();
+    if !ENDED.iter().any(|words| lower.contains(words)) {
+        return why;
+    }
+    why + " (the server ended the connection: it may speak TLS, which needs rediss://, or have as many clients as its maxclients)"
 }
 
 #[cfg(test)]
@@ -62,6 +102,7 @@ mod tests {
             ("failed to lookup address information: Name or service not known", false),
             ("invalid peer certificate: UnknownIssuer", false),
             ("SSL handshake failed: certificate verify failed", false),
+            ("received corrupt message of type InvalidContentType", false),
         ] {
             for (shows, hint) in [(false, "set `cert` and `key`"), (true, "check `cert`")] {
                 let said = of_certificate(why.to_owned(), shows);

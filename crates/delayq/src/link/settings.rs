@@ -2,7 +2,7 @@
 
 use super::address;
 use super::any_url::AnyUrl;
-use super::identity::{Identity, of_certificate};
+use super::identity::{Identity, of_certificate, without_tls};
 use super::node::Node;
 use super::single_url::SingleUrl;
 use crate::error::Error;
@@ -167,6 +167,7 @@ impl LinkSettings {
             Error::Unreachable { address, why } if self.is_tls() => {
                 Error::Unreachable { address, why: of_certificate(why, self.identity.is_some()) }
             }
+            Error::Unreachable { address, why } => Error::Unreachable { address, why: without_tls(why) },
             error => error,
         }
     }

@@ -76,6 +76,29 @@ async fn a_redis_that_asks_for_a_certificate_gets_the_client_s_and_is_named_to_w
 }
 
 #[tokio::test]
+async fn a_failed_handshake_says_what_is_wrong_with_the_certificate_or_the_port() {
+    let authority = Authority::new();
+    for (certificate, trusted, meaning) in [
+        (authority.as_server(), &authority, "CA:FALSE"),
+        (authority.server(), &Authority::new(), "name its authority in `ca`"),
+        (authority.wrong_name(), &authority, "name the server as its certificate does"),
+        (authority.expired(), &authority, "compare the clocks"),
+    ] {
+        let server =
+            RedisServer::start_with(RedisOptions::default().tls(&certificate, &authority, false)).await;
+        let why = asked(trusting(&server.tls_url(), trusted)).await.unwrap_err();
+        assert!(why.contains(meaning), "{why}");
+    }
+    let server =
+        RedisServer::start_with(RedisOptions::default().tls(&authority.server(), &authority, false)).await;
+    let plain = format!("rediss://127.0.0.1:{}", server.port());
+    let why = asked(trusting(&plain, &authority)).await.unwrap_err();
+    assert!(why.contains("does not speak TLS at this port"), "{why}");
+    let why = asked(LinkSettings::new(server.tls_url().replace("rediss", "redis"))).await.unwrap_err();
+    assert!(why.contains("rediss://"), "{why}");
+}
+
+#[tokio::test]
 async fn every_master_of_a_cluster_is_reached_by_tls_and_so_is_the_one_that_takes_over() {
     let authority = Authority::new();
     let cluster = RedisCluster::with_tls(&authority).await;
