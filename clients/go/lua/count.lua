@@ -6,10 +6,11 @@
 -- ARGV     layout, topic, the first hour (0 at first, then as the last step answered)
 -- RETURNS  the next hour ("" at the end), delayed in the buckets of this step, first due ms of this step or "",
 --          then of the first step only: ready, leased, dead, accepted, delivered, cancelled, expired, purged,
---          replaced, buried, paused (1 or ""), rate or "", number of keys of another type (their contents are
---          not counted)
--- COST     O(log n) an hour with any alarm, n = alarms; 1,000 hours a call
---# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
+--          replaced, buried, paused (1 or ""), rate or "", number of keys of another type (their contents are not counted),
+--          ready ms of the head of the ready queue or "", the earlier of that and the due times of leased messages (the
+--          first 500 leases of the shard) or ""
+-- COST     O(log n) an hour with any alarm, n = alarms; 1,000 hours a call. O(1) a leased message
+--# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, head
 
 arguments('count', 3)
 local no, hour = topic_no(ARGV[2]), number('the hour', ARGV[3], 0, LAST_MS)
@@ -22,6 +23,18 @@ local function ask(instead, ...)
   if type(found) ~= 'table' or not found.err then return found end
   unreadable = unreadable + 1
   return instead
+end
+
+-- A lease says when it ends, and not since when its message was due.
+local function leased_since()
+  local since, prefix = nil, no .. ':'
+  for _, receipt in ipairs(redis.pcall('ZRANGE', base .. 'leases', 0, MOST_IDS - 1)) do
+    if string.sub(receipt, 1, #prefix) == prefix then
+      local m = read(no, string.sub(receipt, #prefix + 1, -5))
+      if m and m.state == LEASED then since = math.min(since or m.due, m.due) end
+    end
+  end
+  return since
 end
 
 for bucket, at in hours_of(no, hour) do
@@ -44,5 +57,12 @@ if hour == 0 then
   end
   local paused, rate = unpack(ask({}, 'HMGET', base .. 't:' .. no, 'paused', 'rate'))
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = paused or '', rate or '', unreadable
+  -- A queue without a ready message holds stale entries at the most.
+  local ready_us = answer[4] > 0 and head_ready_us(no)
+  local ready = ready_us and math.floor(ready_us / 1000) or math.huge
+  local unhandled = math.min(ready, answer[5] > 0 and leased_since() or math.huge)
+  for _, since in ipairs({ ready, unhandled }) do
+    answer[#answer + 1] = since < math.huge and string.format('%.0f', since) or ''
+  end
 end
 return answer

@@ -5,28 +5,33 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, page of topics (0 at first, then as the last call answered), then 1 a span (1 to 500): ms from now
 -- RETURNS  start of the next page (0 at the end), ready messages of the topics of the page, leased messages of the
---          shard, then for each span the number of delayed messages of the shard due by its end, in the first 100 due
---          buckets
+--          shard, age in ms of the oldest head of the page's ready queues ("" without a ready message), then for each span
+--          the number of delayed messages of the shard due by its end, in the first 100 due buckets
 -- COST     O(1) a topic, about 200 a call; O(log n) a bucket due within the longest span, for each span
---# include now, registry, shard, type, limits, arguments, cursor, topics
+--# include now, registry, shard, type, limits, arguments, cursor, topics, head
 
 arguments('survey', 2, 1)
 local cursor = topics_cursor(ARGV[2])
 -- A key of another type holds nothing: the pump and an audit report it.
 local leases = redis.pcall('ZCARD', base .. 'leases')
-local answer, ends, texts, last = { '0', 0, type(leases) == 'number' and leases or 0 }, {}, {}, now
+local answer, ends, texts, last = { '0', 0, type(leases) == 'number' and leases or 0, '' }, {}, {}, now
 for i = 3, #ARGV do
   local at = now + number('the span in ms', ARGV[i], 1, LONGEST_SPAN_MS)
-  ends[i - 2], texts[i - 2], answer[i + 1], last = at, string.format('%.0f', at), 0, math.max(last, at)
+  ends[i - 2], texts[i - 2], answer[i + 2], last = at, string.format('%.0f', at), 0, math.max(last, at)
 end
 
-local names = {}
-answer[1] = topics_page(cursor, 200, function(_, no) names[#names + 1] = 'ready:' .. no end)
+local nos, names, oldest_us = {}, {}, nil
+answer[1] = topics_page(cursor, 200, function(_, no) nos[#nos + 1], names[#names + 1] = no, 'ready:' .. no end)
 for from = 1, #names, 500 do
-  for _, ready in ipairs(redis.pcall('HMGET', base .. 'stats', unpack(names, from, math.min(from + 499, #names)))) do
-    answer[2] = answer[2] + (tonumber(ready) or 0)
+  local counts = redis.pcall('HMGET', base .. 'stats', unpack(names, from, math.min(from + 499, #names)))
+  for i, ready in ipairs(counts) do
+    ready = tonumber(ready) or 0
+    answer[2] = answer[2] + ready
+    local since = ready > 0 and head_ready_us(nos[from + i - 1])
+    if since then oldest_us = math.min(oldest_us or now_us, since) end
   end
 end
+if oldest_us then answer[4] = string.format('%.0f', math.floor((now_us - oldest_us) / 1000)) end
 
 local pcall, find = redis.pcall, string.find
 local due = pcall('ZRANGEBYSCORE', base .. 'alarms', '-inf', string.format('%.0f', last), 'WITHSCORES', 'LIMIT', 0, 100)
@@ -34,7 +39,7 @@ for j = 1, #due, 2 do
   local first = tonumber(due[j + 1])
   for i = 1, find(due[j], '^b:') and #ends or 0 do
     local found = first <= ends[i] and pcall('ZCOUNT', base .. due[j], '-inf', texts[i])
-    if type(found) == 'number' then answer[i + 3] = answer[i + 3] + found end
+    if type(found) == 'number' then answer[i + 4] = answer[i + 4] + found end
   end
 end
 return answer

@@ -56,7 +56,6 @@ class Numbers:
         for counter, number in zip(_COUNTED, first, strict=False):
             setattr(self, counter, getattr(self, counter) + max(number, 0))
         if first:
-            # Later versions may say more.
             paused, rate, unreadable, *_ = first[len(_COUNTED) :]
             self.paused += paused != b""
             self.unreadable += unreadable

@@ -47,7 +47,7 @@ macro_rules! parts {
 
 parts! {
     "alarm", "arguments", "backoff", "bucket", "bucket_due", "cancel", "counts", "cursor", "defaults", "delay", "due", "durabilities", "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish",
-    "format", "gen", "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "once", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale", "starts",
+    "format", "gen", "head", "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "once", "page", "place", "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "stale", "starts",
     "stats", "tables", "topic", "topic_new", "topics", "type", "wake",
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct TimerMetrics {
     next_due: Gauge<f64, AtomicU64>,
     oldest_overdue: Gauge<f64, AtomicU64>,
     lease_margin: Gauge<f64, AtomicU64>,
-    to_take: Option<ToTake>,
+    to_take: ToTake,
     pub(crate) books_counted: Counter,
     books_off: Gauge,
     pub(crate) round_trip: Gauge<f64, AtomicU64>,
@@ -59,6 +59,7 @@ pub(crate) struct TimerMetrics {
 #[derive(Clone, Debug)]
 struct ToTake {
     ready: Gauge,
+    oldest_ready: Gauge<f64, AtomicU64>,
     leased: Gauge,
     /// One for each horizon.
     due: Vec<Gauge>,
@@ -126,7 +127,7 @@ impl TimerMetrics {
             metrics.register_with_unit(name, help, Unit::Seconds, Gauge::<f64, AtomicU64>::default())
         };
         Self {
-            to_take: (!horizons.is_empty()).then(|| ToTake::register(metrics, horizons)),
+            to_take: ToTake::register(metrics, horizons),
             books_counted: counter("timer_books_counted", "Topics of a shard whose books were looked at"),
             books_off: gauge(
                 "timer_books_off_messages",
@@ -256,9 +257,7 @@ impl TimerMetrics {
 
     /// What consumers have to take, now and soon.
     pub(crate) fn surveyed(&self, totals: &Totals) {
-        if let Some(to_take) = &self.to_take {
-            to_take.set(totals);
-        }
+        self.to_take.set(totals);
     }
 
     /// By how many messages the books of all topics are off.
@@ -312,6 +311,12 @@ impl ToTake {
                 "timer_ready_messages",
                 "Ready messages, as each shard that is pumped here answered last",
             ),
+            oldest_ready: metrics.register_with_unit(
+                "timer_oldest_ready",
+                "For how long the oldest ready message has waited for a consumer, as each shard that is pumped here answered last",
+                Unit::Seconds,
+                Gauge::default(),
+            ),
             leased: gauge(
                 "timer_leased_messages",
                 "Leased messages, as each shard that is pumped here answered last",
@@ -323,6 +328,7 @@ impl ToTake {
     fn set(&self, totals: &Totals) {
         let set = |gauge: &Gauge, messages: u64| _ = gauge.set(i64::try_from(messages).unwrap_or(i64::MAX));
         set(&self.ready, totals.ready);
+        self.oldest_ready.set(totals.oldest_ready.as_secs_f64());
         set(&self.leased, totals.leased);
         self.due.iter().zip(&totals.due).for_each(|(gauge, &messages)| set(gauge, messages));
     }

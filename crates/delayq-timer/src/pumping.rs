@@ -228,10 +228,9 @@ impl Pumping {
     /// [`Self::send_what_is_due`] at that moment, in every state: it sends something, or asks for a later one.
     fn next_shot(&self, now: Instant) -> Shot {
         let shards = self.schedule.count();
-        let polls = [Some(self.poll.next(shards)), self.forgetting.next(shards), self.surveys.next(shards)];
-        let others =
-            [self.owning.next(), self.health.next(), Some(now + BEAT), Some(self.books.next(shards))];
-        let others = others.into_iter().chain(polls);
+        let polls = [self.poll.next(shards), self.surveys.next(shards), self.books.next(shards), now + BEAT];
+        let others = [self.forgetting.next(shards), self.owning.next(), self.health.next()];
+        let others = others.into_iter().chain(polls.map(Some));
         let pumps = self.schedule.next(now).flat_map(|(node, next)| {
             let due = next.due.map(|due| self.nodes[node].aim.shot(due, now));
             let due = due.map(|shot| next.not_before.filter(|&from| from > shot.wake).map_or(shot, Shot::at));

@@ -96,8 +96,9 @@ impl Owner {
         self.client.calls.ask(forget::quiet(shard, from, quiet), forget::read_quiet).await
     }
 
-    /// What consumers have to take from a shard: of one page of its topics (the first begins at 0) what is ready, and of the
-    /// whole shard what is leased and what is due within each of these spans (1 to 500, each a millisecond at least).
+    /// What consumers have to take from a shard: of one page of its topics (the first begins at 0) what is ready and
+    /// for how long, and of the whole shard what is leased and what is due within each of these spans (1 to 500, each a
+    /// millisecond at least).
     ///
     /// # Errors
     /// Redis cannot be used.

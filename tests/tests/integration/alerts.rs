@@ -20,13 +20,14 @@ use tokio::net::TcpStream;
 const SHARDS: u16 = 256;
 
 /// Shortened windows and ages of the rules.
-const SHORTER: [(&str, &str); 6] = [
+const SHORTER: [(&str, &str); 7] = [
     ("offset 1h", "offset 10s"),
     ("[5m]", "[10s]"),
     ("[15m]", "[10s]"),
     ("[6h]", "[10s]"),
     ("_seconds) > 30", "_seconds) > 2"),
     ("_seconds) > 60", "_seconds) > 2"),
+    ("_seconds) > 900", "_seconds) > 2"),
 ];
 
 /// A deployment, its forwarder's destination, and a Prometheus that watches.
@@ -209,8 +210,10 @@ async fn each_alert_fires_at_its_fault_and_clears_after_it() {
 
     stack.delayq(&["put", "elsewhere", "for no route"]).await;
     stack.fires("DelayqUnrouted").await;
+    stack.fires("DelayqReadyOld").await;
     stack.delayq(&["purge", "elsewhere", "--state", "ready", "--yes"]).await;
     stack.clears("DelayqUnrouted").await;
+    stack.clears("DelayqReadyOld").await;
 
     stack.redis.stop().await;
     stack.delayq(&["put", "later", "another message", "--id", "17", "--in", "3h"]).await;

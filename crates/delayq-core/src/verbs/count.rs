@@ -36,6 +36,13 @@ pub struct Numbers {
     pub buried: u64,
     /// The earliest due time of delayed messages, or earlier (that message may have been cancelled).
     pub next_due: Option<UnixMillis>,
+    /// Ready time of the oldest message at the head of a ready queue: the oldest ready message, unless messages came back
+    /// or the clock was set back.
+    #[serde(skip)]
+    pub oldest_ready: Option<UnixMillis>,
+    /// The earlier of `oldest_ready` and the due times of leased messages (the first 500 leases of each shard).
+    #[serde(skip)]
+    pub oldest_unhandled: Option<UnixMillis>,
     /// Number of shards in which the topic is paused.
     pub paused: u16,
     /// The rate in messages per second over all shards; `None`: unlimited.
@@ -83,7 +90,10 @@ impl Numbers {
         self.buried += other.buried;
         self.paused += other.paused;
         self.unreadable += other.unreadable;
-        self.next_due = [self.next_due, other.next_due].into_iter().flatten().min();
+        let earlier = |one: Option<UnixMillis>, two| [one, two].into_iter().flatten().min();
+        self.next_due = earlier(self.next_due, other.next_due);
+        self.oldest_ready = earlier(self.oldest_ready, other.oldest_ready);
+        self.oldest_unhandled = earlier(self.oldest_unhandled, other.oldest_unhandled);
         self.rate = match (self.rate, other.rate) {
             (Some(one), Some(two)) => Some(one + two),
             (one, two) => one.or(two),
@@ -108,6 +118,8 @@ impl Numbers {
         self.paused = u16::from(reply.maybe_number()?.is_some());
         self.rate = reply.text()?.parse().ok();
         self.unreadable = reply.number()?;
+        self.oldest_ready = reply.maybe_number()?.map(UnixMillis::new);
+        self.oldest_unhandled = reply.maybe_number()?.map(UnixMillis::new);
         Ok(())
     }
 }

@@ -15,6 +15,8 @@ pub struct Survey {
     pub ready: u64,
     /// Leased messages of the shard.
     pub leased: u64,
+    /// Age of the oldest head of the ready queues of this page's topics; `None`: no message is ready.
+    pub oldest_ready: Option<Duration>,
     /// For each span, the number of delayed messages of the shard due by its end, overdue messages included; too low if
     /// more than 100 buckets are due.
     pub due: Vec<u64>,
@@ -31,9 +33,10 @@ pub fn request(shard: ShardId, page: u64, spans: &[Duration]) -> Call {
 pub fn read(reply: Value) -> Result<Survey, ReplyError> {
     let mut reply = Reply::new(Verb::Survey, reply)?;
     let (next, ready, leased) = (reply.number()?, reply.counter()?, reply.number()?);
+    let oldest_ready = reply.maybe_number()?.map(Duration::from_millis);
     let mut due = Vec::new();
     while !reply.is_empty() {
         due.push(reply.number()?);
     }
-    Ok(Survey { next, ready, leased, due })
+    Ok(Survey { next, ready, leased, oldest_ready, due })
 }

@@ -25,13 +25,12 @@ async fn a_timer_tells_what_is_due_within_each_horizon_before_it_is_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timer_without_horizons_asks_no_shard_what_it_has() {
+async fn a_timer_tells_for_how_long_nobody_has_taken_what_is_ready() {
     let stand = Stand::new(SHARDS).await;
-    // Due when the first shards would have been asked.
-    let count = stand.put_into(FIRST, [stand.now_ms().await + 3_000]).await;
+    stand.put_into(FIRST, [stand.now_ms().await]).await;
     let timer = stand.timer_with(TimerConfig { horizons: Vec::new(), ..TimerConfig::default() }, "one").await;
-    stand.all_ready(count).await;
-    assert!(timer.metric("delayq_timer_ready_messages") < 0.5);
-    assert!(!timer.metrics.encode().contains("delayq_timer_due_messages{"));
+    timer.reaches("delayq_timer_ready_messages", 1.0).await;
+    timer.exceeds("delayq_timer_oldest_ready_seconds", 1.0).await;
+    assert!(!timer.metrics.encode().contains("delayq_timer_due_messages{"), "without horizons");
     timer.stop().await;
 }

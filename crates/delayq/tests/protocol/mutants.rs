@@ -41,7 +41,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// What is broken, in which file, which text, and its replacement.
-const MUTANTS: [(&str, &str, &str, &str); 91] = [
+const MUTANTS: [(&str, &str, &str, &str); 93] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
     (
@@ -213,6 +213,13 @@ const MUTANTS: [(&str, &str, &str, &str); 91] = [
         "count",
         "'leased', 'dead', 'accepted'",
         "'leased', 'buried', 'accepted'",
+    ),
+    ("count takes the lease's end for the due time", "count", "math.min(since or m.due, m.due)", "m.at"),
+    (
+        "survey takes the youngest head for the oldest",
+        "survey",
+        "math.min(oldest_us or now_us, since)",
+        "math.max(oldest_us or 0, since)",
     ),
     ("audit takes a marker for a message", "audit", "math.min(m.state, 5)", "math.min(m.state, 4)"),
     (

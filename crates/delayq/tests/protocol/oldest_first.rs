@@ -51,6 +51,28 @@ async fn messages_due_at_the_same_millisecond_become_ready_in_the_order_of_their
     assert_eq!(order, ["earlier", "a", "b", "order-10", "order-9", "\u{e9}", "z", "aa"]);
 }
 
+/// The ends of a count: since when the oldest ready message is ready, and since when the oldest unhandled one is due.
+async fn waiting_since(lab: &mut Lab) -> [String; 2] {
+    let words = lab.words(Action::Count { topic: "a".to_owned() }).await;
+    [words[16].clone(), words[17].clone()]
+}
+
+#[tokio::test]
+async fn a_count_tells_since_when_messages_wait_for_a_consumer_and_since_when_one_holds_them() {
+    let mut lab = Lab::new().await;
+    let at = |ms: u64| (NOW + ms).to_string();
+    lab.put("a", &[item("first", NOW + 10), item("second", NOW + 20)]).await;
+    assert_eq!(waiting_since(&mut lab).await, ["", ""]);
+    lab.at(15);
+    lab.words(Action::Pump { epoch: Some(0), limit: 10 }).await;
+    assert_eq!(waiting_since(&mut lab).await, [at(15), at(15)]);
+    assert_eq!(lab.reserve("a").await.len(), 1);
+    assert_eq!(waiting_since(&mut lab).await, [String::new(), at(10)], "held since it was due");
+    lab.at(1_000);
+    lab.words(Action::Pump { epoch: Some(0), limit: 10 }).await;
+    assert_eq!(waiting_since(&mut lab).await, [at(1_000), at(10)]);
+}
+
 /// How many entries the ready queue of the first topic has.
 async fn entries(lab: &mut Lab) -> usize {
     lab.shard.snapshot().await.ready.get(&1).map_or(0, Vec::len)

@@ -75,7 +75,9 @@ impl Model {
             std::iter::once(1).chain(3..13).map(|at| call.number(at)).collect::<Result<Vec<_>, _>>()?;
         same("count", told, wanted)?;
         let setting = |field| self.setting(no, field).map(lossy).unwrap_or_default();
-        same("paused, rate", &call.words[13..], &[setting("paused"), setting("rate"), "0".to_owned()])?;
+        same("paused, rate", &call.words[13..16], &[setting("paused"), setting("rate"), "0".to_owned()])?;
+        let since = self.waiting_since(no, call).map(|ms| ms.map_or(String::new(), |ms| ms.to_string()));
+        same("oldest ready, oldest unhandled", &call.words[16..], &since)?;
         let due =
             |(name, msg): (&Name, &Msg)| (name.0 == no && msg.place == Place::Delayed).then(|| msg.due());
         let first = self.messages.iter().filter_map(due).min();
@@ -84,6 +86,18 @@ impl Model {
             (None, _) => Ok(()),
             (first, told) => Err(format!("first due {told:?}, not {first:?}")),
         }
+    }
+
+    /// Since when the head of a ready queue is ready, and the earlier of that and of the due times of what is leased.
+    fn waiting_since(&self, no: u32, call: &Call<'_>) -> [Option<u64>; 2] {
+        let mine = |is: fn(&Msg) -> bool| {
+            self.messages.iter().filter(move |(name, msg)| name.0 == no && is(msg)).map(|(_, msg)| msg.due())
+        };
+        let any_ready = mine(|msg| msg.place == Place::Ready).next().is_some();
+        let head = call.before.ready.get(&no).and_then(|queue| queue.first());
+        let head = head.filter(|head| any_ready && head.len() > 11);
+        let ready = head.map(|head| ready_us(head) / 1000);
+        [ready, mine(Msg::is_leased).chain(ready).min()]
     }
 
     /// Events of that message alone, in their order; those that are too old are left out.
@@ -258,11 +272,16 @@ impl Model {
         let count = |is: &dyn Fn(&Msg) -> bool| self.messages.values().filter(|msg| is(msg)).count() as u64;
         let mut wanted = vec![0, count(&|msg| msg.place == Place::Ready), count(&Msg::is_leased)];
         let now = self.now_us / 1000;
+        let topics = (1..).zip(&self.topics).filter(|(_, name)| !name.is_empty());
+        let heads = topics.filter(|&(no, _)| self.waiting_since(no, call)[0].is_some());
+        let oldest = heads.map(|(no, _)| ready_us(&call.before.ready[&no][0])).min();
+        let age = oldest.map_or(String::new(), |us| (self.now_us.saturating_sub(us) / 1000).to_string());
+        same("age of the oldest", &call.words[3], &age)?;
         wanted.extend(
             spans.iter().map(|span| count(&|msg| msg.place == Place::Delayed && msg.due() <= now + span)),
         );
-        let told = (0..wanted.len()).map(|at| call.number(at)).collect::<Result<Vec<_>, _>>()?;
-        same("survey", told, wanted)
+        let told = (0..=wanted.len()).filter(|at| *at != 3).map(|at| call.number(at));
+        same("survey", told.collect::<Result<Vec<_>, _>>()?, wanted)
     }
 
     /// Every setting; the name too, and what scripts note.
@@ -280,6 +299,11 @@ impl Model {
         same("fields", call.number(0)?, wanted.len() as u64)?;
         same("policy", pairs(&call.answer[1..]), wanted)
     }
+}
+
+/// From when an entry of a ready queue is ready.
+fn ready_us(entry: &[u8]) -> u64 {
+    entry[entry.len() - 7..].iter().fold(0, |us, &byte| us << 8 | u64::from(byte))
 }
 
 /// The times that a list is asked for, the earlier one first.
