@@ -6,8 +6,8 @@
 use crate::journal::{Journal, Odd};
 use crate::script::{Act, Script, Step};
 use delayq::{
-    CancelOutcome, Client, Due, Error, Message, Producer, PutOutcome, Reschedule, RescheduleOutcome, Target,
-    Topic, UnixMillis,
+    Admin, CancelOutcome, Client, Due, Error, Message, Producer, PutOutcome, Reschedule, RescheduleOutcome,
+    Target, Topic, UnixMillis,
 };
 use delayq_cli::deployment::redis_now;
 use delayq_cli::failure::of_core;
@@ -42,7 +42,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) async fn of(client: &Client) -> Result<Self, Fault> {
-        let redis = redis_now(client).await?;
+        let redis = redis_now(&Admin::new(client.clone())).await?;
         Ok(Self { redis, here: Instant::now() })
     }
 

@@ -77,7 +77,7 @@ pub(crate) struct Played {
 impl Run {
     /// Creates the journal of a new rehearsal.
     pub(crate) async fn begin(&self, speed: f64) -> Result<Journal, Fault> {
-        let start_ms = (redis_now(&self.client).await? + LEAD).get();
+        let start_ms = (redis_now(&Admin::new(self.client.clone())).await? + LEAD).get();
         let day = Day { first_ms: self.script.first_ms, last_ms: self.script.last_ms, start_ms, speed };
         let journal = Journal::new(&self.script, day, Deliveries::end_of(&self.delivered));
         if let Some(folder) = &self.folder {

@@ -35,7 +35,7 @@ impl Check {
     }
 
     /// A finding of several lines becomes one: a cell of a table has no room for more.
-    fn new(
+    pub fn new(
         what: &'static str,
         verdict: Judgement,
         found: impl Into<String>,

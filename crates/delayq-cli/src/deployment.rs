@@ -108,6 +108,8 @@ pub struct Context {
     pub config: CliConfig,
     /// The deployment; it connects when it is first used.
     pub client: Client,
+    /// The part of it that a look is limited to.
+    part: Option<Admin>,
 }
 
 // === impl Global ===
@@ -160,7 +162,7 @@ impl Global {
     pub fn context(&self) -> Result<Context, Fault> {
         let config = self.load()?.config;
         let client = client(&config.deployment, &config.redis)?;
-        Ok(Context { output: Output::of_process(self.json()), config, client })
+        Ok(Context { output: Output::of_process(self.json()), config, client, part: None })
     }
 }
 
@@ -169,7 +171,12 @@ impl Global {
 impl Context {
     /// The operator's side of the deployment.
     pub fn admin(&self) -> Admin {
-        Admin::new(self.client.clone())
+        self.part.clone().unwrap_or_else(|| Admin::new(self.client.clone()))
+    }
+
+    /// The same, limited to what this admin counts, lists and walks over.
+    pub fn limited_to(&self, part: Admin) -> Self {
+        Self { part: Some(part), ..self.clone() }
     }
 
     /// The producer's side; what cannot reach Redis goes to the host's spool, if there is one.
@@ -233,7 +240,7 @@ impl Context {
     /// # Errors
     /// Redis cannot be used, or the deployment is not there.
     pub async fn now(&self) -> Result<UnixMillis, Fault> {
-        redis_now(&self.client).await
+        redis_now(&self.admin()).await
     }
 }
 
@@ -246,13 +253,13 @@ pub async fn check_topic(admin: &Admin, topic: &Topic) -> Result<(), Fault> {
     if topics.contains(topic) { Ok(()) } else { Err(unknown(no_topic(topic, &topics))) }
 }
 
-/// Redis's clock, read through the first shard.
+/// Redis's clock, read through the first shard that is not left out.
 ///
 /// # Errors
 /// Redis cannot be used, or the deployment is not there.
-pub async fn redis_now(client: &Client) -> Result<UnixMillis, Fault> {
-    let first = client.shards().shards().next().expect("a deployment has at least one shard");
-    let mut overviews = Admin::new(client.clone()).overview_of(&[first]).await;
+pub async fn redis_now(admin: &Admin) -> Result<UnixMillis, Fault> {
+    let first = admin.shards().into_iter().next().expect("a deployment has at least one shard");
+    let mut overviews = admin.overview_of(&[first]).await;
     let overview = overviews.pop().expect("one answer for one shard").map_err(of_core)?;
     Ok(overview.now.millis())
 }

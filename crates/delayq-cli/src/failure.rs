@@ -22,7 +22,8 @@ pub const USAGE: Code = Code {
 pub const UNREACHABLE: Code = Code {
     id: "DQ-U002",
     title: "a server cannot be used",
-    cause: "It does not listen at that address, does not answer in time, is still loading, or refuses the call; the message says which.",
+    cause: "Redis or etcd does not listen at that address, does not answer in time, ends the connection, or cannot serve yet (LOADING, \
+            BUSY, CLUSTERDOWN, TRYAGAIN); the message says which.",
     tries: [
         "Check everything at once: delayq doctor.",
         "See which address is in force, and why: delayq config show.",
@@ -62,7 +63,8 @@ pub const PROGRAM_MISSING: Code = Code {
 pub const FILE: Code = Code {
     id: "DQ-U005",
     title: "a file cannot be used",
-    cause: "It does not exist, may not be read or written by this user, or the disk is full; the message says which.",
+    cause: "A file, a folder or the spool in it does not exist, may not be read or written by this user, is in use or damaged, or the disk \
+            is full; the message says which.",
     tries: [
         "Check the path; it is relative to the folder that the command runs in.",
         "Check owner and mode of the file and of the folders above it, and the free space.",
@@ -151,15 +153,16 @@ pub const UNKNOWN: Code = Code {
     exit: Exit::NotFound,
 };
 
-/// What is stored forbids the command.
+/// The state of a message forbids the command.
 pub const REFUSED: Code = Code {
     id: "DQ-U013",
-    title: "the command was refused",
-    cause: "What is stored forbids it: an id belongs to another message; a message is leased, dead or finished; a dead letter cannot be replayed; a topic is not empty; or shards cannot move. The message says which.",
+    title: "a message refuses the change",
+    cause: "A message has that id already, or it is leased, dead or finished, or another change of its group is not finished; the output \
+            says which.",
     tries: [
         "See the message as it is now, and what happened to it: delayq get TOPIC ID, delayq log TOPIC ID.",
         "A put whose id is taken: give another id, or replace the message: delayq put --replace.",
-        "A topic that is not empty, or dead letters that stay: delayq purge TOPIC, delayq dead purge TOPIC.",
+        "A leased message: wait until its consumer has settled it, or its lease has ended.",
     ],
     exit: Exit::Refused,
 };
@@ -284,6 +287,117 @@ pub const NO_WRITES: Code = Code {
     exit: Exit::Unavailable,
 };
 
+/// A topic that still holds something.
+pub const TOPIC_KEPT: Code = Code {
+    id: "DQ-U023",
+    title: "the topic is not deleted",
+    cause: "A shard holds messages of it: delayed, ready, leased or dead; or it is being created right now. The message says which. Nothing \
+            was changed.",
+    tries: [
+        "See what it holds: delayq topic show TOPIC.",
+        "Delete its messages and dead letters: delayq purge TOPIC, delayq dead purge TOPIC.",
+        "Stop its producers, wait for what is leased, and run it again.",
+    ],
+    exit: Exit::Refused,
+};
+
+/// Dead letters that stay.
+pub const NOT_REPLAYED: Code = Code {
+    id: "DQ-U024",
+    title: "some dead letters were not replayed",
+    cause: "A dead letter that would have expired by its new due time, or is damaged or of a later format, stays dead; the output counts \
+            them by reason. The others were replayed.",
+    tries: [
+        "See the dead letters: delayq dead list TOPIC --reason WORDS.",
+        "Put them again under other ids: delayq get TOPIC ID --payload has the payload.",
+        "Delete those that nobody needs: delayq dead purge TOPIC.",
+    ],
+    exit: Exit::Refused,
+};
+
+/// Records or rows that are damaged.
+pub const RECORDS_UNREADABLE: Code = Code {
+    id: "DQ-U025",
+    title: "some records cannot be read",
+    cause: "Records of the spool, or rows of the outbox, are damaged or of a later version. All others are in the output.",
+    tries: [
+        "Read them with the delayq that wrote them, or a later one.",
+        "See what is set aside, and why: delayq spool rejected, delayq outbox rejected.",
+        "Put what is missing again from where it came from: messages with ids of their own are recognised.",
+    ],
+    exit: Exit::Refused,
+};
+
+/// A growth or a move that cannot be.
+pub const SHARDS_REFUSED: Code = Code {
+    id: "DQ-U026",
+    title: "the shards cannot be added or moved so",
+    cause: "The shard count only grows, one growth or move at a time; shards move between nodes of [[redis.nodes]], to one that \
+            replicates the other. The message says what is missing.",
+    tries: [
+        "See the shards, and what is half done: delayq shards.",
+        "Finish an earlier growth or move first: repeat its command.",
+        "Read how to prepare it: docs/guides/scaling.md, docs/operations.md.",
+    ],
+    exit: Exit::Refused,
+};
+
+/// A Redis that would lose messages, or cannot run the scripts.
+pub const SERVER_UNFIT: Code = Code {
+    id: "DQ-U027",
+    title: "this Redis must not be used",
+    cause: "It would lose messages (it evicts keys), is too old, is a replica or a node of a cluster under a plain URL, cannot give the durability \
+            that is asked for, or denies a command that delayq needs; the message says which. Nothing was changed.",
+    tries: [
+        "Change the setting that the message names; delayq doctor names every unsuitable one.",
+        "Give the user its permissions: delayq acl print.",
+        "Name the right server: docs/operations.md has the requirements and the forms of URLs.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// A write whose replicas or disk did not confirm it.
+pub const UNCONFIRMED: Code = Code {
+    id: "DQ-U028",
+    title: "a write is not confirmed",
+    cause: "Its topic asks that replicas or a disk confirm each write, and they did not in time. The write may be in force; repeating it \
+            is safe.",
+    tries: [
+        "See which replicas are connected, and how far they are: delayq doctor.",
+        "Repeat the command, a put with the same --id.",
+        "Ask for less: delayq topic set TOPIC --durability memory.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// A body that nothing here can restore.
+pub const BODY_UNREADABLE: Code = Code {
+    id: "DQ-U029",
+    title: "a payload cannot be read",
+    cause: "The message is compressed by a codec or with a dictionary that this delayq does not have, or its bytes are damaged. The \
+            message itself is in its place.",
+    tries: [
+        "Use the delayq that wrote it, or a later one.",
+        "See all such messages: delayq audit --bodies.",
+        "See the message without its payload: delayq list TOPIC.",
+    ],
+    exit: Exit::Refused,
+};
+
+/// Some shards do not answer.
+pub const PARTIAL: Code = Code {
+    id: "DQ-U030",
+    title: "a part of the answer is missing",
+    cause: "Some shards cannot be asked: their server is down, refuses this client or came back empty, or they are moving to another one. The \
+            message names them. What was printed is of all others.",
+    tries: [
+        "See what is wrong with each server: delayq doctor.",
+        "A move that is half done: repeat delayq shards move, or take it back with --back.",
+        "Run it again once the server answers; until then no count is of the whole deployment.",
+    ],
+    exit: Exit::Partial,
+};
+
 /// Every code of the command line, in the order of the documentation.
 pub const TABLE: &[&Code] = &[
     &USAGE,
@@ -307,7 +421,22 @@ pub const TABLE: &[&Code] = &[
     &NOBODY_LEFT,
     &DRAIN_UNFINISHED,
     &NO_WRITES,
+    &TOPIC_KEPT,
+    &NOT_REPLAYED,
+    &RECORDS_UNREADABLE,
+    &SHARDS_REFUSED,
+    &SERVER_UNFIT,
+    &UNCONFIRMED,
+    &BODY_UNREADABLE,
+    &PARTIAL,
 ];
+
+/// A fault without its code.
+pub fn message_of(fault: &Fault) -> String {
+    let text = fault.to_string();
+    let message = text.strip_prefix(fault.code().id).and_then(|text| text.strip_prefix(": "));
+    message.unwrap_or(&text).to_owned()
+}
 
 /// Arguments that cannot be served.
 pub fn usage(message: impl Display) -> Fault {
@@ -332,30 +461,41 @@ pub fn file(path: &std::path::Path, doing: &str, error: std::io::Error) -> Fault
 /// An error of core, as an operator meets it.
 #[allow(clippy::needless_pass_by_value, reason = "made for map_err")]
 pub fn of_core(error: Error) -> Fault {
-    let code = match &error {
-        Error::Message(_) | Error::Name(_) | Error::Growth(_) => &USAGE,
-        Error::Move(_) => &REFUSED,
-        Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
-        Error::Protocol { .. } => &BUG,
-        Error::Walk(_) => &BACKUP_UNUSABLE,
-        Error::Redis { code, .. } if ["NOAUTH", "WRONGPASS", "NOPERM"].contains(&code.as_str()) => &LOGIN,
-        Error::Redis { code, .. }
-            if ["OOM", "MISCONF", "READONLY", "NOREPLICAS"].contains(&code.as_str()) =>
-        {
-            &NO_WRITES
-        }
-        // A script refused a value before it changed anything.
-        Error::Redis { code, .. } if code == "DQARG" => &USAGE,
-        Error::Redis { code, .. } if code == "DQTYPE" => &BUG,
-        _ => &UNREACHABLE,
-    };
     let message = match &error {
         Error::Redis { code, .. } if code == "NOAUTH" => {
             "Redis asks for a password, and none is configured".to_owned()
         }
         _ => error.to_string(),
     };
-    Fault::new(code, message)
+    Fault::new(code_of(&error), message)
+}
+
+fn code_of(error: &Error) -> &'static Code {
+    match error {
+        Error::Message(_) | Error::Name(_) | Error::Time(_) => &USAGE,
+        Error::Growth(_) | Error::Move(_) => &SHARDS_REFUSED,
+        Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
+        Error::Protocol { .. } | Error::Closed => &BUG,
+        Error::Walk(_) => &BACKUP_UNUSABLE,
+        Error::Unfit(_) => &SERVER_UNFIT,
+        Error::Unconfirmed { .. } | Error::Durability(_) => &UNCONFIRMED,
+        Error::Codec(_) => &BODY_UNREADABLE,
+        Error::Spool { .. } => &FILE,
+        Error::Redis { code, .. } => of_redis(code),
+        _ => &UNREACHABLE,
+    }
+}
+
+/// What Redis's own word means.
+fn of_redis(code: &str) -> &'static Code {
+    match code {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => &LOGIN,
+        "OOM" | "MISCONF" | "READONLY" | "NOREPLICAS" => &NO_WRITES,
+        // A script refused a value before it changed anything.
+        "DQARG" => &USAGE,
+        "DQTYPE" | "WRONGTYPE" | "NOSCRIPT" => &BUG,
+        _ => &UNREACHABLE,
+    }
 }
 
 #[cfg(test)]
@@ -374,7 +514,10 @@ mod tests {
         for code in ["NOAUTH", "WRONGPASS", "NOPERM"] {
             assert_eq!(of(code), LOGIN.id, "{code}");
         }
-        assert_eq!((of("DQARG"), of("DQTYPE"), of("LOADING")), (USAGE.id, BUG.id, UNREACHABLE.id));
+        for code in ["DQTYPE", "WRONGTYPE", "NOSCRIPT"] {
+            assert_eq!(of(code), BUG.id, "{code}");
+        }
+        assert_eq!((of("DQARG"), of("LOADING")), (USAGE.id, UNREACHABLE.id));
     }
 
     #[test]

@@ -44,9 +44,9 @@ pub const DIED: Column = ("died", |envelope, now| time_from(envelope.at, now));
 /// Its state.
 pub const STATE: Column = ("state", |envelope, _| envelope.state.to_string());
 /// Its attempts so far.
-pub const ATTEMPT: Column = (">attempt", |envelope, _| envelope.attempt.to_string());
+pub const ATTEMPT: Column = ("?>attempt", |envelope, _| envelope.attempt.to_string());
 /// The length of its payload as it is stored.
-pub const BYTES: Column = (">bytes", |envelope, _| envelope.payload.len().to_string());
+pub const BYTES: Column = ("?>bytes", |envelope, _| envelope.payload.len().to_string());
 /// Why it is dead.
 pub const REASON: Column = ("reason", |envelope, _| envelope.reason.clone().unwrap_or_default());
 
@@ -118,7 +118,8 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
     if page.messages.is_empty() {
         return "none".to_owned();
     }
-    let names: Vec<&str> = ["id", "topic"].into_iter().chain(columns.iter().map(|(name, _)| *name)).collect();
+    let names: Vec<&str> =
+        ["id", "?topic"].into_iter().chain(columns.iter().map(|(name, _)| *name)).collect();
     let mut rows = context.output.rows(&names);
     for listed in &page.messages {
         let mut cells = vec![listed.id.to_string(), listed.topic.to_string()];

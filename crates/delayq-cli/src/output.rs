@@ -1,22 +1,18 @@
 //! What is printed: tables for people, JSON for programs, colour only on a terminal. All of it is [`printable`].
 
 use crate::failure;
-use crate::printable::{printable, printable_lines};
-use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use crate::printable::printable_lines;
+use crate::table::{OWN_ESCAPE, Rows};
 use delayq::UnixMillis;
 use delayq_service::Fault;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use serde_json::Value;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{IsTerminal, Write};
-use std::sync::LazyLock;
+use std::time::Duration;
 
+pub use crate::table::Judgement;
 pub use delayq_service::when::time;
-
-/// Stands for the escape character in the colours of a table until it is printed. Nobody who wrote what the table shows
-/// could guess it.
-static OWN_ESCAPE: LazyLock<String> = LazyLock::new(|| format!("<{:016x}>", RandomState::new().hash_one(0)));
 
 /// How to print.
 #[derive(Clone, Copy, Debug)]
@@ -27,24 +23,6 @@ pub struct Output {
     pub lively: bool,
     /// The columns of the terminal that tables have to fit; `None`: as wide as they are.
     pub width: Option<u16>,
-}
-
-/// What a row says of its subject, as its colour on a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Judgement {
-    /// Green.
-    Good,
-    /// Yellow.
-    Warning,
-    /// Red.
-    Bad,
-}
-
-/// A table under construction.
-pub struct Rows {
-    table: Table,
-    lively: bool,
 }
 
 // === impl Output ===
@@ -65,27 +43,10 @@ impl Output {
         !self.json && std::io::stdout().is_terminal()
     }
 
-    /// A table with these columns; those that begin with `>` are aligned to the right.
+    /// A table with these columns; those that begin with `>` are aligned to the right, and those with `?` before that are left
+    /// out on a narrow terminal.
     pub fn rows(self, columns: &[&str]) -> Rows {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        if let Some(width) = self.width {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
-        let header = columns.iter().map(|name| {
-            let cell = Cell::new(name.trim_start_matches('>').to_uppercase());
-            if self.lively { cell.add_attribute(Attribute::Bold) } else { cell }
-        });
-        table.set_header(header);
-        for (index, name) in columns.iter().enumerate() {
-            if let Some(column) = table.column_mut(index) {
-                column.set_padding((0, 2));
-                if name.starts_with('>') {
-                    column.set_cell_alignment(CellAlignment::Right);
-                }
-            }
-        }
-        Rows { table, lively: self.lively }
+        Rows::new(columns, self.lively, self.width)
     }
 
     /// Prints one of the two: the value as JSON, or what the table says.
@@ -109,52 +70,6 @@ impl Output {
             return say(&serde_json::to_string(value).expect("what is printed is made of plain values"));
         }
         say(&text())
-    }
-}
-
-// === impl Judgement ===
-
-impl From<bool> for Judgement {
-    fn from(good: bool) -> Self {
-        if good { Self::Good } else { Self::Bad }
-    }
-}
-
-// === impl Rows ===
-
-impl Rows {
-    /// Adds a row.
-    pub fn row<C: ToString>(&mut self, cells: impl IntoIterator<Item = C>) {
-        self.table.add_row(cells.into_iter().map(|cell| Cell::new(printable(&cell.to_string()))));
-    }
-
-    /// Adds a row that is coloured on a terminal; `true` is good, `false` is bad.
-    pub fn judged<C: ToString>(
-        &mut self,
-        judgement: impl Into<Judgement>,
-        cells: impl IntoIterator<Item = C>,
-    ) {
-        let colour = match judgement.into() {
-            Judgement::Good => comfy_table::Color::Green,
-            Judgement::Warning => comfy_table::Color::Yellow,
-            Judgement::Bad => comfy_table::Color::Red,
-        };
-        let lively = self.lively;
-        self.table.add_row(cells.into_iter().map(|cell| {
-            let cell = Cell::new(printable(&cell.to_string()));
-            if lively { cell.fg(colour) } else { cell }
-        }));
-    }
-
-    /// The table as text, without the blanks at the ends of its lines.
-    pub fn text(mut self) -> String {
-        if self.lively {
-            self.table.enforce_styling();
-        } else {
-            self.table.force_no_tty();
-        }
-        let text = self.table.to_string().replace('\u{1b}', &OWN_ESCAPE);
-        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -203,9 +118,21 @@ pub fn counted(count: u64, noun: &str) -> String {
 
 /// A time, and how far it is from now.
 pub fn time_from(at: UnixMillis, now: UnixMillis) -> String {
-    let (far, word) = if at >= now { (at.since(now), "in ") } else { (now.since(at), "") };
-    let ago = if at >= now { "" } else { " ago" };
-    format!("{} ({word}{}{ago})", time(at), duration(far))
+    format!("{} ({})", time(at), distance(at, now))
+}
+
+/// How far a time is from now.
+pub fn distance(at: UnixMillis, now: UnixMillis) -> String {
+    if at >= now {
+        format!("in {}", duration(at.since(now)))
+    } else {
+        format!("{} ago", duration(now.since(at)))
+    }
+}
+
+/// How many whole seconds ago a time was; empty without one.
+pub fn age(since: Option<UnixMillis>, now: UnixMillis) -> String {
+    since.map_or(String::new(), |since| duration(Duration::from_secs(now.since(since).as_secs())))
 }
 
 /// Adds a time to an object: `{name}_at` as RFC 3339 and `{name}_ms`; both are null where there is none.
@@ -215,10 +142,10 @@ pub fn add_time(value: &mut Value, name: &str, at: Option<UnixMillis>) {
 }
 
 /// A duration in at most two units.
-pub fn duration(length: std::time::Duration) -> String {
+pub fn duration(length: Duration) -> String {
     let whole = match length.as_secs() {
-        0..60 => std::time::Duration::from_millis(length.as_millis() as u64),
-        seconds => std::time::Duration::from_secs(seconds),
+        0..60 => Duration::from_millis(length.as_millis() as u64),
+        seconds => Duration::from_secs(seconds),
     };
     humantime::format_duration(whole).to_string().split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
@@ -226,32 +153,6 @@ pub fn duration(length: std::time::Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_table_has_no_borders_and_no_colour_unless_it_is_on_a_terminal() {
-        let output = Output { json: false, lively: false, width: None };
-        let mut rows = output.rows(&["topic", ">ready"]);
-        rows.row(["orders", "12"]);
-        rows.judged(false, ["reminders", "3"]);
-        assert_eq!(rows.text(), "TOPIC      READY\norders        12\nreminders      3");
-        let mut rows = Output { json: false, lively: true, width: None }.rows(&["topic"]);
-        rows.judged(true, ["orders"]);
-        assert!(rows.text().contains(OWN_ESCAPE.as_str()));
-    }
-
-    #[test]
-    fn a_table_fits_the_terminal() {
-        let output = Output { json: false, lively: false, width: Some(24) };
-        let mut rows = output.rows(&["check", "found"]);
-        rows.row(["timers", "a shard has been due for an hour"]);
-        let text = rows.text();
-        assert!(text.lines().all(|line| line.len() <= 24), "{text}");
-        assert_eq!(
-            text.split_whitespace().collect::<Vec<_>>().join(" ").matches("due for").count(),
-            1,
-            "{text}"
-        );
-    }
 
     #[test]
     fn times_are_told_with_their_distance() {
@@ -266,7 +167,7 @@ mod tests {
         for (seconds, text) in
             [(0, "0s"), (59, "59s"), (3_661, "1h 1m"), (90_000, "1day 1h"), (800_000, "9days 6h")]
         {
-            assert_eq!(duration(std::time::Duration::from_secs(seconds)), text);
+            assert_eq!(duration(Duration::from_secs(seconds)), text);
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::arguments::{Cli, Command};
 use crate::deployment::Global;
-use crate::failure::{DEPLOYMENT, usage};
+use crate::failure::{DEPLOYMENT, message_of, usage};
 use crate::help::by_task;
+use crate::look::look;
 use crate::printable::printable_lines;
 use crate::{completion, output};
 use clap::{CommandFactory as _, FromArgMatches as _};
@@ -84,13 +85,6 @@ fn json_of(fault: &Fault) -> Value {
     }})
 }
 
-/// A fault without its code.
-fn message_of(fault: &Fault) -> String {
-    let text = fault.to_string();
-    let message = text.strip_prefix(fault.code().id).and_then(|text| text.strip_prefix(": "));
-    message.unwrap_or(&text).to_owned()
-}
-
 async fn run(cli: Cli) -> Result<ExitCode, Fault> {
     let global = cli.global.clone();
     match run_command(cli).await {
@@ -115,22 +109,24 @@ async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Cancel(cancel) => cancel.run(&global.context()?).await?,
         Command::Reschedule(reschedule) => reschedule.run(&global.context()?).await?,
         Command::Get(get) => get.run(&global.context()?).await?,
-        Command::List(list) => list.run(&global.context()?).await?,
+        Command::List(list) => look(&global.context()?, async |part| list.run(part).await).await?,
         Command::Count(count) => count.run(&global.context()?).await?,
-        Command::Histogram(histogram) => histogram.run(&global.context()?).await?,
+        Command::Histogram(histogram) => {
+            look(&global.context()?, async |part| histogram.run(part).await).await?
+        }
         Command::Log(log) => log.run(&global.context()?).await?,
-        Command::Topics(topics) => topics.run(&global.context()?).await?,
+        Command::Topics(topics) => look(&global.context()?, async |part| topics.run(part).await).await?,
         Command::Topic(topic) => topic.run(&global.context()?).await?,
         Command::Dead(dead) => dead.run(&global.context()?).await?,
-        Command::Work(work) => work.run(&global.context()?).await?,
+        Command::Work(work) => work.run(&global, &global.context()?).await?,
         Command::Purge(purge) => purge.run(&global.context()?).await?,
         Command::Tail(tail) => tail.run(global.json()).await?,
         Command::Init(init) => init.run(&global.context()?).await?,
         Command::Up(up) => return up.run(&global).await.map(ExitCode::from),
         Command::Doctor(doctor) => doctor.run(&global).await?,
         Command::Check(check) => return check.run(&global).await,
-        Command::Audit(audit) => audit.run(&global.context()?).await?,
-        Command::Repair(repair) => repair.run(&global.context()?).await?,
+        Command::Audit(audit) => look(&global.context()?, async |part| audit.run(part).await).await?,
+        Command::Repair(repair) => look(&global.context()?, async |part| repair.run(part).await).await?,
         Command::Backup(backup) => backup.run(&global.context()?).await?,
         Command::Bundle(bundle) => bundle.run(&global).await?,
         Command::Restore(restore) => restore.run(&global.context()?).await?,

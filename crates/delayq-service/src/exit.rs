@@ -13,6 +13,8 @@ pub enum Exit {
     Refused,
     /// 66: a named topic, message or dead letter does not exist.
     NotFound,
+    /// 68: a part of the answer is missing, because some of the deployment's servers cannot be used.
+    Partial,
     /// 69: a required server is unreachable or refused a request. Starting again may help.
     Unavailable,
     /// 70: a bug in delayq.
@@ -27,11 +29,12 @@ pub enum Exit {
 
 impl Exit {
     /// Every exit code, in ascending order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Done,
         Self::Usage,
         Self::Refused,
         Self::NotFound,
+        Self::Partial,
         Self::Unavailable,
         Self::Bug,
         Self::DrainDeadline,
@@ -46,6 +49,7 @@ impl Exit {
             Self::Usage => 64,
             Self::Refused => 65,
             Self::NotFound => 66,
+            Self::Partial => 68,
             Self::Unavailable => 69,
             Self::Bug => 70,
             Self::DrainDeadline => 75,
@@ -61,6 +65,7 @@ impl Exit {
             Self::Usage => "the command line is invalid, exceeds a limit or contradicts itself",
             Self::Refused => "refused because of stored data, or some lines or messages were left out",
             Self::NotFound => "a named topic, message or dead letter does not exist",
+            Self::Partial => "the answer lacks the shards of servers that cannot be used",
             Self::Unavailable => "a server, a file or a program cannot be used, or a check failed",
             Self::Bug => "a bug in delayq, or books that do not balance",
             Self::DrainDeadline => "the deadline of a drain passed, or the drain was stopped before its end",

@@ -21,6 +21,7 @@ mod repair;
 mod replaying;
 mod retaining;
 mod scanning;
+mod seeing;
 mod stuck;
 mod sweep;
 mod training;
@@ -34,6 +35,7 @@ pub use listing::{ListCursor, ListedPage, Listing};
 pub use moving::{MoveReport, MoveStep};
 pub use repair::Repaired;
 pub use replaying::ReplayOptions;
+pub use seeing::{Seen, Unseen};
 pub use stuck::{Drift, Finding, FindingKind, Uncounted};
 pub use sweep::{Sweep, Swept, SweptFault, SweptMending};
 pub use training::Trained;
@@ -72,6 +74,8 @@ pub struct Admin {
     client: Client,
     /// The nodes whose shards are left out.
     without: Arc<BTreeSet<NodeName>>,
+    /// Shards that are left out because they did not answer.
+    unseen: Arc<BTreeSet<ShardId>>,
 }
 
 /// A range of times, both ends included.
@@ -112,7 +116,7 @@ impl TimeRange {
 impl Admin {
     /// The admin of a deployment.
     pub fn new(client: Client) -> Self {
-        Self { client, without: Arc::default() }
+        Self { client, without: Arc::default(), unseen: Arc::default() }
     }
 
     /// The deployment.
@@ -140,7 +144,7 @@ impl Admin {
         if !without.is_empty() && without.len() == all.len() {
             return Err(Error::Deployment("every node is to be left out".to_owned()));
         }
-        Ok(Self { client: self.client.clone(), without: Arc::new(without) })
+        Ok(Self { without: Arc::new(without), ..self.clone() })
     }
 
     /// The shards of the deployment, as far as is known, in order: without those that are left out.
@@ -159,8 +163,9 @@ impl Admin {
     }
 
     fn leaves_out(&self, shard: ShardId) -> bool {
-        !self.without.is_empty()
-            && self.client.calls.nodes().name(shard).is_some_and(|node| self.without.contains(node))
+        let of_a_node =
+            || self.client.calls.nodes().name(shard).is_some_and(|node| self.without.contains(node));
+        self.unseen.contains(&shard) || (!self.without.is_empty() && of_a_node())
     }
 
     /// The numbers of a topic, summed over all shards. Each shard is counted at its own instant.

@@ -58,10 +58,10 @@ impl Audit {
                 ">accepted",
                 ">delivered",
                 ">cancelled",
-                ">expired",
+                "?>expired",
                 ">dead",
-                ">purged",
-                ">replaced",
+                "?>purged",
+                "?>replaced",
                 ">pending",
                 "books",
             ];

@@ -48,7 +48,7 @@ impl Cancel {
             });
             members.topic.iter().for_each(|topic| value["topic"] = topic.as_str().into());
             return context.output.print(&value, || match tally.spooled {
-                true => format!("spooled: the compensator cancels {members} when Redis can be reached"),
+                true => format!("spooled: the compensator cancels {members} when Redis takes writes again"),
                 false => {
                     format!(
                         "cancelled {} of {members}; {} leased or not cancelled",
@@ -120,7 +120,7 @@ fn sentence(target: &Target, outcome: &CancelOutcome) -> String {
         CancelOutcome::Dead => "it is among the dead letters".to_owned(),
         CancelOutcome::Finished(state, at) => format!("finished: {state} {}", time(*at)),
         CancelOutcome::Unknown => format!("no such message{}", elsewhere(target)),
-        CancelOutcome::Spooled => "spooled: the compensator does it when Redis can be reached".to_owned(),
+        CancelOutcome::Spooled => "spooled: the compensator does it when Redis takes writes again".to_owned(),
         CancelOutcome::Failed(why) => format!("failed: {why}"),
     }
 }

@@ -19,9 +19,9 @@ mod print;
 
 /// Check the deployment once, for Nagios, Prometheus or people
 ///
-/// Checks Redis, how long shards are overdue, the timers, ready messages and dead letters of each topic, the outbox and the
-/// intakes. The exit code is the result: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. Without --format it prints one line in the
-/// format of Nagios plugins.
+/// Checks Redis, how long shards are overdue, the timers, how long ready messages have waited for a consumer, ready messages
+/// and dead letters of each topic, the outbox and the intakes. The exit code is the result: 0 OK, 1 WARNING, 2 CRITICAL,
+/// 3 UNKNOWN. Without --format it prints one line in the format of Nagios plugins.
 #[derive(Debug, Args)]
 pub struct Check {
     /// How to print it
@@ -42,6 +42,12 @@ pub struct Check {
     /// Critical if a topic has this many ready messages
     #[arg(long, value_name = "COUNT")]
     crit_ready: Option<u64>,
+    /// Warn if the oldest ready message of a topic has waited for this long; 0s: never
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    warn_ready_age: HumanDuration,
+    /// Critical if the oldest ready message of a topic has waited for this long; 0s: never
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    crit_ready_age: HumanDuration,
     /// Warn if a topic has this many dead letters
     #[arg(long, value_name = "COUNT")]
     warn_dead: Option<u64>,
@@ -120,15 +126,20 @@ impl Check {
 
     fn limits(&self) -> Result<Limits, Fault> {
         let seconds = |span: HumanDuration| Duration::from(span).as_secs_f64();
+        let unless_zero = |span: HumanDuration| Some(seconds(span)).filter(|&seconds| seconds > 0.0);
         let counts = |warn: Option<u64>, crit: Option<u64>| (warn.map(|n| n as f64), crit.map(|n| n as f64));
         let limits = Limits {
             overdue: (Some(seconds(self.warn_overdue)), Some(seconds(self.crit_overdue))),
+            ready_age: (unless_zero(self.warn_ready_age), unless_zero(self.crit_ready_age)),
             ready: counts(self.warn_ready, self.crit_ready),
             dead: counts(self.warn_dead, self.crit_dead),
         };
-        for (name, (warn, crit)) in
-            [("overdue", limits.overdue), ("ready", limits.ready), ("dead", limits.dead)]
-        {
+        for (name, (warn, crit)) in [
+            ("overdue", limits.overdue),
+            ("ready-age", limits.ready_age),
+            ("ready", limits.ready),
+            ("dead", limits.dead),
+        ] {
             if warn.zip(crit).is_some_and(|(warn, crit)| warn > crit) {
                 return Err(usage(format!("--warn-{name} is above --crit-{name}")));
             }

@@ -5,6 +5,7 @@ mod follow;
 use crate::commands::topics;
 use crate::deployment::Context;
 use crate::failure::of_core;
+use crate::look::look;
 use clap::Args;
 use delayq::Topic;
 use delayq_service::Fault;
@@ -27,13 +28,20 @@ impl Count {
     /// # Errors
     /// Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
+        match self.topic {
+            Some(topic) if self.follow => {
+                context.known_topic(&topic).await?;
+                follow::follow(context, &topic).await
+            }
+            topic => look(context, async |part| Self::print(topic, part).await).await,
+        }
+    }
+
+    async fn print(topic: Option<Topic>, context: &Context) -> Result<(), Fault> {
         let admin = context.admin();
-        let topics = match self.topic {
+        let topics = match topic {
             Some(topic) => {
                 context.known_topic(&topic).await?;
-                if self.follow {
-                    return follow::follow(context, &topic).await;
-                }
                 vec![topic]
             }
             None => admin.topics().await.map_err(of_core)?,

@@ -4,8 +4,9 @@ use crate::commands::list::range;
 use crate::commands::purge::kept;
 use crate::confirm::confirm;
 use crate::deployment::Context;
-use crate::failure::{of_core, refused, unknown};
+use crate::failure::{NOT_REPLAYED, of_core, unknown};
 use crate::listing::{ATTEMPT, DIED, GROUP, Page, REASON};
+use crate::look::look;
 use crate::output::{counted, time};
 use clap::{Args, Subcommand};
 use delayq::admin::{ListState, Listing, PurgeWhat, ReplayOptions, TimeRange};
@@ -86,18 +87,21 @@ impl Dead {
     /// # Errors
     /// Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let admin = context.admin();
-        context.known_topic(self.action.topic()).await?;
         match self.action {
             Action::List { topic, oldest_first, reason, page } => {
-                let state = ListState::Dead { newest_first: !oldest_first };
-                let listing = Listing::Topic { topic: &topic, state, range: TimeRange::ALL };
-                let page = page.with_reason(reason);
-                page.print(context, listing, &[GROUP, DIED, ATTEMPT, REASON]).await.map(drop)
+                let listed = async |part: &Context| {
+                    part.known_topic(&topic).await?;
+                    let state = ListState::Dead { newest_first: !oldest_first };
+                    let listing = Listing::Topic { topic: &topic, state, range: TimeRange::ALL };
+                    let page = page.with_reason(reason);
+                    page.print(part, listing, &[GROUP, DIED, ATTEMPT, REASON]).await.map(drop)
+                };
+                look(context, listed).await
             }
             Action::Replay(replay) => replay.run(context).await,
             Action::Purge { topic, until, yes } => {
-                let range = range(context, None, until).await?;
+                context.known_topic(&topic).await?;
+                let (admin, range) = (context.admin(), range(context, None, until).await?);
                 let dead = admin.count(&topic).await.map_err(of_core)?.dead;
                 let which = until.map(|_| format!(" that died up to {}", time(range.to))).unwrap_or_default();
                 let what = format!("this deletes the dead letters of {topic}{which} for good: {dead} in all");
@@ -110,20 +114,11 @@ impl Dead {
     }
 }
 
-impl Action {
-    const fn topic(&self) -> &Topic {
-        match self {
-            Self::List { topic, .. } | Self::Purge { topic, .. } | Self::Replay(Replay { topic, .. }) => {
-                topic
-            }
-        }
-    }
-}
-
 // === impl Replay ===
 
 impl Replay {
     async fn run(self, context: &Context) -> Result<(), Fault> {
+        context.known_topic(&self.topic).await?;
         let admin = context.admin();
         let replayed = if self.ids.is_empty() {
             let mut options = ReplayOptions::default().delay(*self.delay);
@@ -148,10 +143,7 @@ impl Replay {
             )));
         }
         if kept > 0 {
-            return Err(refused(format!(
-                "{} not replayed: purge them, or put them again",
-                counted(kept, "dead letter")
-            )));
+            return Err(Fault::new(&NOT_REPLAYED, format!("{} not replayed", counted(kept, "dead letter"))));
         }
         Ok(())
     }

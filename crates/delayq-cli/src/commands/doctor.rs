@@ -3,6 +3,7 @@
 use crate::checked::Check;
 use crate::deployment::{Context, Global};
 use crate::failure::UNFIT;
+use crate::look::seen;
 use crate::output::Judgement;
 use crate::sources;
 use clap::Args;
@@ -52,10 +53,11 @@ impl Doctor {
 /// Looks at everything.
 pub(super) async fn examine(global: &Global, context: &Context) -> Vec<Check> {
     let mut checks = redis::checks(context).await;
-    if checks.iter().all(|check| check.verdict != Judgement::Bad) {
-        checks.extend(shards::checks(context).await);
-        checks.extend(durability::checks(context).await);
-        checks.extend(readers::checks(global, context).await);
+    // The checks of Redis name each server that does not answer.
+    if let Ok((part, _)) = seen(context).await {
+        checks.extend(shards::checks(&part).await);
+        checks.extend(durability::checks(&part).await);
+        checks.extend(readers::checks(global, &part).await);
     }
     checks.extend(etcd::checks(context).await);
     checks.extend(spool::check(context));

@@ -120,9 +120,11 @@ impl Put {
         for hint in stored.into_iter().chain(remembered) {
             complain(&hint);
         }
-        match answer.outcome.is_accepted() {
-            true => Ok(()),
-            false => Err(refused(format!("{} was not stored", answer.reference.id))),
+        let id = &answer.reference.id;
+        match &answer.outcome {
+            outcome if outcome.is_accepted() => Ok(()),
+            PutOutcome::Refused(why) => Err(usage(format!("{id} was not stored: its {why} is out of range"))),
+            _ => Err(refused(format!("{id} was not stored"))),
         }
     }
 
@@ -188,7 +190,8 @@ fn of_put(error: PutError) -> Fault {
         ),
         _ => return of_core(error.error),
     };
-    Fault::new(&failure::UNREACHABLE, fate).because(of_core(error.error))
+    let cause = of_core(error.error);
+    Fault::new(cause.code(), fate).because(cause)
 }
 
 /// How long a repeated put of an own id is recognised, as the end of a sentence.
@@ -256,7 +259,9 @@ fn sentence(answer: &Answer) -> String {
         PutOutcome::Malformed => format!("{id} holds bytes that are not a message; see delayq audit"),
         PutOutcome::Leased => format!("{id} is leased now, and cannot be replaced"),
         PutOutcome::Stale => format!("{id} may have been stored and finished before"),
-        PutOutcome::Spooled => format!("spooled {id}: Redis cannot be reached, the compensator will put it"),
+        PutOutcome::Spooled => {
+            format!("spooled {id}: Redis does not store it now, the compensator will put it")
+        }
         PutOutcome::Refused(why) => format!("{id} was refused: {why}"),
     }
 }

@@ -93,7 +93,7 @@ impl Reschedule {
         });
         members.topic.iter().for_each(|topic| value["topic"] = topic.as_str().into());
         context.output.print(&value, || match tally.spooled {
-            true => format!("spooled: the compensator moves {members} when Redis can be reached"),
+            true => format!("spooled: the compensator moves {members} when Redis takes writes again"),
             false => format!("moved {} of {members}; {} unchanged", tally.changed, tally.passed),
         })
     }
@@ -176,7 +176,7 @@ fn sentence(target: &Target, outcome: &RescheduleOutcome) -> String {
         RescheduleOutcome::Finished(state, at) => format!("{id} is finished: {state} {}", time(*at)),
         RescheduleOutcome::Unknown => format!("no message {id}{}", elsewhere(target)),
         RescheduleOutcome::Spooled => {
-            format!("{id} is moved by the compensator when Redis can be reached: it is spooled")
+            format!("{id} is moved by the compensator when Redis takes writes again: it is spooled")
         }
         RescheduleOutcome::Refused(why) => format!("{id} was refused: {why}"),
         RescheduleOutcome::Failed(why) => format!("{id} could not be moved: {why}"),

@@ -5,7 +5,8 @@ mod moving;
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::output::{add_time, counted, time_from};
+use crate::look::look;
+use crate::output::{add_time, counted, distance};
 use clap::{Args, Subcommand};
 use delayq::ShardCount;
 use delayq::admin::{GrowthStep, Overview, ShardLayout};
@@ -70,7 +71,7 @@ impl Shards {
     /// Redis cannot be used, the deployment is not there, or cannot be changed so.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
-            None => show(context).await,
+            None => look(context, show).await,
             Some(What::Grow(grow)) => grow.run(context).await,
             Some(What::Move(moving)) => moving.run(context).await,
             Some(What::Name) => moving::name(context).await,
@@ -100,14 +101,14 @@ async fn show(context: &Context) -> Result<(), Fault> {
         let has_nodes = lines.iter().any(|line| line.node.is_some());
         let mut columns = vec![
             "shard",
-            ">layout",
+            "?>layout",
             ">messages",
             "owner",
             ">epoch",
             "next pump",
-            ">leases",
-            ">remembered",
-            ">topics",
+            "?>leases",
+            "?>remembered",
+            "?>topics",
             "clock",
         ];
         if has_nodes {
@@ -122,7 +123,7 @@ async fn show(context: &Context) -> Result<(), Fault> {
                 knows.messages.to_string(),
                 if overview.owner.is_empty() { "nobody yet".to_owned() } else { overview.owner.clone() },
                 overview.epoch.to_string(),
-                overview.next_due.map_or("nothing".to_owned(), |due| time_from(due, now)),
+                overview.next_due.map_or("nothing".to_owned(), |due| distance(due, now)),
                 overview.leases.to_string(),
                 overview.markers.to_string(),
                 overview.topics.to_string(),

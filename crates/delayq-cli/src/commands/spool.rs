@@ -6,7 +6,7 @@ mod select;
 
 use crate::confirm::confirm;
 use crate::deployment::Context;
-use crate::failure::{FILE, refused, unknown, usage};
+use crate::failure::{FILE, RECORDS_UNREADABLE, unknown, usage};
 use crate::output::{Output, add_time, counted, time};
 use clap::{Args, Subcommand};
 use delayq::UnixMillis;
@@ -241,11 +241,15 @@ fn salvaged(found: &Salvaged, output: Output) -> Result<(), Fault> {
     })?;
     match lost {
         Some(0) => Ok(()),
-        Some(lost) => Err(refused(format!("{} cannot be read any more", counted(*lost, "record")))),
-        None => Err(refused(format!(
+        Some(lost) => unreadable(format!("{} cannot be read any more", counted(*lost, "record"))),
+        None => unreadable(format!(
             "the books cannot be read: each number up to {issued} that was not recovered was resubmitted before, or is lost"
-        ))),
+        )),
     }
+}
+
+fn unreadable(what: String) -> Result<(), Fault> {
+    Err(Fault::new(&RECORDS_UNREADABLE, what))
 }
 
 fn unusable(error: SpoolError) -> Fault {

@@ -1,9 +1,10 @@
 //! `delayq timers`.
 
 use crate::deployment::{Context, of_cluster};
-use crate::failure::of_core;
+use crate::failure::{PARTIAL, message_of, of_core};
 use crate::fleet::{drained, observer};
-use crate::output::{add_time, counted, time, time_from};
+use crate::look::look;
+use crate::output::{add_time, counted, distance, time};
 use clap::{Args, Subcommand};
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
@@ -31,8 +32,8 @@ enum What {
 }
 
 struct Answer {
-    /// The members and the plan, as etcd has them; none without etcd.
-    fleet: Option<Fleet>,
+    /// The members and the plan, as etcd has them, or why it does not say; none without etcd.
+    fleet: Option<Result<Fleet, Fault>>,
     /// What each owner pumps, as Redis has it.
     owners: Vec<Owner>,
 }
@@ -56,7 +57,7 @@ impl Timers {
     /// Redis or etcd cannot be used; there is no such timer, none that could take its shards, or it kept them for too long.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
-            None => show(context).await,
+            None => look(context, show).await,
             Some(What::Drain(drain)) => drain.run(context).await,
             Some(What::Undrain(undrain)) => undrain.run(context).await,
         }
@@ -68,7 +69,8 @@ impl Timers {
 impl Answer {
     fn json(&self) -> Value {
         let owners: Vec<Value> = self.owners.iter().map(Owner::json).collect();
-        json!({ "fleet": self.fleet, "owners": owners })
+        let fleet = self.fleet.as_ref().and_then(|fleet| fleet.as_ref().ok());
+        json!({ "fleet": fleet, "owners": owners })
     }
 }
 
@@ -86,12 +88,22 @@ impl Owner {
 
 async fn show(context: &Context) -> Result<(), Fault> {
     let fleet = match context.config.etcd.enabled {
-        true => Some(observer(&context.config)?.overview().await.map_err(|error| of_cluster(&error))?),
+        true => Some(fleet(context).await),
         false => None,
     };
     let answer = Answer { fleet, owners: owners(context).await? };
     let now = context.now().await?;
-    context.output.print(&answer.json(), || text(context, &answer, now))
+    context.output.print(&answer.json(), || text(context, &answer, now))?;
+    match answer.fleet {
+        Some(Err(fault)) => {
+            Err(Fault::new(&PARTIAL, format!("the answer is without what etcd has: {}", message_of(&fault))))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn fleet(context: &Context) -> Result<Fleet, Fault> {
+    observer(&context.config)?.overview().await.map_err(|error| of_cluster(&error))
 }
 
 /// How a member is, in a word.
@@ -136,8 +148,9 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
     let mut text = String::new();
     match &answer.fleet {
         None => text.push_str("etcd is not used: a single timer owns every shard\n\n"),
-        Some(fleet) => {
-            let columns = ["timer", "version", ">planned", ">claimed", "since", "state", "admin"];
+        Some(Err(_)) => text.push_str("etcd does not say which timers there are\n\n"),
+        Some(Ok(fleet)) => {
+            let columns = ["timer", "?version", ">planned", ">claimed", "since", "state", "?admin"];
             let mut rows = context.output.rows(&columns);
             for member in &fleet.members {
                 rows.judged(
@@ -168,7 +181,7 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
             owner.name.clone(),
             owner.shards.len().to_string(),
             owner.highest_epoch.to_string(),
-            owner.next_pump.map_or("nothing".to_owned(), |due| time_from(due, now)),
+            owner.next_pump.map_or("nothing".to_owned(), |due| distance(due, now)),
             owner.held.to_string(),
         ]);
     }

@@ -1,7 +1,7 @@
 //! `delayq top`: a live screen of shards, topics, processes and destinations.
 
 use crate::deployment::Context;
-use crate::failure::{file, usage};
+use crate::failure::{PARTIAL, file, usage};
 use crate::output::{Judgement, Output};
 use clap::Args;
 use crossterm::cursor::{Hide, MoveTo, Show};
@@ -41,7 +41,7 @@ const SHORTEST: Duration = Duration::from_millis(500);
 /// destinations with their circuits. Keys: 1 to 4 or tab select the page, s sorts by the next column, r reverses the order,
 /// / filters, arrows scroll, p pauses, q quits.
 ///
-/// Each refresh costs Redis two short scripts per shard, and one per shard for each of the first 100 topics.
+/// Each refresh costs Redis three short scripts per shard, and one per shard for each of the first 100 topics.
 #[derive(Debug, Args)]
 pub struct Top {
     /// The admin endpoint of a process that is not registered in etcd; may be repeated
@@ -86,8 +86,13 @@ impl Top {
     async fn print_once(&self, context: &Context) -> Result<(), Fault> {
         let before = Sample::take(context, &self.endpoints).await;
         sleep(*self.interval).await;
-        let frame = Frame::between(Some(&before), &Sample::take(context, &self.endpoints).await);
-        context.output.print(&frame, || text(context.output, &frame))
+        let sample = Sample::take(context, &self.endpoints).await;
+        let frame = Frame::between(Some(&before), &sample);
+        context.output.print(&frame, || text(context.output, &frame))?;
+        match sample.missing().as_slice() {
+            [] => Ok(()),
+            missing => Err(Fault::new(&PARTIAL, format!("not seen: {}", missing.join("; ")))),
+        }
     }
 
     async fn watch(&self, context: &Context) -> std::io::Result<()> {

@@ -7,7 +7,8 @@ pub(super) use policy::json_of as policy_of;
 use crate::commands::topic::policy::Set;
 use crate::commands::topics;
 use crate::deployment::Context;
-use crate::failure::{of_core, refused};
+use crate::failure::{TOPIC_KEPT, of_core};
+use crate::look::look;
 use crate::output::time_from;
 use clap::{Args, Subcommand};
 use delayq::Topic as Name;
@@ -81,7 +82,7 @@ impl Topic {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let admin = context.admin();
         let (topic, done) = match self.action {
-            Action::Show { topic } => return show(context, &topic).await,
+            Action::Show { topic } => return look(context, async |part| show(part, &topic).await).await,
             Action::Set(set) => return set.run(context).await,
             Action::Pause { topic } => {
                 context.known_topic(&topic).await?;
@@ -124,7 +125,7 @@ async fn delete(context: &Context, topic: &Name) -> Result<(), Fault> {
         TopicDeletion::Deleted => Ok(()),
         TopicDeletion::Unknown => {
             context.known_topic(topic).await?;
-            Err(refused(format!("{topic} is just being created: try again")))
+            Err(Fault::new(&TOPIC_KEPT, format!("{topic} is just being created: try again")))
         }
         TopicDeletion::Kept(shards) => {
             let (shard, why) = &shards[0];
@@ -133,7 +134,8 @@ async fn delete(context: &Context, topic: &Name) -> Result<(), Fault> {
                 2 => ", and another shard keeps it".to_owned(),
                 count => format!(", and {} more shards keep it", count - 1),
             };
-            Err(refused(format!("{topic} is not empty: shard {shard} has {why} of it{more}. {HOW_TO_EMPTY}")))
+            let found = format!("{topic} is not empty: shard {shard} has {why} of it{more}. {HOW_TO_EMPTY}");
+            Err(Fault::new(&TOPIC_KEPT, found))
         }
     }
 }
@@ -151,10 +153,13 @@ async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
         for (name, number) in topics::columns(&numbers) {
             rows.row([name.to_owned(), number.to_string()]);
         }
-        rows.row([
-            "next due".to_owned(),
-            numbers.next_due.map_or("none".to_owned(), |due| time_from(due, now)),
-        ]);
+        for (name, at) in [
+            ("next due", numbers.next_due),
+            ("oldest ready", numbers.oldest_ready),
+            ("oldest unhandled", numbers.oldest_unhandled),
+        ] {
+            rows.row([name.to_owned(), at.map_or("none".to_owned(), |at| time_from(at, now))]);
+        }
         rows.row(["flow".to_owned(), topics::flow(&numbers)]);
         for setting in PolicySetting::ALL {
             rows.row([setting.name().to_owned(), policy::in_force(&policy, setting)]);

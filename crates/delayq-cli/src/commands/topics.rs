@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::of_core;
-use crate::output::{add_time, time_from};
+use crate::output::{add_time, age, distance};
 use clap::Args;
 use delayq::Topic;
 use delayq::admin::Numbers;
@@ -10,6 +10,9 @@ use delayq_service::Fault;
 use serde_json::{Value, json};
 
 /// List topics with their counts
+///
+/// READY FOR is how long the oldest ready message of a topic has waited for a consumer, UNHANDLED also counts what consumers
+/// hold, from its due time.
 #[derive(Debug, Args)]
 pub struct Topics {}
 
@@ -49,24 +52,21 @@ impl Topics {
                 ">ready",
                 ">leased",
                 ">dead",
-                ">delivered",
-                ">cancelled",
+                ">ready for",
+                ">unhandled",
+                "?>delivered",
+                "?>cancelled",
                 "next due",
                 "flow",
             ];
             let mut rows = context.output.rows(&columns);
             for Line { topic, numbers } in &lines {
-                let next = numbers.next_due.map(|due| time_from(due, now)).unwrap_or_default();
-                let counts = [
-                    numbers.delayed,
-                    numbers.ready,
-                    numbers.leased,
-                    numbers.dead,
-                    numbers.delivered,
-                    numbers.cancelled,
-                ];
-                let cells = std::iter::once(topic.to_string()).chain(counts.map(|count| count.to_string()));
-                rows.row(cells.chain([next, flow(numbers)]));
+                let next = numbers.next_due.map(|due| distance(due, now)).unwrap_or_default();
+                let pending = [numbers.delayed, numbers.ready, numbers.leased, numbers.dead];
+                let ages = [numbers.oldest_ready, numbers.oldest_unhandled].map(|since| age(since, now));
+                let ended = [numbers.delivered, numbers.cancelled].map(|count| count.to_string());
+                let cells = std::iter::once(topic.to_string()).chain(pending.map(|count| count.to_string()));
+                rows.row(cells.chain(ages).chain(ended).chain([next, flow(numbers)]));
             }
             rows.text()
         })
@@ -78,6 +78,8 @@ pub fn json_of(numbers: &Numbers) -> Value {
     let mut value = json!(numbers);
     value.as_object_mut().expect("numbers are an object").remove("next_due");
     add_time(&mut value, "next_due", numbers.next_due);
+    add_time(&mut value, "oldest_ready", numbers.oldest_ready);
+    add_time(&mut value, "oldest_unhandled", numbers.oldest_unhandled);
     value
 }
 

@@ -1,7 +1,7 @@
 //! `delayq work`: a worker on the command line.
 
 use crate::commands::work::handler::{Handler, Judgement};
-use crate::deployment::Context;
+use crate::deployment::{Context, Global};
 use crate::failure::{BUG, of_core};
 use crate::naming::named;
 use crate::output::complain;
@@ -55,10 +55,10 @@ impl Work {
     ///
     /// # Errors
     /// Redis cannot be used at the start, or the command cannot be started.
-    pub async fn run(self, context: &Context) -> Result<(), Fault> {
+    pub async fn run(self, global: &Global, context: &Context) -> Result<(), Fault> {
         let mut signals = Signals::catch()?;
         context.now().await?;
-        waiting::explain(context, &self.topics).await;
+        waiting::explain(global, context, &self.topics).await;
         let mut options = ConsumerOptions::new(self.topics);
         options.concurrency = self.concurrency.into();
         options.lease = self.lease.map(|lease| *lease);

@@ -44,7 +44,7 @@ async fn each_status_has_its_exit_code_and_its_line() {
     assert_eq!(line.lines().count(), 1, "{line}");
     let data = line.split_once(" | ").unwrap().1;
     assert_eq!(
-        data.trim().split_once(' ').unwrap().1,
+        data.trim().splitn(3, ' ').nth(2).unwrap(),
         "ready=3;;;0 dead=0;;;0 pending=4;;;0 shards=4 held=0",
         "{line}"
     );
@@ -54,6 +54,13 @@ async fn each_status_has_its_exit_code_and_its_line() {
         (&["--warn-ready", "1", "--crit-ready", "3"], 2, "CRITICAL - 3 ready messages in orders | "),
         (&["--crit-ready", "3", "--topic", "orders"], 2, "CRITICAL - "),
         (&["--crit-dead", "1"], 0, "OK - "),
+        (&["--warn-ready-age", "1ms"], 1, "WARNING - the oldest ready message of orders has waited for "),
+        (
+            &["--warn-ready-age", "1ms", "--crit-ready-age", "1ms"],
+            2,
+            "CRITICAL - the oldest ready message of orders",
+        ),
+        (&["--warn-ready-age", "0s", "--crit-ready-age", "0s"], 0, "OK - "),
         (&["--topic", "ordres"], 3, "UNKNOWN - DQ-U012: there is no topic ordres; did you mean orders?"),
     ] {
         let found = check(&redis, args).await;
@@ -99,6 +106,7 @@ async fn a_redis_that_is_down_is_critical_and_what_cannot_be_asked_is_unknown() 
 async fn prometheus_people_and_programs_read_the_same() {
     let redis = deployment().await;
     done(&redis, &["put", "orders/eu", "{}", "--in", "1h"]).await;
+    done(&redis, &["put", "nobody", "{}"]).await;
     let (code, text) = check(&redis, &["--format", "prometheus"]).await;
     assert_eq!(code, Some(2));
     for line in [
@@ -107,6 +115,8 @@ async fn prometheus_people_and_programs_read_the_same() {
         "delayq_check_shards 4",
         "delayq_check_shards_never_owned 4",
         "delayq_check_messages{topic=\"orders/eu\",state=\"delayed\"} 1",
+        "# TYPE delayq_check_oldest_ready_seconds gauge",
+        "# TYPE delayq_check_oldest_unhandled_seconds gauge",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }

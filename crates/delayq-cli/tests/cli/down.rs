@@ -31,7 +31,7 @@ async fn a_put_without_redis_goes_to_the_spool_where_there_is_one() {
     let spooling = |args: &[&str]| delayq(&redis).env("DELAYQ__SPOOL__DIR", folder.path()).args(args);
     let finished = spooling(&["put", "t", "{}", "--id", "a", "--in", "1h"]).run(b"", SHORT).await;
     assert_eq!(finished.code, Some(0), "{finished:?}");
-    assert!(finished.stdout.starts_with("spooled a: Redis cannot be reached"), "{finished:?}");
+    assert!(finished.stdout.starts_with("spooled a: Redis does not store it now"), "{finished:?}");
     for args in [["spool", "waiting", "--json"], ["spool", "show", "--json"], ["spool", "rejected", "--json"]]
     {
         let finished = spooling(&args).run(b"", SHORT).await;

@@ -7,6 +7,7 @@ mod asking;
 mod audit;
 mod backup;
 mod bundle;
+mod causes;
 mod check;
 mod clock;
 mod cluster;
@@ -30,6 +31,7 @@ mod outages;
 #[cfg(feature = "postgres")]
 mod outbox;
 mod paging;
+mod partial;
 mod pipes;
 mod policy;
 mod printed;

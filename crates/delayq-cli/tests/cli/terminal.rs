@@ -1,9 +1,11 @@
 //! Text of producers and workers reaches the operator's terminal without control characters.
 
+use super::top::OnTerminal;
 use super::{delayq, deployment, done, run};
 use delayq::{Client, Consumer, ConsumerOptions, Settings, ShardCount, Topic};
 use delayq_tests::deadline::{SHORT, within};
 use delayq_tests::redis_server::SharedRedis;
+use std::process::Command;
 
 /// Clears the screen, sets the title, and reverses the following text; the last is a one-byte sequence introducer.
 const EVIL: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}\u{2066}\u{9b}31m";
@@ -68,4 +70,43 @@ async fn a_payload_is_escaped_on_a_terminal_and_comes_byte_for_byte_elsewhere() 
     // Colours come from the program; message text appears between them.
     let table = delayq(&redis).args(["get", "t", "a"]).on_a_terminal(SHORT).await;
     assert!(table.contains("\u{1b}[1m"), "{table:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_table_is_wider_than_a_terminal_of_80_or_40_columns_or_breaks_a_heading() {
+    let redis = deployment().await;
+    for topic in ["orders", "reminders/eu-central"] {
+        done(&redis, &["put", topic, "{}", "--in", "36h", "--group", "user-17"]).await;
+    }
+    for args in [
+        &["topics"][..],
+        &["shards"],
+        &["timers"],
+        &["audit"],
+        &["doctor"],
+        &["check", "--format", "human"],
+        &["list", "reminders/eu-central"],
+        &["topic", "show", "orders"],
+        &["histogram", "orders"],
+        &["top", "--once", "--interval", "500ms"],
+    ] {
+        let wide = run(&redis, args).await.stdout;
+        let is_heading =
+            |word: &&str| word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase());
+        let headings: Vec<&str> = wide.split_whitespace().filter(is_heading).collect();
+        for columns in [80, 40] {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_delayq"));
+            program.args(["--redis", &redis.url(), "--shards", "4"]).args(args);
+            program.env("DELAYQ__ETCD__ENABLED", "false").env("TERM", "xterm");
+            let shown = OnTerminal::start_with(program, columns, 24).all().await;
+            let tables =
+                shown.lines().filter(|line| !line.starts_with(['(', ' ', '-']) && !line.contains(": "));
+            for line in tables {
+                assert!(line.chars().count() <= columns.into(), "{args:?} at {columns}: {line:?}");
+            }
+            for heading in &headings {
+                assert!(shown.contains(heading), "{args:?} at {columns}: {heading} is not in\n{shown}");
+            }
+        }
+    }
 }

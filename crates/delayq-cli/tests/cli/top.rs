@@ -18,7 +18,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 
 /// A program on a terminal, and everything that it wrote there.
-struct OnTerminal {
+pub(crate) struct OnTerminal {
     child: Child,
     keys: File,
     /// How the terminal was set before the program began.
@@ -33,7 +33,7 @@ impl OnTerminal {
         Self::start_with(program, 80, 24)
     }
 
-    fn start_with(mut program: Command, ws_col: u16, ws_row: u16) -> Self {
+    pub(crate) fn start_with(mut program: Command, ws_col: u16, ws_row: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -61,6 +61,19 @@ impl OnTerminal {
     async fn shows(&self, words: &str) {
         wait_until(words, LONG, async || self.shown.lock().unwrap().contains(words)).await;
         self.shown.lock().unwrap().clear();
+    }
+
+    /// All that it shows until it ends, without colours.
+    pub(crate) async fn all(mut self) -> String {
+        tokio::task::spawn_blocking(move || self.child.wait()).await.unwrap().unwrap();
+        // The last bytes arrive behind the end; a line of its own closes them.
+        wait_until("the last line", LONG, async || self.shown.lock().unwrap().ends_with('\n')).await;
+        let shown = self.shown.lock().unwrap();
+        let colours = shown.split('\u{1b}').enumerate().map(|(i, part)| match i {
+            0 => part,
+            _ => part.split_once('m').map_or("", |(_, behind)| behind),
+        });
+        colours.collect::<String>().replace('\r', "")
     }
 
     fn press(&mut self, keys: &str) {

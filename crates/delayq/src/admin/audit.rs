@@ -7,6 +7,7 @@ use crate::admin::stuck::{Drift, Finding, Uncounted};
 use crate::error::Error;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What an audit found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -41,10 +42,17 @@ impl Admin {
     /// it is in use. `progress` hears how many messages and entries were looked at.
     ///
     /// # Errors
-    /// Redis cannot be used, or does not allow SCAN.
+    /// Redis cannot be used, does not allow SCAN, or lacks a shard.
     pub async fn audit(&self, mut progress: impl FnMut(u64)) -> Result<Audit, Error> {
         let mut audit = Audit::default();
+        // In a shard that is missing nothing is out of its place.
+        self.overview().await?;
         let mut auditor = Auditor::new(Paced::new(self.client.clone(), 1.0), None);
+        if !self.unseen.is_empty() {
+            let nodes = self.client.calls.by_node(&self.shards()).await?.into_iter();
+            let nodes = nodes.map(|(link, _)| link.address().to_owned()).collect();
+            auditor = auditor.leaving_out(Arc::clone(&self.unseen), nodes);
+        }
         while let Some(page) = auditor.next().await? {
             audit.looked_at += page.looked_at;
             audit.entries += page.entries;

@@ -22,6 +22,7 @@ use redis::from_redis_value;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
+use std::sync::Arc;
 
 /// Keys that Redis walks over in one step.
 const KEYS_A_STEP: usize = 500;
@@ -60,6 +61,7 @@ pub(super) struct Auditor {
     /// How many things are wrong in a topic. One with any is not counted.
     faulty: BTreeMap<(ShardId, String), usize>,
     names: BTreeMap<(ShardId, String), Option<String>>,
+    left_out: Arc<BTreeSet<ShardId>>,
 }
 
 /// What one step found.
@@ -92,7 +94,13 @@ impl Auditor {
             topics: BTreeSet::new(),
             faulty: BTreeMap::new(),
             names: BTreeMap::new(),
+            left_out: Arc::default(),
         }
+    }
+
+    /// Looks at these nodes alone, and not at these shards.
+    pub(super) fn leaving_out(self, left_out: Arc<BTreeSet<ShardId>>, nodes: BTreeSet<String>) -> Self {
+        Self { keys: self.keys.of_nodes(nodes), left_out, ..self }
     }
 
     /// Goes one step: what that found; `None`: all is looked at. After an error the next step is this one again.
@@ -182,6 +190,9 @@ impl Auditor {
         let mut page = Page::default();
         let found = self.redis.scan(&mut self.keys).await?;
         for (shard, name) in found.iter().filter_map(|key| self.redis.keys().parse(key)) {
+            if self.left_out.contains(&shard) {
+                continue;
+            }
             if name.starts_with(b"m:") {
                 if self.entries.as_mut().is_some_and(|entries| entries.accounts_for(shard, name)) {
                     page.looked_at += 1;

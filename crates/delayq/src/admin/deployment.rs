@@ -56,7 +56,7 @@ impl Admin {
     /// # Errors
     /// No node says who has which slot, or none has that of a shard.
     pub async fn shards_by_node(&self) -> Result<BTreeMap<String, Vec<ShardId>>, Error> {
-        let shards: Vec<ShardId> = self.client.shards().shards().collect();
+        let shards = self.shards();
         let nodes = self.client.calls.by_node(&shards).await?.into_iter();
         Ok(nodes.map(|(link, shards)| (link.label().to_owned(), shards)).collect())
     }

@@ -60,6 +60,8 @@ pub struct MoveReport {
     pub moved: usize,
     /// For how long nobody served them, as far as this call saw it.
     pub away: Duration,
+    /// Whether an earlier move had fenced some of them: these were served by nobody for longer.
+    pub resumed: bool,
     /// Why the new node could not write into its configuration file that it is no replica.
     pub not_written: Option<String>,
 }
@@ -106,7 +108,9 @@ impl Admin {
     ) -> Result<MoveReport, Error> {
         let records = self.records().await?;
         let Planned { from, left, to_fence } = plan(&records, shards, to).map_err(Error::Move)?;
-        let mut report = MoveReport { from, moved: left.len(), away: Duration::ZERO, not_written: None };
+        let resumed = to_fence.len() < left.len();
+        let mut report =
+            MoveReport { from, moved: left.len(), away: Duration::ZERO, resumed, not_written: None };
         let Some(from) = report.from.clone() else { return Ok(report) };
         let (old, new) = (self.node(&from)?, self.node(to)?);
         let is_replica = replication::check(&old, &new, &from, to, !to_fence.is_empty()).await?;

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::link::{Link, Nodes};
 use delayq_core::id::NodeName;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A walk over all keys of a pattern, step by step, in no order. Keys of a shard that moves to another node meanwhile may
@@ -13,6 +14,8 @@ pub(super) struct KeyScan {
     /// Keys that Redis walks over in one step.
     step: usize,
     at: At,
+    /// The addresses of the nodes to walk over; `None`: all.
+    only: Option<BTreeSet<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -27,7 +30,12 @@ enum At {
 
 impl KeyScan {
     pub(super) const fn new(pattern: String, step: usize) -> Self {
-        Self { pattern, step, at: At::Beginning }
+        Self { pattern, step, at: At::Beginning, only: None }
+    }
+
+    /// Walks over the keys of these nodes alone.
+    pub(super) fn of_nodes(self, addresses: BTreeSet<String>) -> Self {
+        Self { only: Some(addresses), ..self }
     }
 
     pub(super) const fn is_over(&self) -> bool {
@@ -39,7 +47,8 @@ impl KeyScan {
     /// # Errors
     /// Redis cannot be used, or [`Error::Walk`]: a node has gone, and nobody knows where its keys are.
     pub(super) async fn next(&mut self, nodes: &Nodes) -> Result<Vec<Vec<u8>>, Error> {
-        let links = nodes.all().await?;
+        let mut links = nodes.all().await?;
+        links.retain(|link| self.only.as_ref().is_none_or(|only| only.contains(link.address())));
         let node = self.node(&links).cloned();
         let mut found = self.next_of(&links).await?;
         if let Some(node) = node {

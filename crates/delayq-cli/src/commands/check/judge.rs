@@ -3,10 +3,12 @@
 use super::look::{Fleet, Fullest, Look, Shards};
 use crate::checked::Check;
 use crate::output::{Judgement, counted, duration};
+use crate::verdicts::{SILENT_ETCD, UNCLAIMED_SHARDS, of_memory};
 use delayq::Topic;
 use delayq::admin::Numbers;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// As plugins of Nagios say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -34,6 +36,8 @@ pub(super) type Pair = (Option<f64>, Option<f64>);
 pub(super) struct Limits {
     /// Seconds.
     pub(super) overdue: Pair,
+    /// Seconds.
+    pub(super) ready_age: Pair,
     pub(super) ready: Pair,
     pub(super) dead: Pair,
 }
@@ -69,6 +73,16 @@ impl Status {
     }
 }
 
+impl From<Judgement> for Status {
+    fn from(judgement: Judgement) -> Self {
+        match judgement {
+            Judgement::Good => Self::Ok,
+            Judgement::Warning => Self::Warning,
+            Judgement::Bad => Self::Critical,
+        }
+    }
+}
+
 impl From<Status> for Judgement {
     fn from(status: Status) -> Self {
         match status {
@@ -90,12 +104,7 @@ impl Judged {
 
 impl From<&Check> for Judged {
     fn from(check: &Check) -> Self {
-        let status = match check.verdict {
-            Judgement::Good => Status::Ok,
-            Judgement::Warning => Status::Warning,
-            Judgement::Bad => Status::Critical,
-        };
-        Self::new(status, check.what, format!("{}: {}", check.what, check.found))
+        Self::new(check.verdict.into(), check.what, format!("{}: {}", check.what, check.found))
     }
 }
 
@@ -119,6 +128,7 @@ pub(super) fn judge(look: &Look, limits: &Limits) -> Vec<Judged> {
                 false => format!("a shard has been due for {}", duration(shards.overdue)),
             },
         ));
+        judged.push(ready_age(look, limits.ready_age));
         judged.push(most(&look.topics, "ready messages", limits.ready, |numbers| numbers.ready));
         judged.push(most(&look.topics, "dead letters", limits.dead, |numbers| numbers.dead));
     }
@@ -131,12 +141,11 @@ fn redis(found: &Result<Fullest, String>) -> Judged {
         Err(why) => Judged::new(Status::Critical, "redis", why.clone()),
         Ok(Fullest { node, of }) => {
             let (used, limit) = (node.facts.used_memory_bytes, node.facts.maxmemory_bytes);
-            let full = limit > 0 && used > limit / 10 * 9;
             let memory = match limit {
                 0 => format!("{} MiB used", used >> 20),
                 _ => format!("{} of {} MiB used", used >> 20, limit >> 20),
             };
-            let status = if full { Status::Warning } else { Status::Ok };
+            let status = of_memory(&node.facts).into();
             let which =
                 if *of > 1 { format!("{of} nodes, fullest {}: ", node.address) } else { String::new() };
             Judged::new(status, "redis", format!("{which}version {}, {memory}", node.facts.version))
@@ -151,7 +160,7 @@ fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
     match fleet {
         _ if *held > 0 => say(Status::Critical, format!("{held} of {shards} held: check Redis's clock")),
         _ if *unowned > 0 => say(Status::Critical, format!("no timer has ever owned {unowned} of {shards}")),
-        Some(Err(why)) => say(Status::Warning, format!("etcd does not say: {why}")),
+        Some(Err(why)) => say(SILENT_ETCD.into(), format!("etcd does not say: {why}")),
         Some(Ok(Fleet { members: 0, .. })) => {
             say(Status::Critical, "no timer is registered in etcd".to_owned())
         }
@@ -165,7 +174,7 @@ fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
             say(Status::Ok, format!("{owners} {own} {shards}{drained_too}"))
         }
         Some(Ok(Fleet { members, unclaimed, .. })) => say(
-            Status::Warning,
+            UNCLAIMED_SHARDS.into(),
             format!("{unclaimed} of {shards} unclaimed, {} registered", counted(*members as u64, "timer")),
         ),
         None => match unheard {
@@ -174,6 +183,23 @@ fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
             }
             _ => say(Status::Ok, format!("{shards} owned")),
         },
+    }
+}
+
+/// The topic whose oldest ready message has waited the longest.
+fn ready_age(look: &Look, limits: Pair) -> Judged {
+    let say = |status, found| Judged::new(status, "ready age", found);
+    let status_of = |age: Duration| Status::of(age.as_secs_f64(), limits);
+    let Some((topic, age)) = look.ready_ages().max_by_key(|(_, age)| *age) else {
+        return say(Status::of(0.0, limits), "no message waits for a consumer".to_owned());
+    };
+    let paused = if look.topics[topic].paused > 0 { ", which is paused," } else { "" };
+    let waits = format!("the oldest ready message of {topic}{paused} has waited for {}", duration(age));
+    let others = look.ready_ages().filter(|(_, age)| status_of(*age) != Status::Ok).count().saturating_sub(1);
+    match others {
+        0 => say(status_of(age), waits),
+        1 => say(status_of(age), format!("{waits}, that of another topic too long as well")),
+        others => say(status_of(age), format!("{waits}, those of {others} more topics too long as well")),
     }
 }
 
@@ -197,10 +223,14 @@ fn most(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use delayq::UnixMillis;
 
-    const LIMITS: Limits =
-        Limits { overdue: (Some(2.0), Some(30.0)), ready: (Some(10.0), None), dead: (None, Some(1.0)) };
+    const LIMITS: Limits = Limits {
+        overdue: (Some(2.0), Some(30.0)),
+        ready_age: (Some(300.0), Some(3600.0)),
+        ready: (Some(10.0), None),
+        dead: (None, Some(1.0)),
+    };
 
     fn look(overdue_ms: u64, ready: u64, dead: u64) -> Look {
         let shards = Shards { count: 4, overdue: Duration::from_millis(overdue_ms), ..Shards::default() };
@@ -223,6 +253,45 @@ mod tests {
         ] {
             assert_eq!(worst(&judge(&seen, &LIMITS)), status, "{seen:?}");
         }
+    }
+
+    #[test]
+    fn topics_that_nobody_works_on_are_not_ok() {
+        let look = |ages: &[u64]| {
+            let now = UnixMillis::new(1_800_000_000_000);
+            let numbers = |age: &u64| Numbers {
+                ready: 1,
+                oldest_ready: Some(UnixMillis::new(now.get() - age * 1000)),
+                ..Numbers::default()
+            };
+            let topics = ages.iter().enumerate();
+            let topics = topics.map(|(n, age)| (Topic::new(format!("t{n}")).unwrap(), numbers(age)));
+            Look {
+                now: Some(now),
+                shards: Some(Shards::default()),
+                topics: topics.collect(),
+                ..Look::default()
+            }
+        };
+        for (ages, status, found) in [
+            (&[][..], Status::Ok, "no message waits for a consumer"),
+            (&[299], Status::Ok, "the oldest ready message of t0 has waited for 4m 59s"),
+            (&[7, 300], Status::Warning, "the oldest ready message of t1 has waited for 5m"),
+            (
+                &[300, 3600],
+                Status::Critical,
+                "the oldest ready message of t1 has waited for 1h, that of another topic too long as well",
+            ),
+            (
+                &[400; 9],
+                Status::Warning,
+                "the oldest ready message of t8 has waited for 6m 40s, those of 8 more topics too long as well",
+            ),
+        ] {
+            let judged = ready_age(&look(ages), LIMITS.ready_age);
+            assert_eq!((judged.status, judged.found.as_str()), (status, found));
+        }
+        assert_eq!(ready_age(&look(&[90_000]), (None, None)).status, Status::Ok, "switched off");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use crate::checked::Check;
 use crate::deployment::{Context, Global};
+use crate::failure::message_of;
 use crate::fleet::observer;
+use crate::look::seen;
 use crate::sources;
 use delayq::admin::{NodeFacts, Numbers, Overview};
 use delayq::protocol::ShardId;
-use delayq::{Admin, Error, Topic};
+use delayq::{Admin, Error, Topic, UnixMillis};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ pub(super) struct Look {
     pub(super) shards: Option<Shards>,
     /// The fleet of timers in etcd, or why it cannot be asked; `None`: etcd is not used.
     pub(super) fleet: Option<Result<Fleet, String>>,
+    /// Redis's clock when the shards were seen.
+    pub(super) now: Option<UnixMillis>,
     /// The numbers of each topic.
     pub(super) topics: BTreeMap<Topic, Numbers>,
     /// The outbox and the intakes.
@@ -68,10 +72,13 @@ impl Look {
 
     async fn of_messages(context: &Context, topics: &[Topic]) -> Self {
         let mut look = Self { redis: Some(fullest(&context.admin()).await), ..Self::default() };
-        if matches!(look.redis, Some(Ok(_)))
-            && let Err(error) = look.messages(context, topics).await
-        {
-            look.redis = Some(Err(error.to_string()));
+        let looked = match seen(context).await {
+            Ok((part, _)) => look.messages(&part, topics).await.map_err(|error| error.to_string()),
+            Err(fault) => Err(message_of(&fault)),
+        };
+        // What a server says of itself comes first: it names the one that is missing.
+        if let (Err(why), Some(Ok(_))) = (looked, &look.redis) {
+            look.redis = Some(Err(why));
         }
         if context.config.etcd.enabled {
             look.fleet = Some(fleet(context).await);
@@ -82,6 +89,7 @@ impl Look {
     async fn messages(&mut self, context: &Context, topics: &[Topic]) -> Result<(), Error> {
         let admin = context.admin();
         let overviews = admin.overview().await?;
+        self.now = overviews.iter().map(|(_, one)| one.now.millis()).max();
         self.shards = Some(Shards {
             unheard: match context.config.etcd.enabled {
                 true => None,
@@ -95,6 +103,16 @@ impl Look {
             self.topics.insert(topic, numbers);
         }
         Ok(())
+    }
+
+    /// How long ago a time was.
+    pub(super) fn age(&self, since: Option<UnixMillis>) -> Option<Duration> {
+        Some(self.now?.since(since?))
+    }
+
+    /// The topics with ready messages, and how long the oldest of each has waited.
+    pub(super) fn ready_ages(&self) -> impl Iterator<Item = (&Topic, Duration)> {
+        self.topics.iter().filter_map(|(topic, numbers)| Some((topic, self.age(numbers.oldest_ready)?)))
     }
 
     pub(super) fn overdue_ms(&self) -> Option<u64> {

@@ -3,6 +3,7 @@
 use super::judge::{Judged, Limits, Pair, Status, worst};
 use super::look::{Fleet, Look};
 use crate::output::Output;
+use delayq::UnixMillis;
 use delayq::admin::Numbers;
 use std::fmt::Write as _;
 
@@ -28,9 +29,11 @@ fn performance(look: &Look, limits: &Limits) -> String {
     let most = |of: fn(&Numbers) -> u64| look.topics.values().map(of).max().unwrap_or_default();
     let sum = |of: fn(&Numbers) -> u64| look.topics.values().map(of).sum::<u64>();
     let mut data = format!(
-        "overdue={:.3}s;{};0 ready={};{};0 dead={};{};0 pending={};;;0 shards={} held={}",
+        "overdue={:.3}s;{};0 ready_age={:.3}s;{};0 ready={};{};0 dead={};{};0 pending={};;;0 shards={} held={}",
         shards.overdue.as_secs_f64(),
         pair(limits.overdue),
+        look.ready_ages().map(|(_, age)| age).max().unwrap_or_default().as_secs_f64(),
+        pair(limits.ready_age),
         most(|numbers| numbers.ready),
         pair(limits.ready),
         most(|numbers| numbers.dead),
@@ -92,6 +95,22 @@ pub(super) fn prometheus(look: &Look, status: Status) -> String {
         states.map(|(state, of)| (format!("{{topic=\"{topic}\",state=\"{state}\"}}"), of(numbers) as f64))
     });
     metric("messages", "Messages of a topic by state", of_topics.collect());
+    let ages = |of: fn(&Numbers) -> Option<UnixMillis>| {
+        let ages = look.topics.iter().filter_map(|(topic, numbers)| {
+            Some((format!("{{topic=\"{topic}\"}}"), look.age(of(numbers))?.as_secs_f64()))
+        });
+        ages.collect()
+    };
+    metric(
+        "oldest_ready_seconds",
+        "How long the oldest ready message of a topic has waited for a consumer",
+        ages(|numbers| numbers.oldest_ready),
+    );
+    metric(
+        "oldest_unhandled_seconds",
+        "How long the oldest message of a topic that is ready or leased has waited",
+        ages(|numbers| numbers.oldest_unhandled),
+    );
     text.trim_end().to_owned()
 }
 

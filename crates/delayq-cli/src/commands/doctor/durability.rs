@@ -11,7 +11,8 @@ const WHAT: &str = "durability";
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let admin = context.admin();
     let seen = async {
-        let (nodes, mut asked) = (admin.check_nodes().await?, Vec::new());
+        let nodes: Vec<NodeFacts> = admin.check_each_node().await?.into_iter().flatten().collect();
+        let mut asked = Vec::new();
         for topic in admin.topics().await? {
             match admin.policy(&topic).await?.durability {
                 None | Some(Durability::Memory) => {}

@@ -3,6 +3,7 @@
 use super::Check;
 use crate::deployment::Context;
 use crate::fleet::observer;
+use crate::verdicts::SILENT_ETCD;
 
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     if !context.config.etcd.enabled {
@@ -16,13 +17,15 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
         (Some(version), _) if health.has_leader => {
             Check::good("etcd", format!("{}, version {version}", health.endpoint))
         }
-        (Some(version), _) => Check::bad(
+        (Some(version), _) => Check::new(
             "etcd",
+            SILENT_ETCD,
             format!("{}, version {version}, no leader", health.endpoint),
             "bring a majority of the members up",
         ),
-        (None, fault) => Check::bad(
+        (None, fault) => Check::new(
             "etcd",
+            SILENT_ETCD,
             format!("{}: {}", health.endpoint, fault.unwrap_or_default()),
             "start it, correct [etcd] endpoints, or set enabled = false",
         ),

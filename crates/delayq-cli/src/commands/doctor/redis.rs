@@ -2,7 +2,8 @@
 
 use super::Check;
 use crate::deployment::Context;
-use crate::output::counted;
+use crate::output::{Judgement, counted};
+use crate::verdicts::of_memory;
 use delayq::Error;
 use delayq::admin::{NodeFacts, SentinelFacts, SentinelReport, ServerFacts};
 use std::collections::BTreeSet;
@@ -115,12 +116,11 @@ fn memory(facts: &ServerFacts) -> Check {
             format!("{} MiB used, no limit", used >> 20),
             "set maxmemory, so that a full Redis refuses puts instead of being killed",
         ),
-        (used, most) if used > most / 10 * 9 => Check::bad(
-            "memory",
-            format!("{} of {} MiB used", used >> 20, most >> 20),
-            "raise maxmemory, or purge",
-        ),
-        (used, most) => Check::good("memory", format!("{} of {} MiB used", used >> 20, most >> 20)),
+        (used, most) => {
+            let verdict = of_memory(facts);
+            let advice = if verdict == Judgement::Good { "" } else { "raise maxmemory, or purge" };
+            Check::new("memory", verdict, format!("{} of {} MiB used", used >> 20, most >> 20), advice)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::Check;
 use crate::deployment::Context;
 use crate::fleet::{drained, observer};
 use crate::output::{counted, duration};
+use crate::verdicts::UNCLAIMED_SHARDS;
 use delayq::UnixMillis;
 use delayq::admin::Overview;
 use delayq::protocol::ShardId;
@@ -29,7 +30,15 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
         }
     };
     let shards = counted(overviews.len() as u64, "shard");
-    let mut checks = vec![match context.admin().init().await {
+    let mut checks = vec![match context.admin().layout().await {
+        Ok(layout) if overviews.len() < layout.shards().get().into() => {
+            let found = format!("{namespace}: {} of {} shards answer", overviews.len(), layout.shards());
+            Check::bad(
+                "deployment",
+                found,
+                "correct what the checks of Redis name; delayq shards names the others",
+            )
+        }
         Ok(_) => Check::good("deployment", format!("{namespace}, {shards}")),
         Err(error) => Check::bad("deployment", error.to_string(), "correct [deployment] shards"),
     }];
@@ -84,8 +93,9 @@ async fn timers(context: &Context, overviews: &[(ShardId, Overview)], fleet: Opt
     }
     match unclaimed {
         0 => Check::good("timers", format!("{members} registered, nothing is overdue")),
-        _ => Check::bad(
+        _ => Check::new(
             "timers",
+            UNCLAIMED_SHARDS,
             format!("{unclaimed} of {shards} unclaimed, {} registered", counted(members as u64, "timer")),
             "see the timers' logs, and delayq timers",
         ),

@@ -1,7 +1,7 @@
 //! The rows that are kept aside as NDJSON, in the lines of `delayq spool export`.
 
 use crate::commands::spool::export::line_of_message;
-use crate::failure::refused;
+use crate::failure::RECORDS_UNREADABLE;
 use crate::output::{complain, counted, write};
 use clap::{Args, ValueEnum};
 use delayq_compensator::{AsideRow, OutboxKeeper};
@@ -63,7 +63,9 @@ impl Export {
         complain(&format!("exported {}", counted(lines, "row")));
         match unreadable {
             0 => Ok(()),
-            _ => Err(refused(format!("{} cannot be read", counted(unreadable, "row")))),
+            _ => {
+                Err(Fault::new(&RECORDS_UNREADABLE, format!("{} cannot be read", counted(unreadable, "row"))))
+            }
         }
     }
 

@@ -51,12 +51,14 @@ impl Move {
         let from = report.from.as_ref();
         let value = json!({
             "from": from, "to": to, "moved": report.moved, "away_ms": report.away.as_millis() as u64,
+            "resumed": report.resumed,
             "not_written": report.not_written,
         });
         context.output.print(&value, || {
             let Some(from) = from else { return format!("node {to} serves shards {shards} already") };
+            let since = if report.resumed { ", and since an earlier move was interrupted" } else { "" };
             let mut text = format!(
-                "node {to} serves shards {shards} now: {} moved from {from}, served by nobody for {} ms\n\
+                "node {to} serves shards {shards} now: {} moved from {from}, served by nobody for {} ms{since}\n\
                  running processes follow by themselves; bring [[redis.nodes]] up to date when it suits, then delete what is \
                  left behind: delayq shards clean",
                 report.moved,

@@ -12,7 +12,7 @@
 
 use super::record::due_at;
 use super::select::{is_of, pages};
-use crate::failure::refused;
+use crate::failure::RECORDS_UNREADABLE;
 use crate::output::{complain, counted, write};
 use crate::put_line::line_of_put;
 use clap::{Args, ValueEnum};
@@ -98,7 +98,10 @@ impl Export {
         complain(&format!("exported {}", counted(tally.lines, "record")));
         match tally.unreadable {
             0 => Ok(()),
-            unreadable => Err(refused(format!("{} cannot be read", counted(unreadable, "record")))),
+            unreadable => Err(Fault::new(
+                &RECORDS_UNREADABLE,
+                format!("{} cannot be read", counted(unreadable, "record")),
+            )),
         }
     }
 

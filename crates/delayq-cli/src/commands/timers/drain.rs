@@ -75,31 +75,37 @@ impl Drain {
             DrainOutcome::NobodyLeft => return Err(nobody_left(name, &overview(&operator).await?)),
         };
         let started = Instant::now();
-        if !self.no_wait {
-            self.wait(context, &operator, &departing, started).await?;
-        }
+        let untaken = match self.no_wait {
+            true => 0,
+            false => self.wait(context, &operator, &departing, started).await? as u64,
+        };
         let took = started.elapsed();
-        let mut value = json!({ "name": name, "done": done, "waited": !self.no_wait });
+        let mut value =
+            json!({ "name": name, "done": done, "waited": !self.no_wait, "untaken_shards": untaken });
         value["took_ms"] = (took.as_millis() as u64).into();
         context.output.print(&value, || {
             let was = if outcome == DrainOutcome::Already { "was drained already" } else { "is drained" };
             let moved = match (self.no_wait, departing.held.len() as u64) {
                 (true, held) => format!("{} on their way", counted(held, "shard")),
                 (false, 0) => "it has no shard".to_owned(),
+                (false, held) if untaken > 0 => {
+                    format!("{untaken} of {} given up, and no timer takes them", counted(held, "shard"))
+                }
                 (false, held) => format!("{} handed over in {}", counted(held, "shard"), duration(took)),
             };
             format!("{name} {was}: {moved}\nit gets no shard again before: delayq timers undrain {name}")
         })
     }
 
-    /// Waits until the timer holds nothing, and others what it held, if there is any other.
+    /// Waits until the timer holds nothing, and others what it held, if there is any other. Returns how many shards no timer
+    /// takes.
     async fn wait(
         &self,
         context: &Context,
         operator: &Operator,
         departing: &Departing,
         started: Instant,
-    ) -> Result<(), Fault> {
+    ) -> Result<usize, Fault> {
         let all = departing.held.len() as u64;
         let bar = if context.output.lively { ProgressBar::new(all) } else { ProgressBar::hidden() };
         let mut shown = None;
@@ -108,7 +114,7 @@ impl Drain {
             let left = departing.left(&fleet) as u64;
             if left == 0 {
                 bar.finish_and_clear();
-                return Ok(());
+                return Ok(departing.untaken(&fleet).count());
             }
             bar.set_position(all.saturating_sub(left));
             if shown.replace(left) != Some(left) && !context.output.lively && !context.output.json {
@@ -153,10 +159,15 @@ impl Departing {
     fn left(&self, fleet: &Overview) -> usize {
         let mut left: BTreeSet<ShardId> = Self::of(&self.name, fleet).held;
         if fleet.heirs(&self.name).next().is_some() {
-            left.extend(fleet.unclaimed.iter().filter(|shard| self.held.contains(shard)));
+            left.extend(self.untaken(fleet));
         }
         let planned = fleet.members.iter().filter(|member| member.name == self.name);
         left.len().max(planned.map(|member| member.planned).sum())
+    }
+
+    /// Of the shards that it held, those that no timer holds.
+    fn untaken(&self, fleet: &Overview) -> impl Iterator<Item = ShardId> {
+        fleet.unclaimed.iter().copied().filter(|shard| self.held.contains(shard))
     }
 }
 

@@ -3,8 +3,8 @@
 use super::sample::{Process, Sample, Shard};
 use crate::commands::topics::flow;
 use crate::output::Judgement;
-use delayq::Topic;
 use delayq::admin::Numbers;
+use delayq::{Topic, UnixMillis};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,6 +44,9 @@ pub(super) struct TopicRow {
     ready: u64,
     leased: u64,
     dead: u64,
+    /// Zero without such a message.
+    ready_for_ms: u64,
+    unhandled_for_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     accepted_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,22 +119,16 @@ impl Frame {
     /// The rows, with rates since the look before.
     pub(super) fn between(before: Option<&Sample>, now: &Sample) -> Self {
         let seconds = before.map(|before| now.at.saturating_duration_since(before.at).as_secs_f64());
-        let since = Since { before, seconds: seconds.filter(|&seconds| seconds > 0.0) };
+        let since = Since { before, now: now.clock(), seconds: seconds.filter(|&seconds| seconds > 0.0) };
         let mut frame = Self::default();
-        match &now.shards {
-            Ok(shards) => frame.shards = shards.iter().map(|shard| since.shard(shard)).collect(),
-            Err(why) => frame.unseen.push(format!("shards: {why}")),
-        }
-        match &now.topics {
-            Ok(topics) => frame.topics = topics.iter().map(|(topic, n)| since.topic(topic, n)).collect(),
-            Err(why) => frame.unseen.push(format!("topics: {why}")),
-        }
+        frame.shards = now.shards.iter().flatten().map(|shard| since.shard(shard)).collect();
+        frame.topics = now.topics.iter().flatten().map(|(topic, n)| since.topic(topic, n)).collect();
+        frame.unseen = now.missing();
         if now.uncounted > 0 {
             frame.unseen.push(format!("{} topics more than are counted", now.uncounted));
         }
         frame.processes = now.processes.iter().map(|process| since.process(process)).collect();
         frame.destinations = now.processes.iter().flat_map(destinations).collect();
-        frame.unseen.extend(now.unregistered.iter().map(|why| format!("processes: {why}")));
         frame
     }
 
@@ -143,7 +140,18 @@ impl Frame {
                 lines: self.shards.iter().map(ShardRow::line).collect(),
             },
             Page::Topics => Table {
-                columns: &["topic", ">delayed", ">ready", ">leased", ">dead", ">in/s", ">out/s", "flow"],
+                columns: &[
+                    "topic",
+                    ">delayed",
+                    ">ready",
+                    ">leased",
+                    ">dead",
+                    ">ready for",
+                    ">unhandled",
+                    ">in/s",
+                    ">out/s",
+                    "flow",
+                ],
                 lines: self.topics.iter().map(TopicRow::line).collect(),
             },
             Page::Processes => Table {
@@ -161,6 +169,8 @@ impl Frame {
 /// What rates count from.
 struct Since<'s> {
     before: Option<&'s Sample>,
+    /// Redis's clock.
+    now: UnixMillis,
     seconds: Option<f64>,
 }
 
@@ -169,6 +179,10 @@ struct Since<'s> {
 impl Since<'_> {
     fn rate(&self, before: Option<f64>, now: f64) -> Option<f64> {
         Some((now - before?) / self.seconds?)
+    }
+
+    fn age_ms(&self, since: Option<UnixMillis>) -> u64 {
+        since.map_or(0, |since| self.now.since(since).as_millis() as u64)
     }
 
     fn shard(&self, Shard { id, overview, messages }: &Shard) -> ShardRow {
@@ -200,6 +214,8 @@ impl Since<'_> {
             ready: numbers.ready,
             leased: numbers.leased,
             dead: numbers.dead,
+            ready_for_ms: self.age_ms(numbers.oldest_ready),
+            unhandled_for_ms: self.age_ms(numbers.oldest_unhandled),
             accepted_per_s: rate(|numbers| numbers.accepted),
             delivered_per_s: rate(|numbers| numbers.delivered),
             flow: flow(numbers),
@@ -278,7 +294,7 @@ impl ShardRow {
             self.messages.to_string(),
             number(self.growth_per_s),
             self.leases.to_string(),
-            if self.overdue_ms == 0 { String::new() } else { seconds(overdue) },
+            age(self.overdue_ms),
             self.epoch.to_string(),
             if self.held { "HELD" } else { "trusted" }.to_owned(),
         ];
@@ -290,7 +306,8 @@ impl TopicRow {
     fn line(&self) -> Line {
         let counts = [self.delayed, self.ready, self.leased, self.dead].map(|count| count.to_string());
         let rates = [self.accepted_per_s, self.delivered_per_s].map(number);
-        let cells = std::iter::once(self.topic.to_string()).chain(counts).chain(rates);
+        let ages = [self.ready_for_ms, self.unhandled_for_ms].map(age);
+        let cells = std::iter::once(self.topic.to_string()).chain(counts).chain(ages).chain(rates);
         let judgement = (self.dead > 0 || self.flow == "paused").then_some(Judgement::Warning);
         (judgement, cells.chain([self.flow.clone()]).collect())
     }
@@ -345,6 +362,11 @@ impl DestinationRow {
 /// A duration in one unit, so that it can be sorted by.
 fn seconds(length: Duration) -> String {
     format!("{:.1} s", length.as_secs_f64())
+}
+
+/// How long something has waited; empty where nothing does.
+fn age(ms: u64) -> String {
+    if ms == 0 { String::new() } else { seconds(Duration::from_millis(ms)) }
 }
 
 /// A rate; empty where there is no look before.

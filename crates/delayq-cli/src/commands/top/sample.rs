@@ -3,9 +3,10 @@
 use crate::deployment::Context;
 use crate::endpoints::known;
 use crate::exposition::Exposition;
+use crate::look::seen;
 use delayq::admin::{Numbers, Overview};
 use delayq::protocol::ShardId;
-use delayq::{Error, Topic};
+use delayq::{Error, Topic, UnixMillis};
 use delayq_service::config::HostPort;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ pub(super) struct Sample {
     pub(super) topics: Result<BTreeMap<Topic, Numbers>, String>,
     /// How many topics were not counted.
     pub(super) uncounted: usize,
+    /// Shards that did not answer, a line for each node.
+    pub(super) unseen: Vec<String>,
     pub(super) processes: Vec<Process>,
     /// Why the registrations could not be read.
     pub(super) unregistered: Option<String>,
@@ -43,16 +46,35 @@ pub(super) struct Process {
 // === impl Sample ===
 
 impl Sample {
-    /// Looks. Costs Redis two short scripts a shard, and one more for each topic and shard.
+    /// Looks. Costs Redis three short scripts a shard, and one more for each topic and shard.
     pub(super) async fn take(context: &Context, endpoints: &[HostPort]) -> Self {
         let at = Instant::now();
+        let (part, unseen) = match seen(context).await {
+            Ok(seen) => seen,
+            // Each of them says so itself.
+            Err(_) => (context.clone(), Vec::new()),
+        };
         let (shards, topics, processes) =
-            tokio::join!(shards(context), topics(context), processes(context, endpoints));
+            tokio::join!(shards(&part), topics(&part), processes(context, endpoints));
         let (topics, uncounted) = topics
             .map_or_else(|error| (Err(error.to_string()), 0), |(topics, uncounted)| (Ok(topics), uncounted));
         let (processes, unregistered) = processes;
         let shards = shards.map_err(|error| error.to_string());
-        Self { at, shards, topics, uncounted, processes, unregistered }
+        Self { at, shards, topics, uncounted, unseen, processes, unregistered }
+    }
+
+    /// What of Redis and etcd is missing, a line each.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let shards = self.shards.as_ref().err().map(|why| format!("shards: {why}"));
+        let topics = self.topics.as_ref().err().map(|why| format!("topics: {why}"));
+        let processes = self.unregistered.as_ref().map(|why| format!("processes: {why}"));
+        shards.into_iter().chain(topics).chain(self.unseen.iter().cloned()).chain(processes).collect()
+    }
+
+    /// Redis's clock, of the shards; zero where none was seen.
+    pub(super) fn clock(&self) -> UnixMillis {
+        let shards = self.shards.iter().flatten();
+        shards.map(|shard| shard.overview.now.millis()).max().unwrap_or(UnixMillis::new(0))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A topic's policy: changing some of its settings, and showing all of them.
 
 use crate::deployment::Context;
-use crate::failure::{of_core, refused, usage};
+use crate::failure::{SERVER_UNFIT, UNKNOWN, message_of, of_core, unknown, usage};
 use crate::output::complain;
 use crate::policy_text::text;
 use clap::Args;
@@ -94,7 +94,7 @@ impl Set {
             return Err(usage(format!("{} is both set and reset", both.name())));
         }
         if !self.create {
-            context.known_topic(&self.topic).await?;
+            context.known_topic(&self.topic).await.map_err(or_create)?;
         }
         let (admin, topic) = (context.admin(), &self.topic);
         if let Some(durability) = self.durability {
@@ -148,6 +148,14 @@ impl Set {
     }
 }
 
+/// A topic that is not there may be created with its policy.
+fn or_create(fault: Fault) -> Fault {
+    match fault.code() == &UNKNOWN {
+        true => unknown(format!("{}; for a new topic, add --create", message_of(&fault))),
+        false => fault,
+    }
+}
+
 /// Refuses a durability that a Redis can never confirm; says so where it cannot now.
 async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
     for node in admin.check_nodes().await.map_err(of_core)? {
@@ -158,7 +166,8 @@ async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
                 complain(&format!("{found}; until more do, answers to this topic's writes are unknown"));
             }
             Durability::Memory | Durability::Disk => {
-                return Err(refused(format!("{found}; repair that first, or choose replica:N or memory")));
+                let repair = format!("{found}; repair that first, or choose replica:N or memory");
+                return Err(Fault::new(&SERVER_UNFIT, repair));
             }
         }
     }

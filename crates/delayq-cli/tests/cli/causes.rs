@@ -1,0 +1,205 @@
+//! What goes wrong on a real server, and the code, the words and the advice that it gets.
+
+use super::{delayq, deployed, deployment, done, run};
+use delayq_tests::binary::{Binary, Finished};
+use delayq_tests::certs::Authority;
+use delayq_tests::deadline::SHORT;
+use delayq_tests::folder::Folder;
+use delayq_tests::ports::free_port;
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
+use std::io::Write as _;
+use std::net::TcpListener;
+
+/// An error has that code, and each of these words, in what happened or in what to do.
+#[track_caller]
+fn is_explained(finished: &Finished, what: &str, code: &str, words: &[&str]) {
+    let said = &finished.stderr;
+    assert!(said.contains(&format!("delayq: {code}: ")), "{what} is not {code}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{what}: {word:?} is not in {said}");
+    }
+}
+
+/// Commands that fail on this deployment, each with its code and words.
+type Failures<'a> = &'a [(&'a [&'a str], &'a str, &'a [&'a str])];
+
+async fn each_is_explained(redis: &SharedRedis, failures: Failures<'_>) {
+    for (args, code, words) in failures {
+        is_explained(&run(redis, args).await, &format!("{args:?}"), code, words);
+    }
+}
+
+const PUT: &[&str] = &["put", "orders", "{}"];
+/// What no advice may say of a server that is there, with its data.
+const OF_OTHERS: [&str; 4] = ["delayq up starts", "lost its data", "append-only", "delayq init"];
+
+#[tokio::test]
+async fn a_redis_that_takes_no_writes_is_not_explained_as_one_that_is_away_or_has_lost_its_data() {
+    let redis = deployed(RedisServer::private().await).await;
+    let set = async |name: &str, value: &str| redis.command::<()>(&["CONFIG", "SET", name, value]).await;
+    let fails = async |code: &str, words: &[&str]| {
+        let finished = run(&redis, PUT).await;
+        is_explained(&finished, &format!("{words:?}"), code, words);
+        let other = OF_OTHERS.iter().find(|words| finished.stderr.contains(**words));
+        assert_eq!(other, None, "{}", finished.stderr);
+    };
+    set("maxmemory", "1").await;
+    fails("DQ-U022", &["OOM", "raise maxmemory"]).await;
+    set("maxmemory", "0").await;
+    set("min-replicas-to-write", "1").await;
+    fails("DQ-U022", &["NOREPLICAS", "bring its replicas back"]).await;
+    set("min-replicas-to-write", "0").await;
+    // A folder in the place of the snapshot: it cannot be saved, as on a full disk.
+    std::fs::create_dir(redis.folder().join("taken.rdb")).unwrap();
+    for (name, value) in [("dbfilename", "taken.rdb"), ("save", "3600 1")] {
+        set(name, value).await;
+    }
+    assert!(redis.try_command::<()>(&["SAVE"]).await.is_err());
+    fails("DQ-U022", &["MISCONF", "make room on the disk"]).await;
+    set("save", "").await;
+    redis.command::<()>(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
+    fails("DQ-U022", &["READONLY", "see which node is the master"]).await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_used_says_whether_it_is_away_full_of_clients_or_of_another_kind() {
+    let authority = Authority::new();
+    let options = RedisOptions::default().tls(&authority.server(), &authority, false);
+    let tls = RedisServer::start_with(options).await;
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let web_port = web.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in web.incoming() {
+            let _ = stream.and_then(|mut stream| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+        }
+    });
+    let full = RedisServer::private().await;
+    let _only = full.connect().await;
+    full.command::<()>(&["CONFIG", "SET", "maxclients", "1"]).await;
+    let plain_port = full.port();
+    for (url, words) in [
+        (format!("redis://127.0.0.1:{}", free_port()), &["refused", "delayq up starts everything"][..]),
+        ("redis://no-such-host.invalid".to_owned(), &["no-such-host.invalid"]),
+        (tls.tls_url().replace("rediss:", "redis:"), &["rediss://"]),
+        (format!("rediss://127.0.0.1:{plain_port}"), &["does not speak TLS at this port"]),
+        (full.url(), &["max number of clients"]),
+        (format!("redis://127.0.0.1:{web_port}"), &["127.0.0.1"]),
+    ] {
+        let finished = Binary::new("delayq").args(["--redis", &url, "topics"]).run(b"", SHORT).await;
+        is_explained(&finished, &url, "DQ-U002", words);
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_is_refused_is_told_from_a_permission_that_is_missing() {
+    let redis = RedisServer::start_with(RedisOptions::default().password("s3cret")).await;
+    let acl = ["ACL", "SETUSER", "reader", "on", ">s3cret", "~*", "&*", "+@read", "+@connection", "+info"];
+    redis.command::<()>(&acl).await;
+    for (login, word) in [("", "none is configured"), (":wr0ng@", "WRONGPASS"), ("reader:s3cret@", "NOPERM")]
+    {
+        let url = format!("redis://{login}127.0.0.1:{}", redis.port());
+        let finished = Binary::new("delayq").args(["--redis", &url, "topics"]).run(b"", SHORT).await;
+        is_explained(&finished, login, "DQ-U014", &[word, "ACL WHOAMI"]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_stored_refuses_each_in_its_own_words() {
+    let redis = deployment().await;
+    for args in [
+        &["put", "orders", "one", "--id", "a", "--in", "1h"][..],
+        &["topic", "set", "bodies", "--create", "--codec", "zstd"],
+        &["topic", "set", "disk", "--create", "--lease", "1m"],
+    ] {
+        done(&redis, args).await;
+    }
+    each_is_explained(
+        &redis,
+        &[
+            (
+                &["put", "orders", "two", "--id", "a", "--in", "1h"],
+                "DQ-U013",
+                &["a was not stored", "--replace"],
+            ),
+            (&["topic", "delete", "orders"], "DQ-U023", &["orders is not empty", "delayq purge TOPIC"]),
+            (&["cancel", "orders", "b"], "DQ-U012", &["there is no message b"]),
+            (&["topics", "--namespace", "other"], "DQ-U003", &["there is no namespace other"]),
+            (&["shards", "grow", "--to", "2", "--yes"], "DQ-U026", &["never decreases", "delayq shards"]),
+            (&["shards", "move", "0-1", "--to", "b", "--yes"], "DQ-U026", &["[[redis.nodes]]"]),
+            (
+                &["topic", "set", "disk", "--durability", "disk"],
+                "DQ-U027",
+                &["cannot confirm disk", "doctor"],
+            ),
+            (&["purge", "orders"], "DQ-U016", &["--yes"]),
+        ],
+    )
+    .await;
+    done(&redis, &["cancel", "orders", "a"]).await;
+    let cancelled = run(&redis, &["reschedule", "orders", "a", "--in", "1h"]).await;
+    is_explained(&cancelled, "of a cancelled one", "DQ-U013", &["a was not moved", "delayq log TOPIC ID"]);
+}
+
+#[tokio::test]
+async fn a_write_that_no_replica_confirms_is_not_explained_as_an_unreachable_server() {
+    let redis = deployed(RedisServer::private().await).await;
+    done(&redis, &["topic", "set", "orders", "--create", "--durability", "replica:1"]).await;
+    let finished = run(&redis, &["put", "orders", "{}", "--id", "a"]).await;
+    is_explained(&finished, "a put", "DQ-U028", &["replica", "with the same --id"]);
+}
+
+#[tokio::test]
+async fn a_value_out_of_range_is_a_wrong_argument_wherever_it_is_found() {
+    let redis = deployment().await;
+    done(&redis, &["put", "orders", "{}", "--id", "a", "--in", "1h"]).await;
+    for args in [
+        &["put", "orders", "{}", "--at", "1800000000"][..],
+        &["put", "orders", "{}", "--in", "400000000 days"],
+        &["put", "orders", "{}", "--in", "2h", "--expires", "+1h"],
+        &["put", "orders", "{}", "--max-attempts", "65536"],
+        &["reschedule", "orders", "a", "--to", "1800000000"],
+        &["reschedule", "orders", "a", "--in", "400000000 days"],
+        &["list", "orders", "--from", "1800000000"],
+        &["topic", "set", "orders", "--lease", "0s"],
+        &["topic", "set", "orders", "--lease", "400 days"],
+        &["topic", "rate", "orders", "0"],
+        &["topic", "set", "orders", "--history", "99999999999"],
+        &["dead", "replay", "orders", "--delay", "400000000 days"],
+        &["check", "--warn-ready-age", "2h"],
+        &["work", "orders", "--concurrency", "0", "--", "true"],
+    ] {
+        let finished = run(&redis, args).await;
+        assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
+        assert!(!finished.stderr.contains("DQ-U002"), "{args:?}: {}", finished.stderr);
+    }
+}
+
+#[tokio::test]
+async fn files_and_programs_that_cannot_be_used_are_named() {
+    let (redis, folder) = (deployment().await, Folder::new("causes"));
+    let file = folder.join("file");
+    std::fs::write(&file, "x").unwrap();
+    let inside = file.join("inside").display().to_string();
+    let missing = folder.join("missing").display().to_string();
+    done(&redis, PUT).await;
+    each_is_explained(
+        &redis,
+        &[
+            (&["put", "orders", "--payload-file", &missing], "DQ-U005", &[&missing, "Check the path"]),
+            (&["put", "orders", "--from", &missing], "DQ-U005", &[&missing]),
+            (&["backup", &inside], "DQ-U005", &[&inside]),
+            (&["restore", &missing], "DQ-U005", &[&missing]),
+            (&["work", "orders", "--", "no-such-program"], "DQ-U004", &["no-such-program", "PATH"]),
+        ],
+    )
+    .await;
+    let spooling = delayq(&redis).env("DELAYQ__SPOOL__DIR", &file).args(PUT).run(b"", SHORT).await;
+    is_explained(&spooling, "a spool in a file", "DQ-U005", &["spool"]);
+    let full = std::process::Command::new(env!("CARGO_BIN_EXE_delayq"))
+        .args(["--redis", &redis.url(), "--shards", "4", "topics", "--json"])
+        .stdout(std::fs::File::options().write(true).open("/dev/full").unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&full.stderr);
+    assert!(said.contains("DQ-U005: cannot write to standard output: No space left"), "{said}");
+}

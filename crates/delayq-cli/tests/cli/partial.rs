@@ -1,0 +1,92 @@
+//! One of several Redises is away, or came back empty: what every command that looks shows of the others.
+
+use super::printed::assert_is_documented;
+use crate::flow::delayq;
+use delayq::ShardCount;
+use delayq_tests::binary::Finished;
+use delayq_tests::deadline::LONG;
+use delayq_tests::folder::Folder;
+use delayq_tests::redis_nodes::RedisNodes;
+use serde_json::Value;
+
+/// Every command that looks at the whole deployment.
+const LOOKS: [&[&str]; 13] = [
+    &["shards"],
+    &["timers"],
+    &["topics"],
+    &["topic", "show", "orders"],
+    &["count"],
+    &["count", "orders"],
+    &["list", "orders"],
+    &["dead", "list", "orders"],
+    &["histogram", "orders"],
+    &["audit"],
+    &["audit", "--bodies"],
+    &["repair"],
+    &["top", "--interval", "500ms"],
+];
+
+fn is_partial(finished: &Finished, what: &[&str], why: &str) -> Value {
+    assert_eq!(finished.code, Some(68), "{what:?}: {finished:?}");
+    for word in ["DQ-U030", "shards 2-3: ", why] {
+        assert!(finished.stderr.contains(word), "{what:?}: {word:?} is not in {}", finished.stderr);
+    }
+    assert!(!finished.stderr.contains("delayq up"), "{what:?}: {}", finished.stderr);
+    serde_json::from_str(&finished.stdout).unwrap_or_else(|error| panic!("{what:?}: {error}: {finished:?}"))
+}
+
+#[tokio::test]
+async fn a_node_that_is_away_or_empty_hides_no_other_from_any_look_and_its_shards_are_named() {
+    let (mut nodes, folder) = (RedisNodes::start(2).await, Folder::new("partial"));
+    let file = folder.join("delayq.toml");
+    let text = format!("[deployment]\nshards = 6\n{}[etcd]\nenabled = false\n", nodes.section());
+    std::fs::write(&file, text).unwrap();
+    let run = async |args: &[&str]| delayq(&file, &[args, &["--json"]].concat()).run(b"", LONG).await;
+    assert_eq!(run(&["init"]).await.code, Some(0));
+    let ids: Vec<String> = (0..60).map(|n| format!("own-{n}")).collect();
+    let lines: String = ids.iter().map(|id| format!("{{\"id\":\"{id}\",\"due\":4102444800000}}\n")).collect();
+    let put = delayq(&file, &["put", "orders", "--from", "-"]).run(lines.as_bytes(), LONG).await;
+    assert_eq!(put.code, Some(0), "{put:?}");
+    let count = ShardCount::new(6).unwrap();
+    let elsewhere =
+        ids.iter().filter(|id| !nodes.shards_of(1).contains(&count.shard_of_name(id).get())).count();
+    for args in LOOKS {
+        assert_ne!(run(args).await.code, Some(68), "{args:?} lacks nothing");
+    }
+
+    nodes.servers[1].kill().await;
+    for why in ["cannot reach Redis at b (redis://", "shard 2 does not exist in this Redis"] {
+        for args in LOOKS {
+            let shown = is_partial(&run(args).await, args, why);
+            assert_is_documented(&shown, args);
+        }
+        for args in [&["count"][..], &["count", "orders"], &["topic", "show", "orders"]] {
+            assert_eq!(is_partial(&run(args).await, args, why)["delayed"], elsewhere, "{args:?}");
+        }
+        let shards = is_partial(&run(&["shards"]).await, &["shards"], why);
+        let homes: Vec<&str> =
+            shards.as_array().unwrap().iter().map(|one| one["node"].as_str().unwrap()).collect();
+        assert_eq!(homes, ["a", "a", "c", "c"]);
+        let unsure = run(&["list", "ordres"]).await;
+        assert_eq!(unsure.code, Some(68), "the topic may be where nobody answers: {unsure:?}");
+        assert!(unsure.stderr.contains("did you mean orders?"), "{unsure:?}");
+        let doctor = delayq(&file, &["doctor"]).run(b"", LONG).await;
+        assert!(doctor.stdout.contains("4 of 6 shards answer"), "{doctor:?}");
+        let check = delayq(&file, &["check"]).run(b"", LONG).await;
+        assert!(
+            check.code == Some(2) && check.stdout.contains("no timer has ever owned 4 of 4"),
+            "{check:?}"
+        );
+        // It keeps nothing, and comes back without its shards.
+        nodes.servers[1].resume().await;
+    }
+    assert_eq!(nodes.servers[1].command::<u64>(&["DBSIZE"]).await, 0, "nobody who looks creates a shard");
+
+    for server in &mut nodes.servers {
+        server.kill().await;
+    }
+    for args in LOOKS.iter().filter(|args| args[0] != "top") {
+        let finished = run(args).await;
+        assert!(finished.code == Some(69) && finished.stderr.contains("DQ-U002"), "{args:?}: {finished:?}");
+    }
+}

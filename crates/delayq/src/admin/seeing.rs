@@ -1,0 +1,62 @@
+//! Which part of a deployment answers now.
+
+use super::Admin;
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The part of a deployment that answers, and the rest.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Seen {
+    /// Counts, lists and walks over the shards that answered.
+    pub admin: Admin,
+    /// The others, those of a node together.
+    pub unseen: Vec<Unseen>,
+}
+
+/// Shards of a node that did not answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Unseen {
+    /// The shards, in order.
+    pub shards: Vec<ShardId>,
+    /// Why the first of them did not.
+    pub error: Error,
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Asks every shard in one round trip, and leaves out those that do not answer: of a node that is
+    /// down or empty, or on their way to another one.
+    ///
+    /// # Errors
+    /// The first shard's, if no shard answers.
+    pub async fn seen(&self) -> Result<Seen, Error> {
+        self.client.calls.layout().await?;
+        let asked = self.shards();
+        let overviews = self.overview_of(&asked).await.into_iter();
+        let failures =
+            asked.iter().zip(overviews).filter_map(|(&shard, overview)| Some((shard, overview.err()?)));
+        let mut failed: Vec<(ShardId, Error)> = failures.collect();
+        if !failed.is_empty() && failed.len() == asked.len() {
+            return Err(failed.swap_remove(0).1);
+        }
+        let unseen: BTreeSet<ShardId> = failed.iter().map(|(shard, _)| *shard).collect();
+        let admin = Self { unseen: Arc::new(unseen), ..self.clone() };
+        Ok(Seen { admin, unseen: self.by_its_node(failed).await })
+    }
+
+    async fn by_its_node(&self, failed: Vec<(ShardId, Error)>) -> Vec<Unseen> {
+        let shards: Vec<ShardId> = failed.iter().map(|(shard, _)| *shard).collect();
+        let (placed, nowhere) = self.client.calls.placed(&shards).await;
+        let of_node = |shards: Vec<ShardId>| {
+            let (_, error) = failed.iter().find(|(shard, _)| shards.contains(shard))?;
+            Some(Unseen { error: error.clone(), shards })
+        };
+        let lost = nowhere.into_iter().map(|(shard, _)| shard).collect();
+        placed.into_iter().map(|(_, shards)| shards).chain([lost]).filter_map(of_node).collect()
+    }
+}
