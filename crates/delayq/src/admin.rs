@@ -58,7 +58,7 @@ pub use delayq_core::verbs::replay::Replayed;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::link::NodeMap;
+use crate::topology::NodeMap;
 use delayq_core::id::{NodeName, Topic};
 use delayq_core::shard::ShardId;
 use delayq_core::time::{OddTime, UnixMillis};

@@ -9,8 +9,8 @@
 
 use crate::calls::Calls;
 use crate::error::Error;
-use crate::link::Nodes;
 use crate::server;
+use crate::topology::Nodes;
 use delayq_core::shard::ShardId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

@@ -5,18 +5,16 @@
 //! refused, and believes it for some seconds; the first call after that does not wait, and asks again.
 
 use crate::error::Error;
-use crate::script_link::ScriptLink;
-use delayq_core::call::Call;
+use crate::script_link::{Outgoing, ScriptLink, Sent};
 use delayq_core::durability::{Durability, Waits};
 use delayq_core::fate::Fate;
-use delayq_core::reply::Value;
 use lru::LruCache;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 /// How long it is believed what a topic asks.
 const BELIEVED: Duration = Duration::from_secs(10);
@@ -88,31 +86,30 @@ impl Durable {
         &self,
         scripts: &ScriptLink,
         waits: &Waits,
-        calls: &[Call],
-    ) -> Vec<Result<Value, Error>> {
-        let (lane, asked) = (self.lane(waits), now());
-        let deadline = scripts.nodes().settings().deadline;
-        let Ok(turn) = timeout(deadline, lane.turns.acquire()).await else {
-            let why =
-                format!("{MOST_WAITING} pipelines wait already, and none was through within {deadline:?}");
+        calls: &[Outgoing<'_>],
+        until: Instant,
+    ) -> Vec<Sent> {
+        let lane = self.lane(waits);
+        let Ok(turn) = timeout_at(until, lane.turns.acquire()).await else {
+            let why = format!("{MOST_WAITING} pipelines wait already, and none was through by the deadline");
             let error = Error::Unconfirmed { durability: waits.to_string(), fate: Fate::NotApplied, why };
-            return vec![Err(error); calls.len()];
+            return calls.iter().map(|_| Sent { answer: Err(error.clone()), node: None }).collect();
         };
         let _turn = turn.expect("nobody closes it");
         let idle = lock(&lane.idle).pop();
         let link = idle.unwrap_or_else(|| scripts.waiting(lane.waits.clone()));
         let began = now();
-        let answers = link.send_within(calls, deadline.saturating_sub(asked.elapsed())).await;
+        let sent = link.send(calls, None, until).await;
         lock(&lane.idle).push(link);
-        let unconfirmed = |answer: &Result<_, Error>| matches!(answer, Err(Error::Unconfirmed { .. }));
-        let confirmed = !answers.iter().any(unconfirmed);
+        let unconfirmed = |sent: &Sent| matches!(sent.answer, Err(Error::Unconfirmed { .. }));
+        let confirmed = !sent.iter().any(unconfirmed);
         // What was refused was not waited for.
         if let Some(observer) = self.observer.get()
-            && (!confirmed || answers.iter().any(Result::is_ok))
+            && (!confirmed || sent.iter().any(|sent| sent.answer.is_ok()))
         {
             observer(Confirmation { confirmed, took: began.elapsed() });
         }
-        answers
+        sent
     }
 
     /// Tells of each confirmation from now on; without effect if somebody is told already.

@@ -6,7 +6,6 @@
 
 use crate::calls::Calls;
 use crate::error::Error;
-use delayq_core::call::Call;
 use delayq_core::layout::NOT_ASKED;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::deployment::{self, Asked};
@@ -68,8 +67,8 @@ async fn ask(calls: Calls, of: Forgetting) {
         tokio::time::sleep(REST).await;
         let is_there = |shard: &ShardId| calls.nodes().label(*shard).as_ref() == Some(&of.1);
         let shards: Vec<ShardId> = calls.shards().shards().filter(is_there).collect();
-        let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(NOT_ASKED)).collect();
-        let replies = calls.scripts().send_all(&asking).await;
+        let asking = shards.iter().map(|&shard| deployment::ask(shard).under(NOT_ASKED)).collect();
+        let replies = calls.send_plain(asking).await;
         if !shards.into_iter().zip(replies).any(|(shard, reply)| is_missing(shard, reply)) {
             return tracing::info!(node = of.1, "a node of Redis has its shards again");
         }

@@ -174,6 +174,11 @@ impl Error {
         }
     }
 
+    /// Whether its Redis does not know the script.
+    pub(crate) fn is_no_script(&self) -> bool {
+        matches!(self, Self::Redis { code, .. } if code == "NOSCRIPT")
+    }
+
     /// Whether Redis gave no answer at all.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })

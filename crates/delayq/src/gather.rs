@@ -1,7 +1,7 @@
 //! Gathering: what waits for the same shard goes together, while calls to that shard are under way.
 //!
 //! ```text
-//! items ─by key─► queues ─┬─ a key without a call under way ─► the next pipeline ─► answered, or back to its queue
+//! items ─by key─► queues ─┬─ a key without a call under way ─► the next pipeline ─► answered
 //!                         └─ another one ─► waits for the end of that call
 //! ```
 //! So a lone item goes at once, and many callers reach what batches reach, however many shards their items belong to.
@@ -60,17 +60,20 @@ struct Batch<T: Gathered> {
 // === impl Gathering ===
 
 impl Gathering {
-    /// Hands what comes in, an item or several at a time, to `send`, which returns the items that have to be sent again;
-    /// until no caller can add to the queue any more, and everything is answered.
+    /// Hands what comes in, an item or several at a time, to `send`, until no caller can add to the queue any more, and
+    /// everything is sent.
     pub(crate) async fn run<T, I, F>(self, mut queue: mpsc::UnboundedReceiver<I>, send: impl Fn(Vec<T>) -> F)
     where
         T: Gathered,
         I: IntoIterator<Item = T>,
-        F: Future<Output = Vec<T>>,
+        F: Future<Output = ()>,
     {
         let send = |batch: Batch<T>| {
             let sent = send(batch.items);
-            async { (batch.keys, sent.await) }
+            async {
+                sent.await;
+                batch.keys
+            }
         };
         let (mut under_way, mut queues, mut open) = (FuturesUnordered::new(), Queues::default(), true);
         loop {
@@ -84,7 +87,7 @@ impl Gathering {
             let more = queues.may_go(under_way.len(), self.in_flight);
             tokio::select! {
                 biased;
-                Some((keys, again)) = under_way.next(), if !under_way.is_empty() => queues.ended(&keys, again),
+                Some(keys) = under_way.next(), if !under_way.is_empty() => queues.ended(&keys),
                 () = std::future::ready(()), if more => {}
                 items = queue.recv(), if open => match items {
                     Some(items) => queues.extend(items),
@@ -174,8 +177,8 @@ impl<T: Gathered> Queues<T> {
         batch
     }
 
-    /// A pipeline with calls of these keys was answered, all but some items.
-    fn ended(&mut self, keys: &[T::Key], again: Vec<T>) {
+    /// A pipeline with calls of these keys was sent, and is answered or rides on by itself.
+    fn ended(&mut self, keys: &[T::Key]) {
         for key in keys {
             let queue = self.queues.get_mut(key).expect("what is under way has a queue");
             queue.under_way -= 1;
@@ -183,7 +186,6 @@ impl<T: Gathered> Queues<T> {
                 self.queues.remove(key);
             }
         }
-        self.extend(again);
     }
 }
 
@@ -240,7 +242,6 @@ mod tests {
         let send = async |batch: Vec<Item>| {
             tokio::task::yield_now().await;
             sent.lock().expect("nothing panics while it holds this").push(batch);
-            Vec::new()
         };
         gathering(1).run(waiting, send).await;
         sent.into_inner().expect("nothing panics while it holds this")
@@ -277,12 +278,11 @@ mod tests {
             Self { sent: Mutex::default(), count: AtomicUsize::new(0), may_end }
         }
 
-        async fn send(&self, batch: Vec<Item>) -> Vec<Item> {
+        async fn send(&self, batch: Vec<Item>) {
             let key = batch[0].0;
             self.sent.lock().expect("nothing panics while it holds this").push(batch);
             self.count.fetch_add(1, Ordering::Relaxed);
             self.may_end[&key].acquire().await.expect("it is never closed").forget();
-            Vec::new()
         }
 
         async fn sent(&self, count: usize) -> Vec<Item> {
@@ -356,7 +356,6 @@ mod tests {
         let send = async |batch: Vec<Item>| {
             sent.lock().expect("nothing panics while it holds this").push(batch);
             tokio::task::yield_now().await;
-            Vec::new()
         };
         Gathering { max_items: 1000, max_bytes: 1000, ..gathering(in_flight) }.run(waiting, send).await;
         let of = |batch: Vec<Item>| {
@@ -377,19 +376,5 @@ mod tests {
         );
         assert_eq!(cut(&['a', 'b'], 7, 4).await, [vec![('a', 7), ('b', 7)]], "few");
         assert_eq!(cut(&['a', 'b'], 8, 1).await, [vec![('a', 8), ('b', 8)]], "one at a time");
-    }
-
-    #[tokio::test]
-    async fn what_has_to_be_sent_again_is_sent_before_the_end() {
-        let (queue, waiting) = mpsc::unbounded_channel();
-        queue.send([('a', 2, 1)]).expect("the receiver is there");
-        drop(queue);
-        let sent = Mutex::new(Vec::new());
-        let send = async |batch: Vec<Item>| {
-            sent.lock().expect("nothing panics while it holds this").extend(batch.iter().map(|item| item.1));
-            batch.into_iter().filter(|item| item.1 > 0).map(|item| ('b', item.1 - 1, 1)).collect()
-        };
-        gathering(1).run(waiting, send).await;
-        assert_eq!(sent.into_inner().expect("nothing panics while it holds this"), [2, 1, 0]);
     }
 }

@@ -1,10 +1,10 @@
 //! What a holder asks of shards: which topics have ready messages, to reserve some, to extend and settle their leases.
 
+use crate::calls::{Batch, batches, in_order, scatter};
 use crate::client::Client;
 use crate::error::Error;
 use crate::listen::Listener;
 use crate::places::Places;
-use crate::scatter::{Batch, batches, in_order, scatter};
 use delayq_core::call::Call;
 use delayq_core::keys::Channel;
 use delayq_core::script::Verb;

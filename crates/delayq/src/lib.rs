@@ -27,15 +27,14 @@ mod probe;
 mod producer;
 pub mod protocol;
 mod role;
-mod scatter;
 mod script_link;
 mod server;
 mod setters;
 pub mod spool;
 mod spread;
+mod topology;
 mod turns;
 pub mod worker;
-mod wrong_node;
 
 pub use admin::Admin;
 pub use client::{Client, Settings};

@@ -10,50 +10,38 @@
 //! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
 //! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
 //!
-//! Where several Redises keep a deployment, each has a link ([`Nodes`]). So has each node of a cluster, and whatever makes it
-//! doubt that node has the cluster asked again who has which slot.
+//! Where several Redises keep a deployment, each has a link. So has each node of a cluster, and whatever makes it doubt that
+//! node has the cluster asked again who has which slot.
 //!
 //! Where sentinels say which Redis is the master, a connection lasts as long as its *term* at most: when they name
 //! another one, nothing more is sent over it, and what it has not answered is unknown. Any doubt has them asked again.
 
 mod address;
 mod any_url;
-mod board;
-mod cluster;
-mod cluster_links;
 mod cluster_url;
-mod grouped;
-mod homes;
 mod hosts;
 mod identity;
 mod master;
 mod node;
-mod node_map;
-mod nodes;
 mod sentinel_url;
 mod sentinels;
 mod settings;
 mod single_url;
-mod slot_map;
 mod term;
 
-pub(crate) use grouped::Grouped;
-pub(crate) use master::{Connected, Master};
-pub(crate) use nodes::{Nodes, PlacesVersion};
+pub(crate) use master::{Connected, Master, NodeOfCluster};
+pub(crate) use node::Node;
 
 pub use address::mask_query;
 pub use any_url::AnyUrl;
 pub use cluster_url::ClusterUrl;
 pub use identity::{Identity, of_certificate};
-pub use node_map::{NodeMap, NodeMapError, NodeSettings};
 pub use sentinel_url::SentinelUrl;
 pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use settings::{LinkSettings, SentinelSettings};
 
 use crate::error::Error;
-use board::Board;
 use delayq_core::id::NodeName;
-use node::Node;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,
 };
@@ -110,13 +98,16 @@ impl Link {
     }
 
     /// A link to one of several Redises.
-    fn named(node: &NodeSettings) -> Self {
-        Self::to(Arc::new(Master::named(node)), watch::Sender::new(now()))
+    pub(crate) fn named(name: &NodeName, settings: LinkSettings) -> Self {
+        Self::to(Arc::new(Master::named(name, settings)), watch::Sender::new(now()))
     }
 
-    /// A link to a node of a cluster. `doubts`: whether the cluster is asked again who has which slot when it fails.
-    fn of_node(board: &Arc<Board>, node: &Node, doubts: bool) -> Self {
-        Self::to(Arc::new(Master::of_node(board, node, doubts)), board.doubted(node, now()))
+    /// A link to a node of a cluster, of which all links share the doubts.
+    pub(crate) fn of_node(
+        node: NodeOfCluster,
+        doubted: impl FnOnce(Instant) -> watch::Sender<Instant>,
+    ) -> Self {
+        Self::to(Arc::new(Master::of_node(node)), doubted(now()))
     }
 
     /// Another connection to the same Redis.
@@ -219,7 +210,8 @@ impl Link {
         }
         let why = match is_lost {
             true => format!("nothing was answered for {half:?}, nor on another connection"),
-            false => format!("deadline of {deadline:?} passed"),
+            // Of which an attempt may have had the rest alone.
+            false => format!("deadline of {:?} passed", self.settings().deadline),
         };
         let address = self.address().to_owned();
         Err(match sent.get() {

@@ -1,7 +1,7 @@
 //! Which Redis has which shard, as far as is known.
 
 use crate::calls::Calls;
-use crate::link::PlacesVersion;
+use crate::topology::PlacesVersion;
 use delayq_core::shard::ShardId;
 use std::collections::BTreeMap;
 

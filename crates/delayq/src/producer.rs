@@ -4,13 +4,17 @@
 //! for the next. So a single caller waits for nobody, and many callers reach what batches reach.
 
 mod changing;
+mod dating;
 mod lanes;
+mod puts;
+mod putting;
 mod recorded;
-mod repeating;
 mod room;
 mod sending;
 mod spooling;
+mod targets;
 mod under_way;
+mod waiting;
 
 use crate::circuit::Circuit;
 use crate::client::Client;
@@ -128,7 +132,7 @@ impl Producer {
     pub fn start(client: Client, options: ProducerOptions) -> Self {
         let circuit = Circuit::new(client.calls.clone(), options.spool.is_some());
         let placing = Placing::new(&client, circuit.clone());
-        let sender = Sender { placing: placing.clone(), circuit: circuit.clone() };
+        let sender = Sender { placing: placing.clone() };
         let lanes = Arc::new(Lanes::new(sender));
         Self { client, placing, lanes, spool: options.spool, circuit, under_way: UnderWay::default() }
     }
@@ -157,7 +161,7 @@ impl Producer {
     /// may have been carried out: repeat it with the same id.
     pub async fn put(&self, message: Message) -> Result<Put, PutError> {
         let put = self.place(message, self.placing.present_shard())?;
-        self.put_retrying(vec![put]).await.pop().expect("one answer for one message")
+        self.put_in_order(vec![put]).await.pop().expect("one answer for one message")
     }
 
     /// Puts many messages, together with those of other callers that wait: those of one shard go in one call, and the
@@ -181,7 +185,7 @@ impl Producer {
                 }
             }
         }
-        for (i, answer) in items.into_iter().zip(self.put_retrying(puts).await) {
+        for (i, answer) in items.into_iter().zip(self.put_in_order(puts).await) {
             answers[i] = Some(answer);
         }
         answers.into_iter().map(|answer| answer.expect("every message is refused or put")).collect()
@@ -205,7 +209,7 @@ impl Producer {
         let place =
             message.check(most).and_then(|()| self.placing.place(&mut message, fallback, clock::now()));
         let place = place.map_err(|error| refused(error.into()))?;
-        Ok(Placed { message: Arc::new(message), place, is_free, lost: None, first_try: None })
+        Ok(Placed::new(message, place, is_free))
     }
 }
 

@@ -8,14 +8,14 @@ pub use crate::durable::Confirmation;
 pub use crate::growth::Growth;
 pub use crate::holder::Holder;
 pub use crate::link::{
-    AnyUrl, ClusterUrl, Identity, Link, NodeMap, NodeMapError, NodeSettings, SentinelSettings, SentinelUrl,
-    mask_query, of_certificate,
+    AnyUrl, ClusterUrl, Identity, Link, SentinelSettings, SentinelUrl, mask_query, of_certificate,
 };
 pub use crate::listen::{Listener, Notification};
 pub use crate::owner::Owner;
 pub use crate::places::Places;
 pub use crate::probe::Probe;
 pub use crate::producer::Recorded;
+pub use crate::topology::{NodeMap, NodeMapError, NodeSettings};
 pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};
 pub use delayq_core::envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
 pub use delayq_core::id::{NameError, NodeName, OwnId};

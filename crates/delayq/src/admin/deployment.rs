@@ -2,9 +2,9 @@
 
 use super::Admin;
 use crate::error::Error;
-use crate::link::{NodeMap, SentinelReport};
+use crate::link::SentinelReport;
 use crate::server::{self, NodeFacts, ServerFacts};
-use delayq_core::call::Call;
+use crate::topology::NodeMap;
 use delayq_core::layout::Layout;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::deployment::{self, Init, ShardLayout};
@@ -98,9 +98,9 @@ impl Admin {
         if calls.nodes().map().is_some() {
             shards = self.missing(shards, &layout).await?;
         }
-        let inits: Vec<Call> = shards.iter().map(|&shard| deployment::init(shard, &layout)).collect();
+        let inits = shards.iter().map(|&shard| deployment::init(shard, &layout)).collect();
         let mut created = 0;
-        for (shard, reply) in shards.into_iter().zip(calls.scripts().send_all(&inits).await) {
+        for (shard, reply) in shards.into_iter().zip(calls.send_plain(inits).await) {
             match deployment::read_init(reply?)? {
                 Init::Created => created += 1,
                 Init::Exists => {}

@@ -169,7 +169,7 @@ impl Admin {
                     let configure =
                         |&shard: &ShardId| configure(shard, &topic, &settings).under(target.number());
                     let calls: Vec<Call> = some.iter().map(configure).collect();
-                    let answers = self.client.calls.scripts().send_all(&calls).await;
+                    let answers = self.client.calls.send_plain(calls).await;
                     answers.into_iter().try_for_each(|reply| reply.map(drop))?;
                 }
                 given.insert(topic, settings);

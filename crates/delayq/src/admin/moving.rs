@@ -18,7 +18,8 @@ use super::Admin;
 use super::scanning::KeyScan;
 use crate::clock;
 use crate::error::Error;
-use crate::link::{Link, NodeMap};
+use crate::link::Link;
+use crate::topology::NodeMap;
 use delayq_core::call::Call;
 use delayq_core::id::NodeName;
 use delayq_core::layout::RecordedPlace;
@@ -89,9 +90,10 @@ impl Admin {
                 unnamed.push(deployment::record(shard, &RecordedPlace::Unnamed, &RecordedPlace::Here(node)));
             }
         }
-        let replies = calls.scripts().send_all(&unnamed).await;
-        unnamed.iter().zip(replies).try_for_each(|(call, reply)| is_recorded(call.shard, reply))?;
-        Ok(unnamed.len())
+        let shards: Vec<ShardId> = unnamed.iter().map(|call| call.shard).collect();
+        let replies = calls.send_plain(unnamed).await;
+        shards.iter().zip(replies).try_for_each(|(&shard, reply)| is_recorded(shard, reply))?;
+        Ok(shards.len())
     }
 
     /// Moves shards to another node, which is a replica of the one that has them, while everything goes on: see the
@@ -170,13 +172,11 @@ impl Admin {
         let (calls, here) = (&self.client.calls, RecordedPlace::Here(node.clone()));
         let recording: Vec<Call> =
             fences.iter().map(|(&shard, fence)| deployment::record(shard, fence, &here)).collect();
-        for (call, reply) in
-            recording.iter().zip(calls.scripts().send_at(&*self.node(node)?, &recording).await)
-        {
-            is_recorded(call.shard, reply)?;
-            calls.nodes().learn(call.shard, node);
+        for (&shard, reply) in fences.keys().zip(calls.send_at(&*self.node(node)?, recording).await) {
+            is_recorded(shard, reply)?;
+            calls.nodes().learn(shard, node);
         }
-        Ok(recording.len())
+        Ok(fences.len())
     }
 
     /// Deletes what was left behind of shards that other nodes serve: how many keys of each node. `progress` hears how many
@@ -208,7 +208,7 @@ impl Admin {
                         .map(move |some| deployment::discard(shard, some.iter().copied()))
                 });
                 let pieces: Vec<Call> = pieces.collect();
-                for reply in calls.scripts().send_at(&link, &pieces).await {
+                for reply in calls.send_at(&link, pieces).await {
                     if let Discarded::Keys(keys @ 1..) = deployment::read_discarded(reply?)? {
                         total += keys;
                         *deleted.entry(node.clone()).or_default() += keys;
@@ -246,7 +246,7 @@ impl Admin {
     ) -> Result<BTreeMap<ShardId, RecordedPlace>, Error> {
         let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard)).collect();
         let mut records = BTreeMap::new();
-        for (&shard, reply) in shards.iter().zip(self.client.calls.scripts().send_at(link, &asking).await) {
+        for (&shard, reply) in shards.iter().zip(self.client.calls.send_at(link, asking).await) {
             match deployment::read_asked(reply?, shard)? {
                 Asked::Missing => None,
                 Asked::Moved(place) => records.insert(shard, place),
@@ -272,7 +272,7 @@ impl Admin {
         let fence = RecordedPlace::Moved(to.clone(), Some(clock::now().get()));
         let fencing: Vec<Call> =
             shards.iter().map(|&shard| deployment::record(shard, &here, &fence)).collect();
-        let replies = self.client.calls.scripts().send_at(old, &fencing).await;
+        let replies = self.client.calls.send_at(old, fencing).await;
         shards.iter().zip(replies).try_for_each(|(&shard, reply)| is_recorded(shard, reply))
     }
 
@@ -319,8 +319,9 @@ impl Admin {
         }
         let here = RecordedPlace::Here(to.clone());
         recording.extend(fences.iter().map(|(&shard, fence)| deployment::record(shard, fence, &here)));
-        let replies = calls.scripts().send_at(new, &recording).await;
-        recording.iter().zip(replies).try_for_each(|(call, reply)| is_recorded(call.shard, reply))?;
+        let shards: Vec<ShardId> = recording.iter().map(|call| call.shard).collect();
+        let replies = calls.send_at(new, recording).await;
+        shards.iter().zip(replies).try_for_each(|(&shard, reply)| is_recorded(shard, reply))?;
         for &shard in fences.keys() {
             calls.nodes().learn(shard, to);
         }

@@ -1,9 +1,9 @@
 //! Replaying dead letters: by id, or all that fit.
 
 use super::{Admin, TimeRange};
+use crate::calls::{Batch, batches, scatter_batches};
 use crate::error::Error;
 use crate::options::REPLAY_RATE;
-use crate::scatter::{Batch, batches, scatter_batches};
 use crate::setters::setters;
 use delayq_core::envelope::State;
 use delayq_core::id::Topic;

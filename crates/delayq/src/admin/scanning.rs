@@ -1,7 +1,8 @@
 //! Walking over the keys of a Redis, of a cluster node after node.
 
 use crate::error::Error;
-use crate::link::{Link, Nodes};
+use crate::link::Link;
+use crate::topology::Nodes;
 use delayq_core::id::NodeName;
 use std::collections::BTreeSet;
 use std::sync::Arc;

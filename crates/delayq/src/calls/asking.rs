@@ -1,14 +1,24 @@
 //! Asking shards what they know of their deployment: its layout, and where they are.
 
-use super::{Calls, MOST_ROUNDS, never_so};
+use super::Calls;
+use super::grouping::Batch;
+use super::learning::never_so;
+use super::load::Load;
+use super::ride::{Ride, Rules};
 use crate::error::Error;
-use crate::link::NodeMap;
-use crate::wrong_node;
+use crate::script_link::Sent;
+use crate::topology::{NodeMap, Nodes, check_node, elsewhere, moving};
 use delayq_core::call::Call;
+use delayq_core::id::NodeName;
 use delayq_core::layout::{Layout, LayoutRelation};
-use delayq_core::reply::Value;
+use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::deployment::{self, Asked, ShardLayout};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+
+/// Maximum times that a shard is asked at the node that it names, about.
+const MOST_MOVES: usize = 4;
 
 // === impl Calls ===
 
@@ -49,40 +59,26 @@ impl Calls {
         (found, unsure)
     }
 
-    /// The answers of shards to these calls for their layouts, each by the node that it names.
-    async fn asked(&self, calls: &[Call]) -> Vec<Result<Asked, Error>> {
-        let read =
-            |(call, reply): (&Call, Result<Value, Error>)| Ok(deployment::read_asked(reply?, call.shard)?);
-        let mut answers: Vec<Result<Asked, Error>> =
-            calls.iter().zip(self.scripts.send_all(calls).await).map(read).collect();
-        for _ in 0..MOST_ROUNDS {
-            let is_elsewhere = |&i: &usize| {
-                let node = answers[i].as_ref().ok().and_then(Asked::node);
-                let shard = calls[i].shard;
-                node.is_some_and(|node| {
-                    self.nodes().name(shard) != Some(node) && self.nodes().learn(shard, node)
-                })
-            };
-            let again: Vec<usize> = (0..calls.len()).filter(is_elsewhere).collect();
-            if again.is_empty() {
-                break;
-            }
-            let repeated: Vec<Call> = again.iter().map(|&i| calls[i].clone()).collect();
-            let replies = self.scripts.send_all(&repeated).await;
-            for ((i, call), reply) in again.into_iter().zip(&repeated).zip(replies) {
-                answers[i] = read((call, reply));
-            }
+    /// The answers of shards to these calls for their layouts, each by the node that it names. Boxed, because refusals of
+    /// other calls are explained by it.
+    fn asked<'a>(&'a self, calls: &'a [Call]) -> BoxFuture<'a, Vec<Result<Asked, Error>>> {
+        let rules = Rules { follows: false, ..Rules::once(self) };
+        let mut asking =
+            Asking { nodes: self.nodes(), calls, answers: calls.iter().map(|_| None).collect(), moves: 0 };
+        async move {
+            Ride::new(self, rules, (0..calls.len()).collect()).finish(&mut asking).await;
+            asking.answers.into_iter().map(|answer| answer.expect("each shard is asked")).collect()
         }
-        answers
+        .boxed()
     }
 
     fn shard_layout(&self, shard: ShardId, asked: Asked) -> Result<Option<ShardLayout>, Error> {
         let (at, recorded) = (self.nodes().name(shard), asked.node());
         if matches!(asked, Asked::Moved(_)) && at == recorded {
-            return Err(wrong_node::moving(shard));
+            return Err(moving(shard));
         }
         if recorded.is_some() {
-            wrong_node::check(shard, at, recorded)?;
+            check_node(shard, at, recorded)?;
         }
         shard_layout(shard, asked)
     }
@@ -96,18 +92,28 @@ impl Calls {
     ) -> Option<Error> {
         let mut unsure = None;
         let missing: Vec<usize> = (0..found.len()).filter(|&i| matches!(found[i], Ok(None))).collect();
-        let asked: Vec<&Call> = missing.iter().map(|&i| &calls[i]).collect();
-        for (node, replies) in self.scripts.ask_everywhere(&asked).await {
+        let asked: Vec<Call> = missing.iter().map(|&i| calls[i].clone()).collect();
+        for (node, replies) in self.ask_everywhere(&asked).await {
             for (&i, reply) in missing.iter().zip(replies) {
                 let shard = calls[i].shard;
                 match reply.and_then(|reply| Ok(deployment::read_asked(reply, shard)?)) {
                     Err(error) => unsure = unsure.or(Some(error)),
                     Ok(Asked::Missing | Asked::Moved(_)) => {}
-                    Ok(_) => found[i] = Err(wrong_node::elsewhere(shard, self.nodes().name(shard), &node)),
+                    Ok(_) => found[i] = Err(elsewhere(shard, self.nodes().name(shard), &node)),
                 }
             }
         }
         unsure
+    }
+
+    /// Asks each of several Redises, whichever shards it has: what each of them answers.
+    async fn ask_everywhere(&self, calls: &[Call]) -> Vec<(NodeName, Vec<Result<Value, Error>>)> {
+        let links = self.nodes().all().await.unwrap_or_default();
+        let asked = links.iter().filter_map(|link| {
+            let name = link.name()?.clone();
+            Some(async move { (name, self.send_at(link, calls.to_vec()).await) })
+        });
+        join_all(asked).await
     }
 
     /// The layout of the deployment, which the first shard is asked for if none has been yet; where its node, one of several,
@@ -155,17 +161,17 @@ impl Calls {
 
     /// Shards that are missing are lost, at another node, or only configured: then the first one says that there never were
     /// so many.
-    pub(super) async fn explain_missing(&self, calls: &[Call], answers: &mut [Result<Value, Error>]) {
-        let missing = |answer: &Result<Value, Error>| matches!(answer, Err(Error::Uninitialised(_)));
-        if !answers.iter().any(missing) {
+    pub(super) async fn explain_missing(&self, calls: &[&Call], sent: &mut [Sent]) {
+        let missing = |sent: &Sent| matches!(sent.answer, Err(Error::Uninitialised(_)));
+        if !sent.iter().any(missing) {
             return;
         }
         if self.nodes().map().is_some() {
             let shards: Vec<ShardId> = calls.iter().map(|call| call.shard).collect();
             let explained = self.shard_layouts(&shards).await;
-            for (answer, explained) in answers.iter_mut().zip(explained) {
-                if let (true, Err(error @ Error::Deployment(_))) = (missing(answer), explained) {
-                    *answer = Err(error);
+            for (sent, explained) in sent.iter_mut().zip(explained) {
+                if let (true, Err(error @ Error::Deployment(_))) = (missing(sent), explained) {
+                    sent.answer = Err(error);
                 }
             }
         }
@@ -174,10 +180,7 @@ impl Calls {
             && self.ask_the_last(&found).await == LayoutRelation::NeverSo
         {
             let error = never_so(&self.known(), &found);
-            answers
-                .iter_mut()
-                .filter(|answer| missing(answer))
-                .for_each(|answer| *answer = Err(error.clone()));
+            sent.iter_mut().filter(|sent| missing(sent)).for_each(|sent| sent.answer = Err(error.clone()));
         }
     }
 
@@ -190,6 +193,44 @@ impl Calls {
             Some(Ok(Some(said))) if said.layout.continues(found) => self.layout.learn(&said.layout),
             _ => LayoutRelation::NeverSo,
         }
+    }
+}
+
+/// Shards that are asked for their layouts.
+struct Asking<'a> {
+    nodes: &'a Nodes,
+    calls: &'a [Call],
+    answers: Vec<Option<Result<Asked, Error>>>,
+    /// How often a shard was found at another node.
+    moves: usize,
+}
+
+// === impl Asking ===
+
+impl Load for Asking<'_> {
+    type Key = usize;
+
+    fn next_call(&self, item: usize) -> (usize, usize) {
+        (item, 0)
+    }
+
+    fn call(&mut self, batch: &Batch<usize>) -> Call {
+        self.calls[batch.key].clone()
+    }
+
+    /// A shard that names another node is asked there.
+    fn read(&mut self, batch: &Batch<usize>, reply: Value) -> Result<Vec<usize>, ReplyError> {
+        let shard = self.calls[batch.key].shard;
+        let asked = deployment::read_asked(reply, shard)?;
+        let is_news = |node| self.nodes.name(shard) != Some(node) && self.nodes.learn(shard, node);
+        let again = self.moves < MOST_MOVES * self.calls.len() && asked.node().is_some_and(is_news);
+        self.moves += usize::from(again);
+        self.answers[batch.key] = Some(Ok(asked));
+        Ok(if again { batch.items.clone() } else { Vec::new() })
+    }
+
+    fn fail(&mut self, item: usize, _shard: ShardId, error: Error) {
+        self.answers[item] = Some(Err(error));
     }
 }
 

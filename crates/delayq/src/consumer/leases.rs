@@ -3,9 +3,9 @@
 //! A lease is extended after a third of the length that Redis answered, whether the consumer or the topic set it. Ends
 //! count from when a call was sent, so none is believed to last longer than it does.
 
+use crate::calls::MAX_IDS_A_PIPELINE;
 use crate::error::Error;
 use crate::holder::Holder;
-use crate::scatter::MAX_IDS_A_PIPELINE;
 use delayq_core::time::UnixMillis;
 use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::Settled;

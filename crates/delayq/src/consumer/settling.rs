@@ -4,11 +4,10 @@
 use super::later::Later;
 use super::leases::Leases;
 use super::settlement::{Open, Settle};
-use crate::calls::Calls;
+use crate::calls::{Batch, Calls, MAX_IDS_A_PIPELINE, batches, in_order, scatter};
 use crate::error::Error;
 use crate::gather::{Gathered, Gathering};
 use crate::holder::Holder;
-use crate::scatter::{Batch, MAX_IDS_A_PIPELINE, batches, in_order, scatter};
 use delayq_core::fate::Advice;
 use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
@@ -97,12 +96,11 @@ impl Settler {
 
 impl Settling {
     /// Settles what was gathered. What has to be told again rests first, apart, so that nothing waits for it.
-    async fn begin(&self, open: Vec<Open>) -> Vec<Open> {
+    async fn begin(&self, open: Vec<Open>) {
         let left = self.try_once(open).await;
         if !left.is_empty() {
             self.tasks.spawn(self.clone().go_on(left));
         }
-        Vec::new()
     }
 
     async fn go_on(self, mut left: Vec<Open>) {

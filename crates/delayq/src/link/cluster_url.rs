@@ -16,7 +16,7 @@ const SCHEMES: Schemes = [("redis+cluster://", false), ("rediss+cluster://", tru
 #[derive(Clone)]
 pub struct ClusterUrl {
     /// Some nodes; at least one.
-    pub(super) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     tls: bool,
     /// The login; the address stands for that of any node.
     redis: ConnectionInfo,
@@ -31,7 +31,7 @@ impl ClusterUrl {
     }
 
     /// How to connect to a node.
-    pub(super) fn node(&self, node: &Node) -> ConnectionInfo {
+    pub(crate) fn node(&self, node: &Node) -> ConnectionInfo {
         self.redis.clone().set_addr(node.at(self.tls))
     }
 }

@@ -2,10 +2,8 @@
 //!
 //! What its sentinels say is checked on the new connection itself, before anything is written over it.
 
-use super::board::Board;
 use super::cluster_url::ClusterUrl;
 use super::node::Node;
-use super::node_map::NodeSettings;
 use super::sentinel_url::SentinelUrl;
 use super::sentinels::{SentinelReport, Sentinels};
 use super::settings::LinkSettings;
@@ -29,13 +27,24 @@ pub(crate) struct Master {
 enum Place {
     /// At one address.
     Fixed,
-    /// A node of a cluster, which is asked again who has which slot whenever this one is in doubt.
-    Node(Box<ConnectionInfo>, Option<Arc<Board>>),
+    /// A node of a cluster.
+    Node(Box<ConnectionInfo>, OnDoubt),
     /// Where its sentinels say.
     Sentinels(Box<Sentinels>),
     /// The URL cannot be read: why.
     Unreadable(String),
 }
+
+/// A node of a cluster, and how to connect to it.
+pub(crate) struct NodeOfCluster {
+    pub(crate) node: Node,
+    pub(crate) info: ConnectionInfo,
+    pub(crate) settings: LinkSettings,
+    pub(crate) on_doubt: OnDoubt,
+}
+
+/// Has the cluster asked again who has which slot, whenever one of its nodes is in doubt.
+pub(crate) type OnDoubt = Box<dyn Fn() + Send + Sync>;
 
 /// A connection to a master.
 #[derive(Clone)]
@@ -66,16 +75,16 @@ impl Master {
     }
 
     /// One of several Redises.
-    pub(super) fn named(node: &NodeSettings) -> Self {
-        let master = Self::new(node.link.clone());
-        let address = format!("{} ({})", node.name, master.address).into();
-        Self { name: Some(node.name.clone()), address, ..master }
+    pub(super) fn named(name: &NodeName, settings: LinkSettings) -> Self {
+        let master = Self::new(settings);
+        let address = format!("{name} ({})", master.address).into();
+        Self { name: Some(name.clone()), address, ..master }
     }
 
     /// A node of a cluster.
-    pub(super) fn of_node(board: &Arc<Board>, node: &Node, doubts: bool) -> Self {
-        let place = Place::Node(Box::new(board.node(node)), doubts.then(|| Arc::clone(board)));
-        Self { name: None, address: node.to_string().into(), settings: board.settings().clone(), place }
+    pub(super) fn of_node(NodeOfCluster { node, info, settings, on_doubt }: NodeOfCluster) -> Self {
+        let place = Place::Node(Box::new(info), on_doubt);
+        Self { name: None, address: node.to_string().into(), settings, place }
     }
 
     pub(crate) fn settings(&self) -> &LinkSettings {
@@ -95,8 +104,8 @@ impl Master {
     pub(crate) fn doubt(&self) {
         match &self.place {
             Place::Sentinels(sentinels) => sentinels.doubt(),
-            Place::Node(_, Some(board)) => board.doubt(),
-            Place::Node(_, None) | Place::Fixed | Place::Unreadable(_) => {}
+            Place::Node(_, on_doubt) => on_doubt(),
+            Place::Fixed | Place::Unreadable(_) => {}
         }
     }
 

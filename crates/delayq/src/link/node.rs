@@ -13,12 +13,12 @@ pub(crate) struct Node {
 // === impl Node ===
 
 impl Node {
-    pub(super) fn new(host: impl Into<String>, port: u16) -> Self {
+    pub(crate) fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port }
     }
 
     /// Reads `host` or `host:port`, with an IPv6 address in brackets.
-    pub(super) fn parse(text: &str, port: u16) -> Option<Self> {
+    pub(crate) fn parse(text: &str, port: u16) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
             _ => (text, port),
@@ -31,18 +31,18 @@ impl Node {
 
     /// Reads where an answer of this node redirects to: `host:port`, of which the host may be missing, and an IPv6 address
     /// has no brackets. `None`: nowhere; `?` is a node that has no name, and port 0 one that its node does not know.
-    pub(super) fn redirected(&self, text: &str) -> Option<Self> {
+    pub(crate) fn redirected(&self, text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { &self.host } else { host };
         let port = port.parse().ok().filter(|port| *port != 0)?;
         (host != "?").then(|| Self::new(host, port))
     }
 
-    pub(super) fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    pub(super) fn at(&self, tls: bool) -> ConnectionAddr {
+    pub(crate) fn at(&self, tls: bool) -> ConnectionAddr {
         let (host, port) = (self.host.clone(), self.port);
         match tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },

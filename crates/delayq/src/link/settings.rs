@@ -144,13 +144,13 @@ impl LinkSettings {
     }
 
     /// The one Redis that the URL names.
-    pub(super) fn info(&self) -> Result<ConnectionInfo, Error> {
+    pub(crate) fn info(&self) -> Result<ConnectionInfo, Error> {
         let url = self.url.parse::<SingleUrl>();
         url.map(SingleUrl::into).map_err(|why| Error::Unreachable { address: self.address(), why })
     }
 
     /// A client of a Redis at the place that `info` says; its login holds where none is set here.
-    pub(super) fn client(&self, info: ConnectionInfo) -> Result<Client, Error> {
+    pub(crate) fn client(&self, info: ConnectionInfo) -> Result<Client, Error> {
         let unusable = |error: RedisError| Error::of_connecting(&self.address(), &error);
         self.check_ranges()?;
         // A file that is being replaced is there again a moment later.
@@ -162,7 +162,7 @@ impl LinkSettings {
     }
 
     /// Why no connection was made to a Redis at this address.
-    pub(super) fn unconnected(&self, address: &str, error: &RedisError) -> Error {
+    pub(crate) fn unconnected(&self, address: &str, error: &RedisError) -> Error {
         match Error::of_connecting(address, error) {
             Error::Unreachable { address, why } if self.is_tls() => {
                 Error::Unreachable { address, why: of_certificate(why, self.identity.is_some()) }
@@ -173,12 +173,12 @@ impl LinkSettings {
     }
 
     /// The same of a sentinel, as `why` says.
-    pub(super) fn sentinel_unconnected(&self, why: String) -> String {
+    pub(crate) fn sentinel_unconnected(&self, why: String) -> String {
         if self.sentinel_tls() { of_certificate(why, self.sentinel_identity().is_some()) } else { why }
     }
 
     /// A client of one sentinel.
-    pub(super) fn sentinel_client(&self, node: &Node) -> Result<Client, String> {
+    pub(crate) fn sentinel_client(&self, node: &Node) -> Result<Client, String> {
         let SentinelSettings { username, password, ca_pem, .. } = &self.sentinel;
         let tls = self.sentinel_tls();
         let info = node.at(tls).into_connection_info().map_err(|error| error.to_string())?;

@@ -1,15 +1,13 @@
 //! Changing what is pending: cancel and reschedule, one, many or a whole group.
 
+use super::targets::Question;
 use super::{GroupTally, Producer};
 use crate::clock;
 use crate::error::Error;
-use crate::scatter::{Batch, batches, scatter};
-use delayq_core::call::Call;
 use delayq_core::id::Topic;
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::members::Members;
 use delayq_core::record::RecordId;
-use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 use delayq_core::spool::{GroupChange, SpoolRecord};
 use delayq_core::target::Target;
@@ -18,9 +16,6 @@ use delayq_core::verbs::cancel::{self, CancelOutcome};
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::group::{self as group_steps, ShiftStep};
 use delayq_core::verbs::reschedule::{self, Reschedule, RescheduleOutcome};
-
-/// About how many bytes one target takes in a call: an id and a group of at most 128 each, and two times.
-const TARGET_BYTES: usize = 384;
 
 // === impl Producer ===
 
@@ -55,7 +50,7 @@ impl Producer {
             let request =
                 |shard, some: &[usize]| cancel::request(shard, topic, some.iter().map(|&i| item(i)));
             let unknown = |found: &CancelOutcome| *found == CancelOutcome::Unknown;
-            self.where_known(&targets, request, cancel::read, unknown).await
+            self.where_known(&targets, Question { request, read: cancel::read, unknown }).await
         };
         let names = targets.iter().map(|target| (&target.id, target.group.as_ref()));
         self.in_order(names, record, write, |_| CancelOutcome::Spooled).await
@@ -144,7 +139,7 @@ impl Producer {
                 reschedule::request(shard, topic, some.iter().map(|&i| changes[open[i]]))
             };
             let unknown = |found: &RescheduleOutcome| *found == RescheduleOutcome::Unknown;
-            self.where_known(&targets, request, reschedule::read, unknown).await
+            self.where_known(&targets, Question { request, read: reschedule::read, unknown }).await
         };
         let names = changes.iter().map(|(target, ..)| (&target.id, target.group.as_ref()));
         self.in_order(names, record, write, |_| RescheduleOutcome::Spooled).await
@@ -193,51 +188,6 @@ impl Producer {
     fn failed_at(&self, shard: ShardId, tally: GroupTally, error: Error) -> Error {
         self.note(shard, &error);
         if tally.changed > 0 && error.is_outage() { error.into_unknown() } else { error }
-    }
-
-    /// Asks for each target in the shards where it may be, its present one first, until it is known in one: one answer
-    /// each, in order.
-    async fn where_known<T>(
-        &self,
-        targets: &[&Target],
-        request: impl Fn(ShardId, &[usize]) -> Call,
-        read: impl Fn(Value, usize) -> Result<Vec<T>, ReplyError>,
-        unknown: impl Fn(&T) -> bool,
-    ) -> Vec<Result<T, Error>> {
-        let mut answers: Vec<Option<Result<T, Error>>> = targets.iter().map(|_| None).collect();
-        let mut asked: Vec<Vec<ShardId>> = targets.iter().map(|_| Vec::new()).collect();
-        loop {
-            let mut next = Vec::new();
-            for (i, target) in targets.iter().enumerate() {
-                let is_open = match &answers[i] {
-                    None => true,
-                    Some(Ok(found)) => unknown(found),
-                    Some(Err(_)) => false,
-                };
-                if !is_open {
-                    continue;
-                }
-                // By the layout that is known now: a call of the last round may have met a growth.
-                let shards = self.client.calls.shared_layout().shards_of(target);
-                if let Some(shard) = shards.into_iter().find(|shard| !asked[i].contains(shard)) {
-                    asked[i].push(shard);
-                    next.push((i, shard, TARGET_BYTES));
-                }
-            }
-            if next.is_empty() {
-                break;
-            }
-            let batches = batches(next.into_iter());
-            let request = |batch: &Batch<ShardId>| request(batch.key, &batch.items);
-            let read = |batch: &Batch<ShardId>, reply| read(reply, batch.items.len());
-            for (i, answer) in scatter(&self.client.calls, &batches, request, read).await {
-                if let (Err(error), Some(&shard)) = (&answer, asked[i].last()) {
-                    self.note(shard, error);
-                }
-                answers[i] = Some(answer);
-            }
-        }
-        answers.into_iter().map(|answer| answer.expect("every target is asked for somewhere")).collect()
     }
 }
 

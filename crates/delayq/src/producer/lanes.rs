@@ -2,9 +2,10 @@
 //! that do not confirm hold up only those who wait for them.
 
 use super::room::Room;
-use super::sending::{Sender, Waiting};
+use super::sending::Sender;
+use super::waiting::Waiting;
+use crate::calls::MAX_IDS_A_PIPELINE;
 use crate::gather::Gathering;
-use crate::scatter::MAX_IDS_A_PIPELINE;
 use delayq_core::durability::Waits;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,8 @@
 //! Writes that were recorded before they were sent: under its record, a repeat gets the answer of the first call.
 
 use super::Producer;
+use crate::calls::{Batch, batches, scatter_batches};
 use crate::error::Error;
-use crate::scatter::{Batch, batches, scatter_batches};
 use delayq_core::id::Topic;
 use delayq_core::record::RecordId;
 use delayq_core::shard::ShardId;

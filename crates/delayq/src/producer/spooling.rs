@@ -46,12 +46,7 @@ impl Producer {
         open.into_iter().zip(written).for_each(|(i, answer)| answers[i] = Some(answer.map_err(Arc::new)));
         let answered = |answer: Option<_>| answer.expect("what is not refused is written");
         let mut answers: Vec<Result<T, Arc<Error>>> = answers.into_iter().map(answered).collect();
-        // A put whose shard is missing may have another one.
-        let may_spool = |error: &Error, i: usize| {
-            let may_go_elsewhere = matches!(error, Error::Uninitialised(_)) && record(i).verb() == "put";
-            error.is_mended_by_operator() && !may_go_elsewhere
-        };
-        self.spool_outages(&mut answers, may_spool, &record, &spooled).await;
+        self.spool_outages(&mut answers, &record, &spooled).await;
         answers.into_iter().map(|answer| answer.map_err(Arc::unwrap_or_clone)).collect()
     }
 
@@ -65,17 +60,17 @@ impl Producer {
         names.map(|name| if outages.is_none() { None } else { outage(name).map(Err) }).collect()
     }
 
-    /// Hands what an outage kept from Redis to the spool, if there is one, and what `may_spool` says of others.
-    pub(super) async fn spool_outages<T>(
+    /// Hands what Redis cannot take until it is back, or an operator has mended it, to the spool, if there is one.
+    async fn spool_outages<T>(
         &self,
         answers: &mut [Result<T, Arc<Error>>],
-        may_spool: impl Fn(&Error, usize) -> bool,
         record: impl Fn(usize) -> SpoolRecord,
         spooled: impl Fn(usize) -> T,
     ) {
         let Some(spool) = &self.spool else { return };
         let outage = |(i, answer): (usize, &Result<T, Arc<Error>>)| {
-            let outage = answer.as_ref().err().filter(|error| error.is_outage() || may_spool(error, i))?;
+            let may_pass = |error: &&Arc<Error>| error.is_outage() || error.is_mended_by_operator();
+            let outage = answer.as_ref().err().filter(may_pass)?;
             Some((i, Arc::clone(outage)))
         };
         let outages: Vec<(usize, Arc<Error>)> = answers.iter().enumerate().filter_map(outage).collect();

@@ -13,7 +13,9 @@ use delayq_tests::environment::{RedisShape, redis_shape};
 use delayq_tests::proxy::{Direction, Flow, Proxy};
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::remark::skipped;
-use std::time::Duration;
+use delayq_tests::stall::Stall;
+use delayq_tests::timing::{Timing, conclusive};
+use std::time::{Duration, Instant};
 
 /// The deadline of calls through the proxy: long enough for a busy machine, short enough for several in a test.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -178,6 +180,22 @@ async fn while_every_connection_is_black_holed_each_put_ends_and_none_of_them_is
         assert!(put.await.outcome.is_accepted());
     }
     assert_eq!(scene.numbers().await.accepted, 4);
+}
+
+/// How long a put takes of which no attempt is answered.
+async fn an_unanswered_put() -> Timing {
+    let scene = Scene::new().await;
+    let producer = scene.producer().await;
+    scene.proxy.set_both(Flow::Hold);
+    let (stall, began) = (Stall::watch(), Instant::now());
+    within("a put", LONG, producer.put(scene.order("order-17"))).await.unwrap_err();
+    // An attempt and its repeat, and a last look at what has arrived after each.
+    stall.judge("an unanswered put", began.elapsed(), 2 * DEADLINE + Duration::from_millis(200))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_that_nothing_answers_ends_within_two_deadlines() {
+    conclusive(an_unanswered_put).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

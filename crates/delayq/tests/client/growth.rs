@@ -2,6 +2,7 @@
 
 mod after;
 mod begun;
+mod deadline;
 mod followed;
 mod groups;
 mod grown;

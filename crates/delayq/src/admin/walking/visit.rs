@@ -4,7 +4,7 @@ use super::cursor::Visit;
 use crate::admin::Admin;
 use crate::error::Error;
 use crate::link::Link;
-use crate::wrong_node;
+use crate::topology::moving;
 use delayq_core::call::Call;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::deployment::{self, Asked};
@@ -41,7 +41,7 @@ impl Admin {
                 return Ok(Some((link, Visit { state, cursor: 0, shards })));
             }
         }
-        left.first().map_or(Ok(None), |&shard| Err(wrong_node::moving(shard)))
+        left.first().map_or(Ok(None), |&shard| Err(moving(shard)))
     }
 
     /// The node of a visit, if there is still one in that state.
@@ -63,7 +63,7 @@ impl Admin {
     ) -> Result<BTreeSet<ShardId>, Error> {
         let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard)).collect();
         let mut whole = BTreeSet::new();
-        for (&shard, reply) in shards.iter().zip(self.client.calls.scripts().send_at(link, &asking).await) {
+        for (&shard, reply) in shards.iter().zip(self.client.calls.send_at(link, asking).await) {
             match reply.and_then(|reply| Ok(deployment::read_asked(reply, shard)?)) {
                 Ok(Asked::Here(_)) => {
                     whole.insert(shard);

@@ -1,7 +1,7 @@
 //! Shards, or their slots, by the nodes that have them.
 
-use super::Link;
 use crate::error::Error;
+use crate::link::Link;
 use std::sync::Arc;
 
 /// Where some shards or slots are, each named by its place among them.

@@ -9,13 +9,18 @@
 //! Nothing is sent again here: what a node refused as MOVED was not carried out, and only that is sent to another one.
 
 mod asking;
+mod board;
+mod links;
+mod slot_map;
 
-use super::board::{Board, View};
-use super::cluster_url::ClusterUrl;
-use super::settings::LinkSettings;
-use super::slot_map::SlotMap;
+pub(crate) use board::View;
+pub(crate) use links::ClusterLinks;
+
 use crate::error::Error;
+use crate::link::{ClusterUrl, LinkSettings};
 use asking::{Asking, PATIENCE};
+use board::Board;
+use slot_map::SlotMap;
 use std::sync::{Arc, Mutex};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;

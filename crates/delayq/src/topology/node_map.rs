@@ -1,7 +1,6 @@
 //! Several Redises that keep a deployment together, and which of them has which shard. Pure.
 
-use super::cluster_url::ClusterUrl;
-use super::settings::LinkSettings;
+use crate::link::{ClusterUrl, LinkSettings};
 use delayq_core::id::NodeName;
 use delayq_core::ranges::ShardRanges;
 use delayq_core::shard::ShardId;

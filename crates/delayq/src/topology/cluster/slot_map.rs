@@ -1,6 +1,6 @@
 //! Which node has which slot. Pure.
 
-use crate::link::node::Node;
+use crate::link::Node;
 use delayq_core::keys::SLOTS;
 use redis::{Value, from_redis_value};
 use std::fmt;

@@ -6,12 +6,13 @@
 //!                                                          one after the other
 //! ```
 
-use crate::calls::Calls;
+use super::Calls;
+use super::grouping::{Batch, batches};
+use super::load::Load;
+use super::ride::{Ride, Rules};
 use crate::error::Error;
 use delayq_core::call::Call;
-use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
 use delayq_core::reply::{ReplyError, Value};
-use std::collections::BTreeMap;
 
 /// Maximum bytes of calls in one pipeline, which a single call may exceed: what has to cross the network within the
 /// deadline of a call.
@@ -20,29 +21,25 @@ const MAX_BYTES_A_PIPELINE: usize = 4 * 1024 * 1024;
 /// Maximum items in one pipeline: at 50 µs each, on a busy Redis, they take a tenth of the deadline of a call.
 pub(crate) const MAX_IDS_A_PIPELINE: usize = 4000;
 
-/// The items of one call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Batch<K> {
-    pub(crate) key: K,
-    /// Their places among all items, rising.
-    pub(crate) items: Vec<usize>,
-}
-
-/// Groups items by what their call is about, within the limits of a call. Each item is its place, its key, and about how
-/// many bytes it takes. Batches of one key keep the order of their items.
-pub(crate) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usize)>) -> Vec<Batch<K>> {
-    let (mut full, mut open) = (Vec::new(), BTreeMap::<K, (Vec<usize>, usize)>::new());
-    for (item, key, bytes) in items {
-        let (some, taken) = open.entry(key.clone()).or_default();
-        if some.len() == MAX_IDS_A_CALL || !some.is_empty() && *taken + bytes > MAX_BYTES_A_CALL {
-            full.push(Batch { key, items: std::mem::take(some) });
-            *taken = 0;
+/// Carries items to their shards, as many in one pipeline as the limits allow; each pipeline has its own deadline.
+pub(crate) async fn carry<L: Load>(to: &Calls, load: &mut L, items: usize) {
+    let keyed = (0..items).map(|item| {
+        let (key, bytes) = load.next_call(item);
+        (item, key, bytes)
+    });
+    let (mut now, mut bytes) = (Vec::new(), 0);
+    for batch in batches(keyed) {
+        let more: usize = batch.items.iter().map(|&item| load.next_call(item).1).sum();
+        let is_full =
+            bytes + more > MAX_BYTES_A_PIPELINE || now.len() + batch.items.len() > MAX_IDS_A_PIPELINE;
+        if is_full && !now.is_empty() {
+            Ride::new(to, Rules::once(to), std::mem::take(&mut now)).finish(load).await;
+            bytes = 0;
         }
-        some.push(item);
-        *taken += bytes;
+        now.extend(batch.items);
+        bytes += more;
     }
-    full.extend(open.into_iter().map(|(key, (items, _))| Batch { key, items }));
-    full
+    Ride::new(to, Rules::once(to), now).finish(load).await;
 }
 
 /// Sends one call for each batch: what became of each item, by its place.
@@ -104,18 +101,6 @@ pub(crate) fn in_order<A>(answers: Vec<(usize, A)>) -> Vec<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn items_of_one_key_go_together_in_order_within_the_limits_of_a_call() {
-        let all = batches((0..1200).map(|item| (item, item % 2, 10)));
-        let sizes: Vec<(usize, usize)> = all.iter().map(|batch| (batch.key, batch.items.len())).collect();
-        assert_eq!(sizes, [(0, 500), (1, 500), (0, 100), (1, 100)]);
-        assert!(all.iter().all(|batch| batch.items.is_sorted()));
-        let large = batches((0..3).map(|item| (item, (), MAX_BYTES_A_CALL - 1)));
-        assert_eq!(large.len(), 3);
-        let oversized = batches(std::iter::once((0, (), MAX_BYTES_A_CALL + 1)));
-        assert_eq!(oversized, [Batch { key: (), items: vec![0] }]);
-    }
 
     #[test]
     fn answers_come_back_in_the_order_of_the_items() {

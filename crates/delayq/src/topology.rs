@@ -2,21 +2,26 @@
 //! them, each of several Redises those that a map says until they say otherwise, each master of a cluster those whose slots
 //! it has.
 
-use super::Link;
-use super::board::View;
-use super::cluster::Cluster;
-use super::cluster_links::ClusterLinks;
-use super::cluster_url::ClusterUrl;
-use super::grouped::Grouped;
-use super::homes::{Homes, Told};
-use super::node::Node;
-use super::node_map::NodeMap;
-use super::sentinels::SentinelReport;
-use super::settings::LinkSettings;
+mod cluster;
+mod grouped;
+mod homes;
+mod lesson;
+mod node_map;
+mod wrong_node;
+
+pub(crate) use grouped::Grouped;
+pub(crate) use lesson::Lesson;
+pub(crate) use wrong_node::{check as check_node, elsewhere, moving};
+
+pub use node_map::{NodeMap, NodeMapError, NodeSettings};
+
 use crate::error::Error;
+use crate::link::{ClusterUrl, Link, LinkSettings, Node, SentinelReport};
+use cluster::{Cluster, ClusterLinks, View};
 use delayq_core::id::NodeName;
 use delayq_core::keys::Keys;
 use delayq_core::shard::ShardId;
+use homes::{Homes, Told};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,14 +207,8 @@ impl Nodes {
         }
     }
 
-    /// Where `from` redirects a call to; `None`: that cannot be read, or is `from` itself.
-    pub(crate) fn redirected(from: &Link, to: &str) -> Option<Node> {
-        let from = Node::parse(from.address(), 0)?;
-        from.redirected(to).filter(|to| *to != from)
-    }
-
     /// Nodes of a cluster said that these slots are elsewhere now.
-    pub(crate) fn moved(&self, slots: &[(u16, Node)]) {
+    fn moved(&self, slots: &[(u16, Node)]) {
         if let Place::Cluster(links) = &self.place {
             links.board().moved(slots);
         }
@@ -253,7 +252,8 @@ fn by_home(homes: &Homes, links: &[Arc<Link>], shards: &[ShardId]) -> Grouped {
 
 impl Place {
     fn several(map: NodeMap) -> Self {
-        let links = map.nodes().iter().map(|node| Arc::new(Link::named(node))).collect();
+        let link = |node: &NodeSettings| Arc::new(Link::named(&node.name, node.link.clone()));
+        let links = map.nodes().iter().map(link).collect();
         Self::Several(Homes::new(map), links)
     }
 }

@@ -1,10 +1,8 @@
 //! What is known of a Redis Cluster: which of its nodes has which slot.
 
-use super::cluster_url::ClusterUrl;
-use super::node::Node;
-use super::settings::LinkSettings;
 use super::slot_map::SlotMap;
 use crate::error::Error;
+use crate::link::{ClusterUrl, Link, LinkSettings, Node, NodeOfCluster};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
@@ -45,16 +43,23 @@ impl Board {
 
     /// What all connections to a node share of the doubts about them. A connection that is made from `now` on is in no
     /// doubt.
-    pub(super) fn doubted(&self, node: &Node, now: Instant) -> watch::Sender<Instant> {
+    fn doubted(&self, node: &Node, now: Instant) -> watch::Sender<Instant> {
         let mut doubted = self.doubted.lock().expect("nothing panics while it holds the doubts");
         // Those of nodes to which nobody has a connection any more are dropped.
         doubted.retain(|known, doubted| known == node || doubted.sender_count() > 1);
         doubted.entry(node.clone()).or_insert_with(|| watch::Sender::new(now)).clone()
     }
 
-    /// How to connect to a node.
-    pub(super) fn node(&self, node: &Node) -> redis::ConnectionInfo {
-        self.url.node(node)
+    /// A link to a node. `doubts`: whether the map is asked for again when the node fails.
+    pub(super) fn link(self: &Arc<Self>, node: &Node, doubts: bool) -> Link {
+        let board = doubts.then(|| Arc::clone(self));
+        let of_cluster = NodeOfCluster {
+            node: node.clone(),
+            info: self.url.node(node),
+            settings: self.settings.clone(),
+            on_doubt: Box::new(move || board.iter().for_each(|board| board.doubt())),
+        };
+        Link::of_node(of_cluster, |now| self.doubted(node, now))
     }
 
     pub(crate) fn settings(&self) -> &LinkSettings {
@@ -72,7 +77,7 @@ impl Board {
     }
 
     /// Nodes said that these slots are other ones' now.
-    pub(super) fn moved(&self, slots: &[(u16, Node)]) {
+    pub(crate) fn moved(&self, slots: &[(u16, Node)]) {
         self.view.send_if_modified(|view| {
             let Some(map) = &view.map else { return false };
             let is_new = |(slot, to): &&(u16, Node)| map.node(*slot) != Some(to);

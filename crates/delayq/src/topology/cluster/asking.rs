@@ -1,10 +1,9 @@
 //! Asking the nodes of a cluster which of them has which slot.
 
+use super::board::Board;
+use super::slot_map::SlotMap;
 use crate::error::Error;
-use crate::link::Link;
-use crate::link::board::Board;
-use crate::link::node::Node;
-use crate::link::slot_map::SlotMap;
+use crate::link::{Link, Node};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{Pipeline, Value, from_redis_value};
@@ -77,7 +76,7 @@ impl Asking {
         self.links.retain(|node, _| candidates.contains(node));
         for some in candidates.chunks(AT_ONCE) {
             for node in some {
-                let link = || Link::of_node(&self.board, node, false);
+                let link = || self.board.link(node, false);
                 self.links.entry(node.clone()).or_insert_with(link);
             }
             match latest(some.iter().map(|node| (node, &self.links[node]))).await {

@@ -70,7 +70,7 @@ impl Homes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::NodeSettings;
+    use crate::topology::NodeSettings;
     use delayq_core::ranges::ShardRanges;
 
     #[test]

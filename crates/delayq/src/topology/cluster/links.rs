@@ -1,18 +1,17 @@
 //! The connections of one client to the masters of a Redis Cluster.
 
-use super::Link;
+use super::Cluster;
 use super::board::Board;
-use super::cluster::Cluster;
-use super::grouped::Grouped;
-use super::node::Node;
 use crate::error::Error;
+use crate::link::{Link, Node};
+use crate::topology::grouped::Grouped;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// A connection to each node, made on first use.
-pub(super) struct ClusterLinks {
+pub(crate) struct ClusterLinks {
     cluster: Arc<Cluster>,
     links: Mutex<BTreeMap<Node, Arc<Link>>>,
 }
@@ -20,22 +19,22 @@ pub(super) struct ClusterLinks {
 // === impl ClusterLinks ===
 
 impl ClusterLinks {
-    pub(super) fn new(cluster: Arc<Cluster>) -> Self {
+    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
         Self { cluster, links: Mutex::default() }
     }
 
     /// Other connections to the same nodes.
-    pub(super) fn another(&self) -> Self {
+    pub(crate) fn another(&self) -> Self {
         Self::new(Arc::clone(&self.cluster))
     }
 
-    pub(super) fn board(&self) -> &Arc<Board> {
+    pub(crate) fn board(&self) -> &Arc<Board> {
         self.cluster.board()
     }
 
     /// Groups slots by the nodes that have them. If that is not known yet, the cluster is asked once for all of them, and
     /// waited for no longer than `within`.
-    pub(super) async fn group(&self, slots: &[u16], within: Duration) -> Grouped {
+    pub(crate) async fn group(&self, slots: &[u16], within: Duration) -> Grouped {
         let late = |_| {
             let why = format!("no node says within {within:?} who has which slot");
             Err(Error::Unreachable { address: self.board().settings().address(), why })
@@ -64,7 +63,7 @@ impl ClusterLinks {
     }
 
     /// The connections to all nodes that have a slot, by their addresses.
-    pub(super) async fn all(&self) -> Result<Vec<Arc<Link>>, Error> {
+    pub(crate) async fn all(&self) -> Result<Vec<Arc<Link>>, Error> {
         Ok(Box::pin(self.cluster.map()).await?.masters().iter().map(|node| self.link(node)).collect())
     }
 
@@ -76,7 +75,7 @@ impl ClusterLinks {
         }
         let view = self.board().views().borrow().clone();
         links.retain(|node, _| view.map.as_ref().is_none_or(|map| map.masters().contains(node)));
-        let link = Arc::new(Link::of_node(self.board(), node, true));
+        let link = Arc::new(self.board().link(node, true));
         links.insert(node.clone(), Arc::clone(&link));
         link
     }

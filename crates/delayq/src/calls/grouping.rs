@@ -1,0 +1,46 @@
+//! Grouping items by what their call is about. Pure.
+
+use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
+use std::collections::BTreeMap;
+
+/// The items of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Batch<K> {
+    pub(crate) key: K,
+    /// Their places among all items, rising.
+    pub(crate) items: Vec<usize>,
+}
+
+/// Groups items by what their call is about, within the limits of a call. Each item is its place, its key, and about how
+/// many bytes it takes. Batches of one key keep the order of their items.
+pub(crate) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usize)>) -> Vec<Batch<K>> {
+    let (mut full, mut open) = (Vec::new(), BTreeMap::<K, (Vec<usize>, usize)>::new());
+    for (item, key, bytes) in items {
+        let (some, taken) = open.entry(key.clone()).or_default();
+        if some.len() == MAX_IDS_A_CALL || !some.is_empty() && *taken + bytes > MAX_BYTES_A_CALL {
+            full.push(Batch { key, items: std::mem::take(some) });
+            *taken = 0;
+        }
+        some.push(item);
+        *taken += bytes;
+    }
+    full.extend(open.into_iter().map(|(key, (items, _))| Batch { key, items }));
+    full
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_of_one_key_go_together_in_order_within_the_limits_of_a_call() {
+        let all = batches((0..1200).map(|item| (item, item % 2, 10)));
+        let sizes: Vec<(usize, usize)> = all.iter().map(|batch| (batch.key, batch.items.len())).collect();
+        assert_eq!(sizes, [(0, 500), (1, 500), (0, 100), (1, 100)]);
+        assert!(all.iter().all(|batch| batch.items.is_sorted()));
+        let large = batches((0..3).map(|item| (item, (), MAX_BYTES_A_CALL - 1)));
+        assert_eq!(large.len(), 3);
+        let oversized = batches(std::iter::once((0, (), MAX_BYTES_A_CALL + 1)));
+        assert_eq!(oversized, [Batch { key: (), items: vec![0] }]);
+    }
+}

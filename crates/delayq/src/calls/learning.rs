@@ -1,0 +1,134 @@
+//! Taking in what refusals teach: about the layout, where a shard is, and what a topic's writes wait for.
+
+use super::Calls;
+use super::next::Taught;
+use crate::error::Error;
+use crate::link::Link;
+use crate::topology::{Lesson, check_node, moving};
+use delayq_core::call::Call;
+use delayq_core::durability::Durability;
+use delayq_core::layout::{CallerLayout, Layout, LayoutRelation, LayoutWord, NOT_ASKED};
+use delayq_core::reply::Value;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::deployment::{self, Grown};
+use tokio::time::{Instant, timeout_at};
+
+// === impl Calls ===
+
+impl Calls {
+    /// Takes in what the answer of a node says about where a shard is; `None`: nothing. The error is replaced where that
+    /// says more.
+    pub(super) async fn learn_place(
+        &self,
+        node: &Link,
+        shard: ShardId,
+        error: &mut Error,
+        is_followed: bool,
+        until: Instant,
+    ) -> Option<Taught> {
+        match self.nodes().learn_from(node, shard, error) {
+            Lesson::Slot => Some(Taught::Slot),
+            Lesson::Node => Some(Taught::Node),
+            Lesson::Replica if !is_followed && self.is_elsewhere(node, shard, until).await => {
+                Some(Taught::Node)
+            }
+            Lesson::Between => {
+                *error = moving(shard);
+                Some(Taught::Nothing)
+            }
+            Lesson::Replica | Lesson::Nothing => None,
+        }
+    }
+
+    /// Whether a shard records another node at this one, a replica: processes are told of it before it is promoted, and a
+    /// move may be taken back.
+    async fn is_elsewhere(&self, link: &Link, shard: ShardId, until: Instant) -> bool {
+        let asking = vec![deployment::ask(shard).under(NOT_ASKED)];
+        let reply = self.ride_plain(asking, Some(link), until).await.pop().expect("one answer for one call");
+        let asked = reply.ok().and_then(|reply| deployment::read_asked(reply, shard).ok());
+        let node = asked.as_ref().and_then(deployment::Asked::node);
+        node.is_some_and(|node| link.name() != Some(node) && self.nodes().learn(shard, node))
+    }
+
+    /// Has a call wait for what its topic asks.
+    pub(super) fn learn_durability(&self, call: &mut Call, asked: Durability) -> Taught {
+        if let Some(topic) = call.written_topic() {
+            self.durable.learn(topic, asked);
+        }
+        call.waits.add(asked);
+        Taught::Durability
+    }
+
+    /// Takes in the layout of a shard that refused a call for it.
+    pub(super) async fn learn_layout(&self, call: &Call, error: &mut Error, until: Instant) -> Taught {
+        let Error::Layout { found, counts, .. } = &*error else { return Taught::Nothing };
+        let (Ok(counts), Ok(word)) = (counts.parse::<Layout>(), found.parse::<LayoutWord>()) else {
+            return Taught::Nothing;
+        };
+        if let Err(wrong) = check_node(call.shard, self.nodes().name(call.shard), word.place.node()) {
+            *error = wrong;
+            return Taught::Nothing;
+        }
+        if word.number != counts.number() {
+            return Taught::Nothing;
+        }
+        let mut relation = self.layout.learn(&counts);
+        if relation == LayoutRelation::NeverSo {
+            let asking = timeout_at(until, self.ask_the_last(&counts)).await;
+            relation = asking.unwrap_or(LayoutRelation::NeverSo);
+        }
+        if relation == LayoutRelation::NeverSo {
+            *error = never_so(&self.known(), &counts);
+        }
+        Taught::Layout(relation, call.layout == Some(self.known().word()))
+    }
+
+    /// Raises shards to a layout, or makes those that it adds: what each of them answered.
+    pub(crate) async fn raise(&self, shards: &[ShardId], layout: &Layout) -> Vec<Result<Grown, Error>> {
+        self.raise_by(shards, layout, self.deadline()).await
+    }
+
+    /// As [`Self::raise`], by this deadline.
+    pub(super) async fn raise_by(
+        &self,
+        shards: &[ShardId],
+        layout: &Layout,
+        until: Instant,
+    ) -> Vec<Result<Grown, Error>> {
+        let calls = shards.iter().map(|&shard| deployment::grow(shard, layout)).collect();
+        let replies = self.ride_plain(calls, None, until).await;
+        shards.iter().zip(replies).map(|(&shard, reply)| self.raised(shard, layout, reply?)).collect()
+    }
+
+    fn raised(&self, shard: ShardId, layout: &Layout, reply: Value) -> Result<Grown, Error> {
+        let grown = deployment::read_grown(reply)?;
+        match &grown {
+            Grown::Raised => tracing::info!(%shard, %layout, "a shard follows the growth of its deployment"),
+            Grown::Ahead(Some(newer)) => {
+                self.layout.learn(newer);
+            }
+            Grown::Differs(found) => {
+                return Err(Error::Deployment(format!(
+                    "shard {shard} is of another growth: it has layout, number and shard counts {found}, not {} {shard} {layout}",
+                    layout.number(),
+                )));
+            }
+            Grown::Created | Grown::Exists | Grown::Ahead(None) => {}
+        }
+        Ok(grown)
+    }
+}
+
+/// The error of a client whose configuration has a number of shards that the deployment never had.
+pub(super) fn never_so(known: &CallerLayout, found: &Layout) -> Error {
+    let counts: Vec<String> = found.counts().iter().map(ToString::to_string).collect();
+    Error::Deployment(format!(
+        "this process is configured for {}; the deployment has {}",
+        known.layout.shards().in_words(),
+        match counts.split_last() {
+            Some((newest, earlier)) if !earlier.is_empty() =>
+                format!("{newest}, and had {}", earlier.join(", then ")),
+            _ => counts.concat(),
+        }
+    ))
+}
