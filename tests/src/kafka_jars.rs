@@ -57,8 +57,10 @@ fn fetch(jars: &Path) {
     run(&mut fetch, "fetching Kafka's jars");
 }
 
+/// Runs a command to its end.
+///
 /// # Panics
-/// If the command fails; the message contains its output.
+/// If it fails; the message contains its output.
 pub(crate) fn run(command: &mut Command, what: &str) {
     let output = command.output().unwrap_or_else(|e| panic!("{what} failed: {e}"));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

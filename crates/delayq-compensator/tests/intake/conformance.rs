@@ -122,9 +122,9 @@ pub(crate) async fn an_outage_of_redis_pauses_and_loses_nothing<B: Broker>() {
 
 /// A compensator that is killed between Redis's answer and the commit leaves nothing out and puts nothing twice.
 pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice<B: Broker>() {
-    const COUNT: u64 = 3000;
+    let count: u64 = at_length(1000, 3000);
     let stage = Stage::<B>::start().await;
-    stage.broker.publish((0..COUNT).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
+    stage.broker.publish((0..count).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
     for _ in 0..3 {
         let before = stage.books().await.delayed;
         let compensator = stage.compensator("batch = 5\nin_flight = 20").await;
@@ -132,27 +132,27 @@ pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_
         compensator.kill().await;
     }
     let compensator = stage.compensator("").await;
-    stage.has_delayed(COUNT).await;
+    stage.has_delayed(count).await;
     stage.is_settled().await;
-    assert_eq!(stage.books().await, all(COUNT));
+    assert_eq!(stage.books().await, all(count));
     compensator.stop().await;
 }
 
 /// A broker that is killed while it is read hands out again what was not settled.
 pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>() {
-    const COUNT: u64 = 3000;
+    let count: u64 = at_length(1000, 3000);
     let mut stage = Stage::<B>::start().await;
     stage.broker.keep_created().await;
-    stage.broker.publish((0..COUNT).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
+    stage.broker.publish((0..count).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
     let compensator = stage.compensator("batch = 5\nin_flight = 20").await;
     wait_until("some of them", LONG, async || stage.books().await.delayed > 50).await;
     stage.broker.kill().await;
     compensator.is_unready("orders").await;
     stage.broker.resume().await;
     compensator.is_ready().await;
-    stage.has_delayed(COUNT).await;
+    stage.has_delayed(count).await;
     stage.is_settled().await;
-    assert_eq!(stage.books().await, all(COUNT));
+    assert_eq!(stage.books().await, all(count));
     compensator.stop().await;
 }
 
@@ -304,7 +304,7 @@ pub(crate) async fn a_password_is_read_again_until_the_broker_takes_it<B: Broker
 
 /// Two compensators share the work, or one waits for the other; when one is killed, the other has all of it.
 pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
-    const COUNT: u64 = 4000;
+    let count: u64 = at_length(1000, 4000);
     let stage = Stage::<B>::start().await;
     let (first, second) = tokio::join!(
         stage.compensator("batch = 5\nin_flight = 20"),
@@ -317,16 +317,16 @@ pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
         });
         stage.broker.publish(records.collect())
     };
-    publish(0..COUNT / 2).await;
+    publish(0..count / 2).await;
     wait_until("some of them", LONG, async || stage.books().await.delayed > 50).await;
     first.kill().await;
-    publish(COUNT / 2..COUNT).await;
-    stage.has_delayed(COUNT).await;
+    publish(count / 2..count).await;
+    stage.has_delayed(count).await;
     stage.is_settled().await;
-    assert_eq!(stage.books().await, all(COUNT));
+    assert_eq!(stage.books().await, all(count));
     // A reschedule that came before its put would have been rejected, and its message would be due earlier.
     assert_eq!(second.metric("settled_total{intake=\"orders\",outcome=\"rejected\"}").await, Some(0.0));
-    let again = (0..COUNT).map(async |n| {
+    let again = (0..count).map(async |n| {
         let id = format!("m{n}");
         let again = Message::new(topic(), format!("body of {id}")).id(&id).unwrap();
         let answer = stage.deployment.producer.put(again).await.unwrap().outcome;

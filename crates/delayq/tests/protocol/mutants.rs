@@ -22,10 +22,10 @@ async fn betrayal(
     weather: Weather,
     known: Option<u64>,
 ) -> Option<u64> {
-    if let Some(first) = known {
-        if run_seeds(server, scripts, Seeds { weather, first, count: 1 }).await.is_err() {
-            return known;
-        }
+    if let Some(first) = known
+        && run_seeds(server, scripts, Seeds { weather, first, count: 1 }).await.is_err()
+    {
+        return known;
     }
     run_seeds(server, scripts, Seeds { weather, first: 0, count: SEEDS })
         .await
