@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test-binary.sh PROGRAM ARGUMENT...: runs a test binary, as cargo's runner, with a suitable number of threads, and
-# prints the duration of each test.
+# test-binary.sh PROGRAM ARGUMENT...: runs a test binary, as cargo's runner, with as many threads as suit its tests, and has it
+# say how long each test took.
 set -euo pipefail
 
 program=$1
@@ -12,9 +12,8 @@ case $program in
     *) exec "$program" "$@" ;; # of a documentation's example
 esac
 case $name in
-    # These tests wait for servers to start, to fail over, or to be noticed as gone; the others compute, or measure
-    # times.
-    compensator | intake | outbox | shapes | sinks) threads=$((2 * $(nproc))) ;;
+    # These wait for servers to start, to fail over, or to be noticed as gone; the others compute, or measure times.
+    compensator | intake | shapes) threads=$((2 * $(nproc))) ;;
     *) threads=$(nproc) ;;
 esac
 echo "binary $name"
