@@ -53,11 +53,17 @@ impl Doctor {
 /// Looks at everything.
 pub(super) async fn examine(global: &Global, context: &Context) -> Vec<Check> {
     let mut checks = redis::checks(context).await;
-    // The checks of Redis name each server that does not answer.
-    if let Ok((part, _)) = seen(context).await {
-        checks.extend(shards::checks(&part).await);
-        checks.extend(durability::checks(&part).await);
-        checks.extend(readers::checks(global, &part).await);
+    match seen(context).await {
+        Ok((part, _)) => {
+            checks.extend(shards::checks(&part).await);
+            checks.extend(durability::checks(&part).await);
+            checks.extend(readers::checks(global, &part).await);
+        }
+        // The servers answer, and say why no shard does.
+        Err(_) if checks.iter().all(|check| check.verdict != Judgement::Bad) => {
+            checks.extend(shards::checks(context).await);
+        }
+        Err(_) => {}
     }
     checks.extend(etcd::checks(context).await);
     checks.extend(spool::check(context));

@@ -208,6 +208,6 @@ async fn each_role_works_with_the_etcd_role_that_is_printed_and_is_refused_by_na
     let seen = timers("delayq-admin").await;
     assert!(seen.code == Some(0) && seen.stdout.contains("\"unclaimed\": []"), "{seen:?}");
     let refused = timers("blind-admin").await;
-    assert!(refused.code == Some(69) && refused.stderr.contains("blind-admin"), "{refused:?}");
+    assert!(refused.code == Some(68) && refused.stderr.contains("blind-admin"), "{refused:?}");
     assert_eq!(run(&redis, &["acl", "print", "--role", "nobody"]).await.code, Some(64));
 }

@@ -30,9 +30,9 @@ async fn a_deployment_grows_and_every_command_finds_what_was_there_before() {
 }
 
 #[tokio::test]
-async fn a_growth_to_fewer_shards_is_a_wrong_use() {
+async fn a_growth_to_fewer_shards_is_refused() {
     let redis = deployment().await;
     let finished = run(&redis, &["shards", "grow", "--to", "3"]).await;
-    assert_eq!(finished.code, Some(64), "{finished:?}");
+    assert_eq!(finished.code, Some(65), "{finished:?}");
     assert!(finished.stderr.contains("their number never decreases"), "{}", finished.stderr);
 }
