@@ -3,6 +3,7 @@
 use crate::codes::SPOOL;
 use crate::config::CompensatorConfig;
 use crate::metrics::CompensatorMetrics;
+use crate::redis_clock::RedisClock;
 use crate::resubmit::{Report, Resubmitter};
 use crate::room::{ROOM_BYTES, Room};
 use crate::wake::{Wake, back_off, wake};
@@ -22,6 +23,9 @@ const BOOKS_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a step may take: what it resubmits is settled at its end, so until then nothing moves.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often Redis's clock is noted.
+const CLOCK_EVERY: Duration = Duration::from_secs(60);
 
 /// How often an idle Redis is asked whether it is still there.
 const ASK_EVERY: Duration = Duration::from_secs(2);
@@ -112,6 +116,7 @@ impl Compensator {
         // It ends with this function.
         let mut beside = JoinSet::new();
         beside.spawn(stay_connected(self.client.clone()));
+        beside.spawn(note_the_clock(self.resubmitter.clock()));
         self.condition.ready();
         let mut failures = 0;
         while !shutdown.is_requested() {
@@ -266,6 +271,14 @@ async fn stay_connected(client: Client) {
         let of_each: Vec<ShardId> = by_node.iter().map(|shards| shards[0]).collect();
         // What fails is replaced by the client itself.
         let _ = Probe::new(&client).takes_puts(&of_each).await;
+    }
+}
+
+/// Notes Redis's clock from time to time, so that an outage across a reboot finds a note of the boot before.
+async fn note_the_clock(clock: RedisClock) {
+    loop {
+        tokio::time::sleep(CLOCK_EVERY).await;
+        clock.note().await;
     }
 }
 

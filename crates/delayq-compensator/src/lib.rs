@@ -37,6 +37,7 @@ mod metrics;
 mod outbox;
 mod outcome;
 mod probes;
+mod redis_clock;
 mod resting;
 mod resubmit;
 mod room;

@@ -10,6 +10,7 @@
 
 use crate::outcome::Settle;
 use crate::probes::Probes;
+use crate::redis_clock::RedisClock;
 use crate::resting::Resting;
 use crate::writes::{Carrier, Write};
 use delayq::protocol::RecordId;
@@ -34,6 +35,8 @@ pub struct Resubmitter {
     max: usize,
     /// Redis was unavailable the last time: it is probed before anything is sent.
     doubtful: bool,
+    /// The spool was told what Redis's clock says.
+    is_dated: bool,
     /// The number of the last record that was read in this pass over the spool.
     read: u64,
     /// What became of records, and is not noted yet.
@@ -97,6 +100,7 @@ impl Resubmitter {
             batch,
             max: batch,
             doubtful: false,
+            is_dated: false,
             read: 0,
             owed: Settled::default(),
             carried: Vec::new(),
@@ -165,6 +169,9 @@ impl Resubmitter {
 
     /// Resubmits the records behind those that were read.
     async fn read_on(&mut self) -> Result<Report, SpoolError> {
+        if !self.doubtful {
+            self.dates().await;
+        }
         let (read, max) = (self.read, if self.resting.is_full() { 0 } else { self.max });
         let batch = self.with(move |reader| reader.waiting(read, max)).await?;
         let Some(last) = batch.last().map(|last| last.seq) else {
@@ -211,6 +218,10 @@ impl Resubmitter {
         {
             return Ok(Report { held: Some(error.to_string()), ..Report::default() });
         }
+        if self.doubtful && self.dates().await {
+            // The batch was dated without that clock: read it again.
+            return Ok(Report::default());
+        }
         let mut tally = self.tally(batch).await?;
         // Where nothing at all is carried out, it may be the whole Redis.
         if tally.done == 0 && tally.resting > 0 && tally.held.is_none() {
@@ -220,6 +231,18 @@ impl Resubmitter {
         self.note().await?;
         let Tally { sent, done, rejected, held, .. } = tally;
         Ok(Report { sent, resubmitted: done, rejected, held, ..Report::default() })
+    }
+
+    /// Tells the spool what Redis's clock says, unless this was done before.
+    async fn dates(&mut self) -> bool {
+        let is_new = !self.is_dated && self.clock().tell().await;
+        self.is_dated |= is_new;
+        is_new
+    }
+
+    /// Tells the spool of Redis's clock, from another task.
+    pub(crate) fn clock(&self) -> RedisClock {
+        RedisClock::new(self.carrier.client().clone(), Arc::clone(&self.reader))
     }
 
     /// Why a record rests alone; `None`: none does.

@@ -63,6 +63,10 @@ impl Carrier {
         Self { producer, away: Away::default(), unconfirmed: Unconfirmed::default() }
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        self.producer.client()
+    }
+
     /// Carries out a batch, as far as Redis can be used: writes of one message in their order. One answer for each write.
     pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[Write]) -> Vec<Settle> {
         let mut settled = vec![Settle::Untried; batch.len()];

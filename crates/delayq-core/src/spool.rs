@@ -3,8 +3,9 @@
 //! **A delay stays a delay.** The record keeps the time of the first try, and the remaining delay is computed at the
 //! resubmit by the same host's clock; Redis then adds the remainder to its own clock. So the difference between the two
 //! clocks does not matter: a due time made absolute by a clock behind Redis's would be early by the difference. If this
-//! host's clock is set while the record waits, its times are corrected by the time since boot. A clock set across a
-//! boot cannot be detected: set back, the message is late; set forward, early by as much.
+//! host's clock is set while the record waits, its times are corrected by the time since boot; across a
+//! boot, by Redis's clock, which the compensator notes. Without such a note, a clock set across a boot cannot be detected:
+//! set back, the message is late; set forward, early by as much.
 
 use crate::fate::Fate;
 use crate::id::{Group, MessageId, Topic};

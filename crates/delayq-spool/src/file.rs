@@ -33,8 +33,8 @@ const BUSY: Duration = Duration::from_secs(30);
 /// `key` finds the records of a message, without an index (see `keys`); `waiting_again` has the keys of what waits again by an
 /// operator, which has an old number. `waiting_group` finds the waiting records of a group. What no longer waits is deleted
 /// from all of them together, by ranges of numbers, which is faster than a trigger. `books` counts the rows that were deleted.
-/// `boot` and `up_ms` date a row by the time since a boot of this host (see `clock`). A rejected record is `overtaken` once a
-/// later one of its message was resubmitted.
+/// `boot` and `up_ms` date a row by the time since a boot of this host, and `clocks` has what Redis's clock said at each boot
+/// (see `clock`). A rejected record is `overtaken` once a later one of its message was resubmitted.
 const SCHEMA: &str = "
     CREATE TABLE waiting (seq INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
         spooled_ms INTEGER NOT NULL, boot INTEGER NOT NULL, up_ms INTEGER NOT NULL, body BLOB NOT NULL);
@@ -49,6 +49,7 @@ const SCHEMA: &str = "
     CREATE INDEX waiting_group_key ON waiting_group (key);
     CREATE INDEX rejected_key ON rejected (key);
     CREATE INDEX rejected_group_key ON rejected (group_key);
+    CREATE TABLE clocks (boot INTEGER PRIMARY KEY, redis_ms INTEGER NOT NULL);
     INSERT INTO books VALUES (1, 0, 0, 0, 0);
     PRAGMA application_id = 1685156720;
     PRAGMA user_version = 1;

@@ -33,6 +33,7 @@ mod salvage;
 mod settled;
 mod writer;
 
+pub use clock::{Asked, Heard};
 pub use encoding::RecordError;
 pub use error::SpoolError;
 pub use reader::{Rejected, Retried, SpoolReader, SpoolStats, Spooled};

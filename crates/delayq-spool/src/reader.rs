@@ -1,6 +1,6 @@
 //! The compensator's side of a spool: the waiting records, in order, and their outcomes.
 
-use crate::clock::{self, Moment};
+use crate::clock::{self, Clocks, Heard, Moment};
 use crate::error::SpoolError;
 use crate::flag::Flag;
 use crate::identity::Identity;
@@ -29,6 +29,8 @@ pub struct SpoolReader {
     dir: PathBuf,
     path: PathBuf,
     identity: Identity,
+    /// The time of Redis's clock at this boot.
+    heard: Option<Heard>,
     seen: i64,
     flag: Flag,
     /// Held while it reads.
@@ -169,7 +171,17 @@ impl SpoolReader {
         lost::note(&mut connection, &flag, &path)?;
         flag.renew(&mut connection)?;
         let identity = Identity::of(dir);
-        Ok(Self { connection, dir: dir.to_owned(), path, identity, seen: 0, flag, _shared: shared, lease })
+        Ok(Self {
+            connection,
+            dir: dir.to_owned(),
+            path,
+            identity,
+            heard: None,
+            seen: 0,
+            flag,
+            _shared: shared,
+            lease,
+        })
     }
 
     /// The folder.
@@ -193,8 +205,8 @@ impl SpoolReader {
     /// # Errors
     /// The file cannot be read.
     pub fn waiting(&self, after: u64, most: usize) -> Result<Vec<Spooled>, SpoolError> {
-        let now = Moment::now();
         let read = || {
+            let clocks = Clocks::read(&self.connection, self.heard)?;
             let sql = format!("{WAITING} WHERE seq > ? ORDER BY seq LIMIT ?");
             let mut select = self.connection.prepare_cached(&sql)?;
             let (mut rows, mut batch, mut bytes) = (select.query(params![after, most])?, Vec::new(), 0);
@@ -202,7 +214,7 @@ impl SpoolReader {
                 && let Some(row) = rows.next()?
             {
                 bytes += row.get_ref(1)?.as_bytes().map_or(0, <[u8]>::len);
-                batch.push(spooled(row, now)?);
+                batch.push(spooled(row, &clocks)?);
             }
             Ok(batch)
         };
@@ -214,10 +226,11 @@ impl SpoolReader {
     /// # Errors
     /// The file cannot be read.
     pub fn numbered(&self, seqs: &[u64]) -> Result<Vec<Spooled>, SpoolError> {
-        let now = Moment::now();
         let read = || {
+            let clocks = Clocks::read(&self.connection, self.heard)?;
             let mut select = self.connection.prepare_cached(&format!("{WAITING} WHERE seq = ?"))?;
-            let found = seqs.iter().map(|seq| select.query_row([seq], |row| spooled(row, now)).optional());
+            let found =
+                seqs.iter().map(|seq| select.query_row([seq], |row| spooled(row, &clocks)).optional());
             found.filter_map(Result::transpose).collect::<rusqlite::Result<_>>()
         };
         read().map_err(self.of())
@@ -238,8 +251,11 @@ impl SpoolReader {
     /// # Errors
     /// Nothing is noted.
     pub fn note(&mut self, settled: &Settled) -> Result<(), SpoolError> {
-        let now = Moment::now();
-        self.change(|change| settled.note(change, now))?;
+        let (now, heard) = (Moment::now(), self.heard);
+        self.change(|change| {
+            heard.map_or(Ok(()), |heard| clock::note(change, heard))?;
+            settled.note(change, now)
+        })?;
         self.lower_flag();
         Ok(())
     }
@@ -250,17 +266,32 @@ impl SpoolReader {
     /// # Errors
     /// Nothing is noted: do not try it.
     pub fn note_fate(&mut self, seq: u64, fate: Fate) -> Result<(), SpoolError> {
-        let now = Moment::now();
+        let heard = self.heard;
         self.change(|change| {
+            let clocks = Clocks::read(change, heard)?;
             let found = change.query_row(&format!("{WAITING} WHERE seq = ?"), [seq], |row| {
-                Ok((record(row.get_ref(1)?), now.set_since(&moment(row, 2)?)))
+                Ok((record(row.get_ref(1)?), clocks.set_since(&moment(row, 2)?)))
             });
             let Some((Ok(AnyRecord::Group(record)), set_ms)) = found.optional()? else { return Ok(()) };
             // As the clock was set when the record was spooled.
-            let record = GroupRecord { fate, tried_at: now.wall.set_by(-set_ms), ..record };
+            let record = GroupRecord { fate, tried_at: clocks.now.wall.set_by(-set_ms), ..record };
             let body = encoding::encode(&AnyRecord::Group(record));
             change.execute("UPDATE waiting SET body = ? WHERE seq = ?", params![body, seq]).map(drop)
         })
+    }
+
+    /// Takes in the time of Redis's clock, by which records of earlier boots are dated.
+    pub fn hear(&mut self, heard: Heard) {
+        self.heard = Some(heard);
+    }
+
+    /// Notes the time of Redis's clock for the next boot. [`Self::note`] does so too.
+    ///
+    /// # Errors
+    /// Nothing is noted.
+    pub fn note_clock(&mut self) -> Result<(), SpoolError> {
+        let heard = self.heard;
+        heard.map_or(Ok(()), |heard| self.change(|change| clock::note(change, heard)))
     }
 
     /// The first `most` rejected records, from `after` on (0: from the first).
@@ -410,9 +441,9 @@ impl SpoolReader {
     }
 }
 
-fn spooled(row: &Row<'_>, now: Moment) -> rusqlite::Result<Spooled> {
+fn spooled(row: &Row<'_>, clocks: &Clocks) -> rusqlite::Result<Spooled> {
     let spooled = moment(row, 2)?;
-    let (seq, body, set_ms) = (row.get(0)?, row.get_ref(1)?, now.set_since(&spooled));
+    let (seq, body, set_ms) = (row.get(0)?, row.get_ref(1)?, clocks.set_since(&spooled));
     Ok(Spooled {
         seq,
         spooled_at: spooled.wall.set_by(set_ms),

@@ -2,12 +2,13 @@
 //!
 //! It reads a copy that is repaired first (see `repair`), so the damaged files stay as they are.
 
+use crate::clock::{self, Heard};
 use crate::error::SpoolError;
 use crate::flag::Flag;
 use crate::lock::Lock;
 use crate::repair::Copy;
 use crate::row::note_group;
-use crate::{clock, encoding, file};
+use crate::{encoding, file};
 use rusqlite::types::Value;
 use rusqlite::{
     Connection, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior, params_from_iter,
@@ -48,6 +49,8 @@ pub struct Salvaged {
 struct Readable {
     waiting: Vec<RawRow>,
     rejected: Vec<RawRow>,
+    /// Of each boot, as far as it can be read: see `clock`.
+    clocks: Vec<Heard>,
     lost: Option<u64>,
     lost_numbers: Vec<u64>,
     /// The last number that was given.
@@ -151,13 +154,17 @@ impl Readable {
         let lost = booked.map(|booked| (booked + unbooked).saturating_sub(kept));
         let lost_numbers = missing(&found, issued, lost);
         let lost = lost.or((issued == kept).then_some(0));
-        Ok(Self { waiting, rejected, lost, lost_numbers, issued })
+        let clocks = clocks(connection).unwrap_or_default();
+        Ok(Self { waiting, rejected, clocks, lost, lost_numbers, issued })
     }
 
     fn write(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         insert(&change, WAITING, &self.waiting)?;
         insert(&change, REJECTED, &self.rejected)?;
+        for &heard in &self.clocks {
+            clock::note(&change, heard)?;
+        }
         for row in &self.waiting {
             if let (Some(seq), Some(Value::Blob(body))) = (row.first().and_then(number), row.last())
                 && let Ok(record) = encoding::decode(body)
@@ -193,6 +200,11 @@ fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> r
         }
     }
     Ok(rows)
+}
+
+fn clocks(connection: &Connection) -> rusqlite::Result<Vec<Heard>> {
+    let mut read = connection.prepare("SELECT boot, redis_ms FROM clocks")?;
+    read.query_map([], |row| Ok(Heard { boot: row.get(0)?, redis_ms: row.get(1)? }))?.collect()
 }
 
 /// The numbers from the first row's on that no row has, if so many are `lost` and none was resubmitted or discarded.

@@ -1,9 +1,9 @@
 //! What a service asks shards to learn what they would do now; nothing is changed.
 
 use crate::client::Client;
-use crate::clock;
 use crate::error::Error;
 use crate::producer::Producer;
+use crate::{clock, server};
 use delayq_core::call::Call;
 use delayq_core::id::{Group, MessageId};
 use delayq_core::members::Members;
@@ -33,6 +33,15 @@ impl<'a> Probe<'a> {
     /// that does not answer is known to it from then on.
     pub fn by(producer: &'a Producer) -> Self {
         Self { client: producer.client(), producer: Some(producer) }
+    }
+
+    /// The clock of a shard's Redis.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not allow TIME.
+    pub async fn time(&self, shard: ShardId) -> Result<UnixMillis, Error> {
+        let time = server::redis_time(&self.client.calls, shard).await?;
+        Ok(UnixMillis::new(time.0 / 1000))
     }
 
     /// Whether a shard's Redis takes writes now: it runs a script that may write, and writes nothing.

@@ -5,7 +5,7 @@ use delayq_core::fate::Fate;
 use delayq_core::message::{Due, Message};
 use delayq_core::spool::{AnyRecord, Resubmit, Spool, SpoolRecord};
 use delayq_core::time::UnixMillis;
-use delayq_spool::{Retried, Settled, SpoolReader, SpoolStats};
+use delayq_spool::{Asked, Retried, Settled, SpoolReader, SpoolStats};
 use delayq_tests::folder::Folder;
 use std::time::{Duration, SystemTime};
 
@@ -188,5 +188,36 @@ async fn a_delay_is_not_shortened_by_setting_the_hosts_clock() {
         let Resubmit::Put(message) = record.resubmit(now, None) else { panic!("it was a put") };
         let Due::After(left) = message.due else { panic!("{:?}", message.due) };
         assert!(left > Duration::from_secs(3540) && off(message.tried.unwrap()) < minute, "{message:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_delay_is_not_shortened_by_setting_the_hosts_clock_while_the_host_is_booted() {
+    for by in [1_800_000, -1_800_000_i64] {
+        let folder = Folder::new("spool");
+        let now: UnixMillis = SystemTime::now().into();
+        let wrong = |at: UnixMillis| at.set_by(-by);
+        let message = Message::new(topic(), "x").id("a").unwrap().after(Duration::from_secs(3600));
+        let record = SpoolRecord::put(&message, Fate::NotApplied, wrong(now));
+        open(folder.path()).unwrap().append(vec![record]).await.unwrap();
+        let mut before = reader(folder.path());
+        before.hear(Asked::now().answered(now).unwrap());
+        before.note_clock().unwrap();
+        drop(before);
+        // It was spooled in another boot, which began an hour before this one.
+        let past = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
+        past.execute(
+            "UPDATE waiting SET spooled_ms = spooled_ms - ?, boot = 7, up_ms = up_ms + 3600000",
+            [by],
+        )
+        .unwrap();
+        past.execute("INSERT INTO clocks SELECT 7, redis_ms - 3600000 FROM clocks", []).unwrap();
+        let spooled = reader(folder.path()).waiting(0, 1).unwrap().remove(0);
+        let Resubmit::Put(message) = of_message(spooled.record).resubmit(now, None) else {
+            panic!("it was a put")
+        };
+        let Due::After(left) = message.due else { panic!("{:?}", message.due) };
+        let left = left.as_secs();
+        assert!((3540..=3602).contains(&left), "{left} s of an hour are left, {by}");
     }
 }
