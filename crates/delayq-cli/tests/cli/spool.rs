@@ -211,3 +211,24 @@ async fn the_doctor_says_who_reads_the_spool_and_how_long_the_oldest_has_waited(
         drop(reader.is_none().then(|| SpoolReader::open(folder.path(), "the test").unwrap()));
     }
 }
+
+#[tokio::test]
+async fn a_record_that_a_later_one_overtook_waits_again_only_by_force() {
+    let (redis, folder) = (deployment().await, Folder::new("spool"));
+    let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
+    let put = message("orders", "a", b"x");
+    let cancel = SpoolRecord::cancel(&put.topic, &Target::from(put.id.clone().unwrap()), UnixMillis::new(1));
+    spool.append(vec![record(&put), cancel]).await.unwrap();
+    let settled = Settled { rejected: vec![(1, "refused".to_owned())], done: vec![2] };
+    SpoolReader::open_beside(folder.path()).unwrap().note(&settled).unwrap();
+    let listed = printed(&redis, &folder, &["rejected", "--json"]).await;
+    let listed: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let first = if listed.is_array() { &listed[0] } else { &listed };
+    assert_eq!(first["overtaken"], json!(true), "{listed}");
+    assert!(printed(&redis, &folder, &["rejected"]).await.contains("refused (overtaken)"));
+    let refused = ran(&redis, &folder, &["retry", "1"]).await;
+    assert!(refused.code == Some(66) && refused.stderr.contains("--force"), "{refused:?}");
+    assert_eq!(numbers(&folder), (vec![], vec![1]));
+    printed(&redis, &folder, &["retry", "1", "--force"]).await;
+    assert_eq!(numbers(&folder), (vec![1], vec![]));
+}
