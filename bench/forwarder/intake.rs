@@ -102,7 +102,8 @@ async fn taken_in(stand: &Stand, redis: &SharedRedis, count: usize, name: &str) 
     let (course, start) = (Course::new(count), Instant::now());
     build_intakes(&configs, &deps).unwrap().run(&tasks);
     loop {
-        let done = metric(&metrics, "delayq_intake_settled_total{intake=\"in\",outcome=\"done\"}") as usize;
+        let done =
+            metric(&metrics, "delayq_source_settled_total{source=\"intake.in\",outcome=\"done\"}") as usize;
         course.reached(done);
         if done >= count {
             break;

@@ -2,14 +2,15 @@
 
 use crate::codes::SPOOL;
 use crate::config::CompensatorConfig;
-use crate::metrics::CompensatorMetrics;
+use crate::metrics::SpoolMetrics;
 use crate::redis_clock::RedisClock;
 use crate::resubmit::{Report, Resubmitter};
 use crate::room::{ROOM_BYTES, Room};
+use crate::source_metrics::SourcesMetrics;
 use crate::wake::{Wake, back_off, wake};
 use delayq::Client;
 use delayq::protocol::{Holder, Probe, ShardId};
-use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown};
+use delayq_service::{Condition, Fault, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader};
 use std::future::Future;
 use std::mem;
@@ -40,7 +41,7 @@ pub struct Deps {
     /// What a second compensator reports as the owner of the folder.
     pub holder: String,
     /// Where it registers its metrics.
-    pub metrics: Metrics,
+    pub metrics: SourcesMetrics,
     /// Where it reports whether it can resubmit, as the condition `compensator`.
     pub readiness: Readiness,
 }
@@ -50,7 +51,7 @@ pub struct Compensator {
     config: CompensatorConfig,
     client: Client,
     resubmitter: Resubmitter,
-    metrics: CompensatorMetrics,
+    metrics: SpoolMetrics,
     condition: Condition,
     room: Room,
     /// No room is reserved, so the spool is kept as small as possible.
@@ -87,7 +88,7 @@ pub async fn build(config: CompensatorConfig, deps: Deps) -> Result<Compensator,
     let max_age = Some(*config.max_age).filter(|age| !age.is_zero());
     let resubmitter = Resubmitter::new(reader, client.clone(), batch).max_age(max_age);
     let condition = readiness.condition("compensator");
-    let metrics = CompensatorMetrics::register(&metrics);
+    let metrics = SpoolMetrics::register(&metrics);
     let mut compensator = Compensator {
         config,
         client,

@@ -23,9 +23,10 @@ mod source;
 mod taking;
 
 use crate::codes::INTAKE;
+use crate::source_metrics::SourcesMetrics;
 use crate::writes::Carrier;
 use delayq::Client;
-use delayq_service::{Fault, Metrics, Readiness, Shutdown, Tasks};
+use delayq_service::{Fault, Readiness, Shutdown, Tasks};
 use health::Health;
 use metrics::IntakesMetrics;
 use source::Source;
@@ -43,7 +44,7 @@ pub struct IntakeDeps {
     /// The deployment.
     pub client: Client,
     /// Where they register their metrics.
-    pub metrics: Metrics,
+    pub metrics: SourcesMetrics,
     /// Where they report whether they take in, as the condition `intake`.
     pub readiness: Readiness,
 }

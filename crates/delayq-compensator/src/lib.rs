@@ -11,7 +11,8 @@
 //! group.
 //!
 //! [`build`] takes the lease on the spool's folder, [`Compensator::run`] resubmits until shutdown. It may die anywhere: what
-//! was not recorded as done is resubmitted under the same record, by which Redis recognises the repeat. On a full disk it uses room that it has reserved.
+//! was not recorded as done is resubmitted under the same record id, by which Redis recognises the repeat. On a full disk, it
+//! uses room that it has reserved.
 
 mod away;
 pub mod codes;
@@ -41,6 +42,7 @@ mod redis_clock;
 mod resting;
 mod resubmit;
 mod room;
+mod source_metrics;
 mod sources;
 mod unconfirmed;
 mod wake;
@@ -58,4 +60,5 @@ pub use outbox::{
     build_outbox, outbox_keeper,
 };
 pub use resubmit::{Report, Resubmitter};
+pub use source_metrics::SourcesMetrics;
 pub use sources::{Sources, SourcesConfig, SourcesDeps};

@@ -26,10 +26,11 @@ mod store;
 mod tls;
 
 use crate::codes::{NO_OUTBOX, OUTBOX};
+use crate::source_metrics::SourcesMetrics;
 use crate::writes::Carrier;
 use delayq::Client;
 use delayq_service::config::ExposeSecret as _;
-use delayq_service::{Fault, Metrics, Readiness};
+use delayq_service::{Fault, Readiness};
 use metrics::OutboxMetrics;
 use notices::Notices;
 use reader::{BOOKS_EVERY, Listen, Resting};
@@ -48,7 +49,7 @@ pub struct OutboxDeps {
     /// The deployment.
     pub client: Client,
     /// Where it registers its metrics.
-    pub metrics: Metrics,
+    pub metrics: SourcesMetrics,
     /// Where it reports whether rows can be carried out, as the condition `outbox`.
     pub readiness: Readiness,
 }

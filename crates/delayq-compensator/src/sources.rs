@@ -4,6 +4,7 @@ use crate::compensator::{Compensator, Deps, build};
 use crate::config::CompensatorConfig;
 use crate::intake::{IntakeConfig, IntakeDeps, Intakes, build_intakes};
 use crate::outbox::{OutboxConfig, OutboxDeps, OutboxReader, build_outbox, outbox_reader};
+use crate::source_metrics::SourcesMetrics;
 use delayq::Client;
 use delayq_service::{Fault, Metrics, Readiness, Shutdown, Tasks};
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ impl Sources {
     /// Settings that cannot be used; with `must_all`, also a source that cannot be.
     pub async fn build(config: SourcesConfig, deps: SourcesDeps, must_all: bool) -> Result<Self, Fault> {
         let SourcesDeps { client, holder, metrics, readiness } = deps;
+        let metrics = SourcesMetrics::register(&metrics);
         let of_intakes =
             IntakeDeps { client: client.clone(), metrics: metrics.clone(), readiness: readiness.clone() };
         let intakes = build_intakes(&config.intake, &of_intakes)?;

@@ -217,12 +217,12 @@ async fn each_alert_fires_at_its_fault_and_clears_after_it() {
 
     stack.redis.stop().await;
     stack.delayq(&["put", "later", "another message", "--id", "17", "--in", "3h"]).await;
-    stack.fires("DelayqSpoolOld").await;
+    stack.fires("DelayqWritesWaiting").await;
     stack.redis.resume().await;
-    stack.clears("DelayqSpoolOld").await;
-    stack.fires("DelayqSpoolRejected").await;
+    stack.clears("DelayqWritesWaiting").await;
+    stack.fires("DelayqWritesRejected").await;
     stack.delayq(&["spool", "discard", "--all", "--yes"]).await;
-    stack.clears("DelayqSpoolRejected").await;
+    stack.clears("DelayqWritesRejected").await;
 
     stack.redis.freeze();
     for _ in 0..20 {

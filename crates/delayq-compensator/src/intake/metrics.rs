@@ -1,23 +1,18 @@
 //! The metrics of the intakes.
 
-use delayq_service::Metrics;
+use crate::source_metrics::{SourceMetrics, SourcesMetrics};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Unit;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The metrics of all intakes of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct IntakesMetrics {
-    settled: Family<OfOutcome, Counter>,
-    held: Family<OfIntake, Counter>,
+    sources: SourcesMetrics,
     lost: Family<OfIntake, Counter>,
     lag: Family<OfIntake, Gauge>,
-    unsettled: Family<OfIntake, Gauge>,
-    oldest: Family<OfIntake, Gauge<f64, AtomicU64>>,
     paused: Family<OfIntake, Gauge>,
     connected: Family<OfIntake, Gauge>,
 }
@@ -25,23 +20,14 @@ pub(crate) struct IntakesMetrics {
 /// The metrics of one intake.
 #[derive(Clone, Debug)]
 pub(crate) struct IntakeMetrics {
+    source: SourceMetrics,
     pub(crate) done: Counter,
     pub(crate) rejected: Counter,
     pub(crate) unreadable: Counter,
-    pub(crate) held: Counter,
     pub(crate) lost: Counter,
     lag: Gauge,
-    unsettled: Gauge,
-    oldest: Gauge<f64, AtomicU64>,
     paused: Gauge,
     connected: Gauge,
-}
-
-/// What became of a record.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OfOutcome {
-    intake: String,
-    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -52,18 +38,10 @@ struct OfIntake {
 // === impl IntakesMetrics ===
 
 impl IntakesMetrics {
-    pub(crate) fn register(metrics: &Metrics) -> Self {
+    pub(crate) fn register(sources: &SourcesMetrics) -> Self {
+        let metrics = &sources.own;
         Self {
-            settled: metrics.register(
-                "intake_settled",
-                "Records that were carried out (done), or went to the dead destination (rejected by Redis, unreadable)",
-                Family::default(),
-            ),
-            held: metrics.register(
-                "intake_held",
-                "Steps that ended because Redis or the dead destination could not be used",
-                Family::default(),
-            ),
+            sources: sources.clone(),
             lost: metrics.register(
                 "intake_lost",
                 "Records that the broker's retention dropped before they were read",
@@ -72,17 +50,6 @@ impl IntakesMetrics {
             lag: metrics.register(
                 "intake_lag_records",
                 "Records in the broker that are not settled, as far as this process sees them",
-                Family::default(),
-            ),
-            unsettled: metrics.register(
-                "intake_unsettled_records",
-                "Records that were taken from the broker and wait for another try",
-                Family::default(),
-            ),
-            oldest: metrics.register_with_unit(
-                "intake_oldest_age",
-                "How long ago the oldest record that waits for another try was published",
-                Unit::Seconds,
                 Family::default(),
             ),
             paused: metrics.register(
@@ -100,20 +67,16 @@ impl IntakesMetrics {
 
     /// The metrics of the intake of this name.
     pub(crate) fn of(&self, name: &str) -> IntakeMetrics {
-        let intake = OfIntake { intake: name.to_owned() };
-        let settled = |outcome| {
-            let of = OfOutcome { intake: name.to_owned(), outcome };
-            self.settled.get_or_create_owned(&of)
-        };
+        let (intake, source) =
+            (OfIntake { intake: name.to_owned() }, self.sources.of(format!("intake.{name}")));
+        source.records("waiting", 0);
         IntakeMetrics {
-            done: settled("done"),
-            rejected: settled("rejected"),
-            unreadable: settled("unreadable"),
-            held: self.held.get_or_create_owned(&intake),
+            done: source.settled("done"),
+            rejected: source.settled("rejected"),
+            unreadable: source.settled("unreadable"),
+            source,
             lost: self.lost.get_or_create_owned(&intake),
             lag: self.lag.get_or_create_owned(&intake),
-            unsettled: self.unsettled.get_or_create_owned(&intake),
-            oldest: self.oldest.get_or_create_owned(&intake),
             paused: self.paused.get_or_create_owned(&intake),
             connected: self.connected.get_or_create_owned(&intake),
         }
@@ -125,8 +88,13 @@ impl IntakesMetrics {
 impl IntakeMetrics {
     /// How much waits for another try, and for how long the oldest of it.
     pub(crate) fn waiting(&self, records: usize, oldest: Duration) {
-        self.unsettled.set(i64::try_from(records).unwrap_or(i64::MAX));
-        self.oldest.set(oldest.as_secs_f64());
+        self.source.records("waiting", records as u64);
+        self.source.oldest(oldest);
+    }
+
+    /// Counts a step that could not be carried out.
+    pub(crate) fn hold(&self) {
+        self.source.hold();
     }
 
     pub(crate) fn lag(&self, lag: Option<u64>) {

@@ -357,7 +357,9 @@ impl<S: Source> Intake<S> {
     fn plan(&mut self, held: Option<&str>) {
         let is_news = self.waiting.plan(held.is_some(), *self.config.longest_rest, Instant::now());
         let (intake, records) = (&self.name, self.waiting.count());
-        self.metrics.held.inc_by(u64::from(held.is_some()));
+        if held.is_some() {
+            self.metrics.hold();
+        }
         match (held, self.waiting.resting.why()) {
             (Some(why), _) if is_news => {
                 tracing::warn!(intake, records, why, "records cannot be carried out now, and stay in order");

@@ -3,7 +3,7 @@
 use crate::{lasting_redis, message, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, UnixMillis};
-use delayq_compensator::{Compensator, CompensatorConfig, Deps, build};
+use delayq_compensator::{Compensator, CompensatorConfig, Deps, SourcesMetrics, build};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolError, SpoolReader, SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
@@ -37,7 +37,7 @@ async fn built(
         client: deployment.client.clone(),
         spool: disk.path().to_owned(),
         holder: "the test".to_owned(),
-        metrics: Metrics::new(),
+        metrics: SourcesMetrics::register(&Metrics::new()),
         readiness: readiness.clone(),
     };
     build(CompensatorConfig::default(), deps).await

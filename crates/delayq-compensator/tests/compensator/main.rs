@@ -24,7 +24,7 @@ use delayq::{
     Admin, CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome,
     Reschedule, State, Target, Topic, UnixMillis,
 };
-use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
+use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, SourcesMetrics, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::deadline::{SHORT, wait_until, within};
@@ -249,11 +249,12 @@ async fn a_replace_of_unknown_fate_is_not_delivered_again() {
 async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
     let mut host = Host::start().await;
     let (metrics, shutdown) = (Metrics::new(), Shutdown::new());
+    let sources = SourcesMetrics::register(&metrics);
     let deps = || Deps {
         client: host.deployment.client.clone(),
         spool: host.folder.path().to_owned(),
         holder: "the first".to_owned(),
-        metrics: metrics.clone(),
+        metrics: sources.clone(),
         readiness: Readiness::new(),
     };
     let compensator = build(CompensatorConfig::default(), deps()).await.unwrap();
@@ -264,7 +265,7 @@ async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
     assert_eq!(host.put(message("a")).await, PutOutcome::Spooled);
     host.deployment.server.resume().await;
     wait_until("the record to be resubmitted", SHORT, || async {
-        metrics.encode().contains("delayq_spool_settled_total{outcome=\"resubmitted\"} 1")
+        metrics.encode().contains("delayq_source_settled_total{source=\"spool\",outcome=\"done\"} 1")
     })
     .await;
     assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, FAR));

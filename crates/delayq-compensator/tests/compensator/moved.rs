@@ -3,7 +3,7 @@
 use super::{FAR, Host, message};
 use delayq::spool::SpoolRecord;
 use delayq::{Fate, PutOutcome, State, UnixMillis};
-use delayq_compensator::{CompensatorConfig, Deps, build};
+use delayq_compensator::{CompensatorConfig, Deps, SourcesMetrics, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use std::fs;
@@ -19,7 +19,7 @@ async fn what_waits_in_a_deleted_spool_is_carried_out_and_then_what_is_in_the_ne
         client: host.deployment.client.clone(),
         spool: host.folder.path().to_owned(),
         holder: "the test".to_owned(),
-        metrics: Metrics::new(),
+        metrics: SourcesMetrics::register(&Metrics::new()),
         readiness: readiness.clone(),
     };
     let built = build(CompensatorConfig::default(), deps).await.unwrap();

@@ -3,7 +3,7 @@
 use super::{FAR, Host, message};
 use delayq::spool::SpoolRecord;
 use delayq::{Client, Fate};
-use delayq_compensator::{CompensatorConfig, Deps, build};
+use delayq_compensator::{CompensatorConfig, Deps, SourcesMetrics, build};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_tests::deadline::{SHORT, wait_until, within};
 use delayq_tests::deployment::settings;
@@ -29,7 +29,7 @@ impl Running {
             client: Client::new(settings),
             spool: host.folder.path().to_owned(),
             holder: "the test".to_owned(),
-            metrics: Metrics::new(),
+            metrics: SourcesMetrics::register(&Metrics::new()),
             readiness: readiness.clone(),
         };
         let compensator = build(CompensatorConfig::default(), deps).await.unwrap();

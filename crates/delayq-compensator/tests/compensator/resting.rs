@@ -3,7 +3,7 @@
 use super::{FAR, Host, drain, message, reader, target, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Message, Topic, UnixMillis};
-use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, build};
+use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, SourcesMetrics, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{Retried, Settled, SpoolReader, SpoolStats};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
@@ -34,7 +34,7 @@ fn deps(host: &Host) -> Deps {
         client: host.deployment.client.clone(),
         spool: host.folder.path().to_owned(),
         holder: "the test".to_owned(),
-        metrics: Metrics::new(),
+        metrics: SourcesMetrics::register(&Metrics::new()),
         readiness: Readiness::new(),
     }
 }

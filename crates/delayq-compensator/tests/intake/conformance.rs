@@ -2,6 +2,7 @@
 
 pub(crate) use crate::look::an_operator_sees_what_waits_who_reads_it_and_what_is_missing;
 use crate::stage::{Books, Broker, Guard, PASSWORD, Place, Running, Sent, Stage, USER, topic};
+pub(crate) use crate::stress::each_message_ends_as_the_order_of_its_records_says;
 use delayq::{Message, PutOutcome, State, UnixMillis};
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
@@ -9,7 +10,7 @@ use delayq_tests::environment::at_length;
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 
-const DONE: &str = "settled_total{intake=\"orders\",outcome=\"done\"}";
+const DONE: &str = "source_settled_total{source=\"intake.orders\",outcome=\"done\"}";
 
 /// A record of each form becomes a message with its payload and headers.
 pub(crate) async fn each_form_reaches_a_consumer<B: Broker>() {
@@ -42,7 +43,7 @@ pub(crate) async fn each_form_reaches_a_consumer<B: Broker>() {
     assert_eq!(found["/shop#structured"].envelope.payload, b"{\"a\":1}");
     assert_eq!(header("/shop#structured", "ce-type").as_deref(), Some("orders"));
     stage.is_settled().await;
-    compensator.shows("lag_records{intake=\"orders\"}", 0.0).await;
+    compensator.shows("intake_lag_records{intake=\"orders\"}", 0.0).await;
     compensator.stop().await;
 }
 
@@ -93,8 +94,8 @@ pub(crate) async fn poison_is_buried_with_its_reason_and_its_neighbours_go_on<B:
     assert_eq!(of("a").header("delayq-reason"), "another message has this id");
     assert_eq!(of("a").body, b"another body");
     stage.is_settled().await;
-    compensator.shows("settled_total{intake=\"orders\",outcome=\"rejected\"}", 2.0).await;
-    compensator.shows("settled_total{intake=\"orders\",outcome=\"unreadable\"}", 1.0).await;
+    compensator.shows("source_settled_total{source=\"intake.orders\",outcome=\"rejected\"}", 2.0).await;
+    compensator.shows("source_settled_total{source=\"intake.orders\",outcome=\"unreadable\"}", 1.0).await;
     compensator.stop().await;
 }
 
@@ -106,15 +107,16 @@ pub(crate) async fn an_outage_of_redis_pauses_and_loses_nothing<B: Broker>() {
     stage.deployment.server.kill().await;
     let records = (0..3000).map(|n| Sent::put(&format!("m{n}"), &[])).collect();
     stage.broker.publish(records).await;
-    compensator.shows("paused{intake=\"orders\"}", 1.0).await;
+    compensator.shows("intake_paused{intake=\"orders\"}", 1.0).await;
     compensator.is_unready("orders").await;
-    let taken = compensator.metric("unsettled_records{intake=\"orders\"}").await.unwrap();
+    let taken =
+        compensator.metric("source_records{source=\"intake.orders\",state=\"waiting\"}").await.unwrap();
     assert!((1.0..=100.0).contains(&taken), "{taken} records are taken of a broker that has 3000");
     assert_eq!(compensator.metric(DONE).await, Some(0.0));
     stage.deployment.server.resume().await;
     stage.has_delayed(3000).await;
     compensator.is_ready().await;
-    compensator.shows("paused{intake=\"orders\"}", 0.0).await;
+    compensator.shows("intake_paused{intake=\"orders\"}", 0.0).await;
     assert_eq!(stage.books().await, all(3000));
     stage.is_settled().await;
     compensator.stop().await;
@@ -167,8 +169,8 @@ pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is
     let records = std::iter::once(poison).chain((0..50).map(|n| of_key(&format!("m{n}"))));
     stage.broker.publish(records.collect()).await;
     compensator.is_unready("dead").await;
-    compensator.shows("paused{intake=\"orders\"}", 1.0).await;
-    let held = "held_total{intake=\"orders\"}";
+    compensator.shows("intake_paused{intake=\"orders\"}", 1.0).await;
+    let held = "source_held_total{source=\"intake.orders\"}";
     let before = compensator.metric(held).await.unwrap();
     wait_until("more tries", LONG, async || compensator.metric(held).await.unwrap() >= before + 2.0).await;
     stage.broker.create(Place::Dead).await;
@@ -177,7 +179,7 @@ pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is
     assert_eq!(stage.broker.dead(1).await[0].header("delayq-id"), "poison");
     stage.is_settled().await;
     assert_eq!(compensator.metric(DONE).await, Some(50.0));
-    compensator.shows("settled_total{intake=\"orders\",outcome=\"unreadable\"}", 1.0).await;
+    compensator.shows("source_settled_total{source=\"intake.orders\",outcome=\"unreadable\"}", 1.0).await;
     compensator.stop().await;
 }
 
@@ -195,9 +197,9 @@ pub(crate) async fn what_the_dead_destination_took_is_not_buried_again<B: Broker
     };
     stage.broker.publish((0..20).map(poison).collect()).await;
     let compensator = stage.compensator("").await;
-    let unreadable = "settled_total{intake=\"orders\",outcome=\"unreadable\"}";
+    let unreadable = "source_settled_total{source=\"intake.orders\",outcome=\"unreadable\"}";
     compensator.shows(unreadable, taken as f64).await;
-    let held = "held_total{intake=\"orders\"}";
+    let held = "source_held_total{source=\"intake.orders\"}";
     let before = compensator.metric(held).await.unwrap();
     wait_until("more tries", LONG, async || compensator.metric(held).await.unwrap() >= before + 3.0).await;
     assert_eq!(compensator.metric(unreadable).await, Some(taken as f64));
@@ -325,7 +327,10 @@ pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
     stage.is_settled().await;
     assert_eq!(stage.books().await, all(count));
     // A reschedule that came before its put would have been rejected, and its message would be due earlier.
-    assert_eq!(second.metric("settled_total{intake=\"orders\",outcome=\"rejected\"}").await, Some(0.0));
+    assert_eq!(
+        second.metric("source_settled_total{source=\"intake.orders\",outcome=\"rejected\"}").await,
+        Some(0.0)
+    );
     let again = (0..count).map(async |n| {
         let id = format!("m{n}");
         let again = Message::new(topic(), format!("body of {id}")).id(&id).unwrap();
@@ -375,6 +380,7 @@ macro_rules! conforms {
             two_compensators_take_each_record_in_once,
             an_operator_sees_what_waits_who_reads_it_and_what_is_missing,
             many_records_are_as_many_messages,
+            each_message_ends_as_the_order_of_its_records_says,
         }
     };
     ($broker:ty: $($name:ident),* $(,)?) => {

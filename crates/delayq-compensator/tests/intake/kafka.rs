@@ -1,8 +1,9 @@
 //! The intake `kafka`.
 
 use crate::conformance::{self, conforms};
+use crate::guide;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
-use delayq_tests::deadline::LONG;
+use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::kafka_listener::Listener;
 use delayq_tests::kafka_server::KafkaServer;
 use futures_util::future::join_all;
@@ -227,7 +228,7 @@ async fn what_the_retention_dropped_before_it_was_read_is_counted_and_a_transact
     assert_eq!((seen.lag, seen.lost), (8, 12));
     let compensator = stage.compensator("").await;
     stage.has_delayed(18).await;
-    compensator.shows("lost_total{intake=\"orders\"}", 12.0).await;
+    compensator.shows("intake_lost_total{intake=\"orders\"}", 12.0).await;
     // The end of a transaction takes an offset, and so does all of one that is aborted.
     let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
         .set("bootstrap.servers", stage.broker.server.address())
@@ -256,7 +257,7 @@ async fn what_the_retention_dropped_before_it_was_read_is_counted_and_a_transact
     stage.broker.publish_to(0, 30..31).await;
     stage.has_delayed(22).await;
     stage.is_settled().await;
-    compensator.shows("lost_total{intake=\"orders\"}", 12.0).await;
+    compensator.shows("intake_lost_total{intake=\"orders\"}", 12.0).await;
     compensator.stop().await;
 }
 
@@ -270,5 +271,30 @@ async fn a_tombstone_is_buried() {
     stage.broker.producer.send(record, PATIENCE).await.unwrap();
     let dead = stage.broker.dead(1).await;
     assert!(dead[0].header("delayq-reason").contains("a tombstone is no put"), "{dead:?}");
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_the_guide_take_a_payload_of_any_content_byte_for_byte() {
+    let stage = Stage::<Kafka>::start().await;
+    let compensator = stage.compensator("topic = \"orders\"").await;
+    let folder = stage.folder.path();
+    let block = guide::block("# one record, by kcat").replace("kafka:9092", &stage.broker.server.address());
+    let (put, cancel) = block.split_once("# and its cancel").unwrap();
+    guide::run(folder, put);
+    stage.has_delayed(1).await;
+    assert_eq!(guide::stored(&stage, "order-17").await, br#"{"order":17}"#);
+    let (_, publish) = put.split_once("order.json\n").unwrap();
+    for (n, payload) in guide::payloads().iter().enumerate() {
+        std::fs::write(folder.join("order.json"), payload).unwrap();
+        guide::run(folder, &publish.replace("order-17", &format!("m{n}")));
+    }
+    stage.has_delayed(1 + guide::payloads().len() as u64).await;
+    for (n, payload) in guide::payloads().iter().enumerate() {
+        let stored = guide::stored(&stage, &format!("m{n}")).await;
+        assert!(stored == payload.as_bytes(), "{n}: {} bytes", stored.len());
+    }
+    guide::run(folder, &format!("#{cancel}"));
+    wait_until("the cancel", LONG, async || stage.books().await.cancelled == 1).await;
     compensator.stop().await;
 }

@@ -203,7 +203,7 @@ async fn a_consumer_without_a_bound_is_read_no_further_ahead_than_the_intake_say
     compensator.is_ready().await;
     stage.deployment.server.kill().await;
     stage.broker.publish((0..500).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
-    compensator.shows("paused{intake=\"orders\"}", 1.0).await;
+    compensator.shows("intake_paused{intake=\"orders\"}", 1.0).await;
     let info = of.consumer_info("delayq").await.unwrap();
     assert!((1..=20).contains(&info.num_ack_pending), "{info:?}");
     stage.deployment.server.resume().await;
@@ -223,7 +223,7 @@ async fn records_as_large_as_the_server_takes_are_taken_in_bounded_by_their_byte
     stage.broker.publish(vec![Sent::put("small", &[])]).await;
     let compensator = stage.compensator("").await;
     stage.has_delayed(1).await;
-    compensator.shows("settled_total{intake=\"orders\",outcome=\"rejected\"}", 100.0).await;
+    compensator.shows("source_settled_total{source=\"intake.orders\",outcome=\"rejected\"}", 100.0).await;
     stage.is_settled().await;
     compensator.stop().await;
 }
@@ -294,14 +294,14 @@ async fn what_a_limit_of_the_stream_dropped_before_it_was_read_is_counted() {
     let seen = look(&stage.broker, "").await.unwrap();
     assert_eq!((seen.lag, seen.lost), (50, 50));
     let compensator = stage.compensator("").await;
-    compensator.shows("lost_total{intake=\"orders\"}", 50.0).await;
+    compensator.shows("intake_lost_total{intake=\"orders\"}", 50.0).await;
     stage.has_delayed(60).await;
     stage.is_settled().await;
     // What is dropped once it was read is no loss.
     stage.broker.publish(puts(110..150)).await;
     stage.has_delayed(100).await;
     stage.is_settled().await;
-    compensator.shows("lost_total{intake=\"orders\"}", 50.0).await;
+    compensator.shows("intake_lost_total{intake=\"orders\"}", 50.0).await;
     compensator.stop().await;
 }
 

@@ -1,6 +1,7 @@
 //! The intake `rabbitmq`.
 
 use crate::conformance::{self, conforms};
+use crate::guide;
 use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_compensator::{IntakeFault, IntakeLook};
@@ -189,8 +190,10 @@ async fn of_dead_records_one_that_comes_back_has_the_others_buried_once_more_at_
     wait_until("one that is left", LONG, async || stage.broker.unsettled().await == 1).await;
     let buried = stage.broker.buried().await;
     assert!(buried >= 19, "{buried}");
-    let before = compensator.metric("held_total{intake=\"orders\"}").await.unwrap();
-    let tries = async || compensator.metric("held_total{intake=\"orders\"}").await.unwrap() >= before + 3.0;
+    let before = compensator.metric("source_held_total{source=\"intake.orders\"}").await.unwrap();
+    let tries = async || {
+        compensator.metric("source_held_total{source=\"intake.orders\"}").await.unwrap() >= before + 3.0
+    };
     wait_until("more tries", LONG, tries).await;
     assert_eq!(stage.broker.buried().await, buried);
     compensator.stop().await;
@@ -347,4 +350,31 @@ async fn publish(channel: &Channel, properties: BasicProperties, body: &[u8]) {
     let sent = channel.basic_publish("".into(), QUEUE.into(), options, body, properties).await;
     let confirm = sent.unwrap().await.unwrap();
     assert!(confirm.is_ack() && confirm.take_message().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_the_guide_take_a_text_of_any_content_byte_for_byte() {
+    let (server, port) = RabbitmqServer::start_with_management().await;
+    let broker = Rabbitmq { server, has_tls: false };
+    broker.create(Place::Dead).await;
+    let block =
+        guide::block("rabbitmqadmin declare").replace("rabbitmqadmin ", &format!("rabbitmqadmin -P {port} "));
+    let block = block.replace("reminders-in", QUEUE);
+    let stage = Stage::on(broker).await;
+    let folder = stage.folder.path();
+    guide::run(folder, &block);
+    let compensator = stage.compensator("topic = \"orders\"").await;
+    stage.has_delayed(1).await;
+    assert_eq!(guide::stored(&stage, "reminder-5").await, br#"{"user":5}"#);
+    let (_, publish) = block.split_once("> reminder.json\n").unwrap();
+    for (n, payload) in guide::payloads().iter().enumerate() {
+        std::fs::write(folder.join("reminder.json"), payload).unwrap();
+        guide::run(folder, &publish.replace("reminder-5", &format!("m{n}")));
+    }
+    stage.has_delayed(1 + guide::payloads().len() as u64).await;
+    for (n, payload) in guide::payloads().iter().enumerate() {
+        let stored = guide::stored(&stage, &format!("m{n}")).await;
+        assert!(stored == payload.as_bytes(), "{n}: {} bytes", stored.len());
+    }
+    compensator.stop().await;
 }

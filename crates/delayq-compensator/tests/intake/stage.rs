@@ -135,7 +135,10 @@ impl<B: Broker> Stage<B> {
     }
 
     pub(crate) async fn guarded(guard: Guard<'_>) -> Self {
-        let broker = B::start(guard).await;
+        Self::on(B::start(guard).await).await
+    }
+
+    pub(crate) async fn on(broker: B) -> Self {
         let redis = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
         let deployment = Deployment::on(redis, 4).await;
         Self { deployment, broker, folder: Folder::new("intake") }
@@ -220,10 +223,10 @@ impl Running {
         .await;
     }
 
-    /// The value of a series of the intake's metrics, such as `settled_total{intake="orders",outcome="done"}`.
+    /// The value of a series of its metrics, such as `source_held_total{source="intake.orders"}`.
     pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
         let (_, text) = self.endpoint.get("/metrics").await;
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("delayq_intake_{series} ")));
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("delayq_{series} ")));
         line.and_then(|value| value.parse().ok())
     }
 

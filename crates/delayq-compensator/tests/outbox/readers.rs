@@ -2,7 +2,9 @@
 
 use delayq::protocol::Envelope;
 use delayq::{Admin, Group, MessageId, Target, Topic};
-use delayq_compensator::{OutboxConfig, OutboxDeps, OutboxKeeper, build_outbox, outbox_keeper};
+use delayq_compensator::{
+    OutboxConfig, OutboxDeps, OutboxKeeper, SourcesMetrics, build_outbox, outbox_keeper,
+};
 use delayq_service::config::{HumanDuration, Secret};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_tests::deadline::{LONG, wait_until, within};
@@ -118,6 +120,7 @@ impl Readers {
     fn deps(&self) -> OutboxDeps {
         let (metrics, readiness) = (Metrics::new(), Readiness::new());
         self.reports.lock().unwrap().push((metrics.clone(), readiness.clone()));
+        let metrics = SourcesMetrics::register(&metrics);
         OutboxDeps { client: self.deployment.client.clone(), metrics, readiness }
     }
 
@@ -166,7 +169,7 @@ impl Readers {
 
     /// How often a row had this outcome, over all readers of this stand.
     pub(crate) fn settled(&self, outcome: &str) -> u64 {
-        self.sum(&format!("delayq_outbox_settled_total{{outcome=\"{outcome}\"}} "))
+        self.sum(&format!("delayq_source_settled_total{{source=\"outbox\",outcome=\"{outcome}\"}} "))
     }
 
     /// A counter, over all readers of this stand.
@@ -210,7 +213,7 @@ impl Readers {
 
     /// How many turns were held up, over all readers of this stand.
     pub(crate) fn held_turns(&self) -> u64 {
-        self.sum("delayq_outbox_held_total ")
+        self.sum("delayq_source_held_total{source=\"outbox\"} ")
     }
 
     /// Waits until a reader says that it is held up.
