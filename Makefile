@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-long test-rust test-shapes test-failovers test-outages test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-long test-rust test-shapes test-failovers test-writes test-outages test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,11 @@ test-failovers: ## failovers by Sentinel under load: is what replicas confirmed 
 	@scripts/setup.sh run test
 	DELAYQ_TEST_FAILOVERS=$(or $(FAILOVERS),20) cargo test -p delayq $(FEATURES) --test shapes failovers::confirmed -- \
 		--nocapture --test-threads=1
+
+test-writes: ## recorded writes of few messages while compensators are killed, by each database and broker; or WRITES=50000
+	@scripts/setup.sh run sinks test
+	DELAYQ_TEST_WRITES=$(or $(WRITES),50000) cargo test -p delayq-compensator $(FEATURES) --test outbox --test intake -- \
+		--nocapture --test-threads=1 each_message_ends
 
 test-outages: export DELAYQ_TEST_OUTAGES = $(or $(OUTAGES),1000)
 test-outages: export DELAYQ_TEST_OUTAGES_AT_ONCE = $(or $(AT_ONCE),1)

@@ -22,6 +22,7 @@ mod kafka_jars;
 pub mod kafka_listener;
 pub mod kafka_server;
 mod kafka_topics;
+pub mod last_word;
 pub mod mariadb_server;
 pub mod mutation;
 pub mod nats_server;

@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 /// Limit of the start, which takes seconds of CPU: alongside eleven busy loops on two cores, a minute.
 const START: Duration = LONG.saturating_mul(4);
 const SETTINGS: &str = "rabbitmq.conf";
+/// The file that names its plugins.
+const PLUGINS: &str = "enabled";
 
 /// A running server with its own port mapper. Dropping the server kills both and removes the folder.
 #[derive(Debug)]
@@ -32,13 +34,13 @@ pub struct RabbitmqServer {
 impl RabbitmqServer {
     /// Starts a server (user and password `guest`) and waits until ready; a failure shows the output.
     pub async fn start() -> Self {
-        Self::start_with("", None).await
+        Self::start_with("", "", None).await
     }
 
     /// As [`Self::start`], with a second port for TLS with this certificate.
     pub async fn start_with_tls(certificate: &Certificate) -> Self {
         let port = free_port();
-        Self::start_with(&tls_settings(port, certificate), Some(port)).await
+        Self::start_with(&tls_settings(port, certificate), "", Some(port)).await
     }
 
     /// As [`Self::start_with_tls`], requiring client certificates of this authority.
@@ -48,22 +50,34 @@ impl RabbitmqServer {
             .replace("verify_none", "verify_peer")
             .replace("fail_if_no_peer_cert = false", "fail_if_no_peer_cert = true");
         let settings = format!("{settings}ssl_options.cacertfile = {}\n", authority.display());
-        Self::start_with(&settings, Some(port)).await
+        Self::start_with(&settings, "", Some(port)).await
     }
 
     /// As [`Self::start`], with this maximum message size in bytes.
     pub async fn start_with_largest_message(bytes: u32) -> Self {
-        Self::start_with(&format!("max_message_size = {bytes}\n"), None).await
+        Self::start_with(&format!("max_message_size = {bytes}\n"), "", None).await
     }
 
-    async fn start_with(settings: &str, tls_port: Option<u16>) -> Self {
+    /// The same, and the port at which `rabbitmqadmin` finds it.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_with_management() -> (Self, u16) {
+        let port = free_port();
+        let settings = format!("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n");
+        (Self::start_with(&settings, "rabbitmq_management", None).await, port)
+    }
+
+    async fn start_with(settings: &str, plugin: &str, tls_port: Option<u16>) -> Self {
         let mapper_port = free_port();
         let mut mapper = Command::new("epmd");
         mapper.args(["-address", "127.0.0.1", "-port", &mapper_port.to_string()]);
         let _mapper = Process::spawn("epmd", mapper);
         let (port, distribution_port) = (free_port(), free_port());
         let folder = Folder::new("rabbitmq");
-        std::fs::write(folder.join(SETTINGS), settings).expect("a folder just made can be written to");
+        for (name, text) in [(SETTINGS, settings), (PLUGINS, &format!("[{plugin}].\n"))] {
+            std::fs::write(folder.join(name), text).expect("a folder just made can be written to");
+        }
         let mut server =
             Self { folder, port, distribution_port, mapper_port, tls_port, process: None, _mapper };
         server.resume().await;
@@ -135,7 +149,7 @@ impl RabbitmqServer {
                 ("RABBITMQ_MNESIA_BASE", "mnesia"),
                 ("RABBITMQ_LOG_BASE", "log"),
                 ("RABBITMQ_PID_FILE", "pid"),
-                ("RABBITMQ_ENABLED_PLUGINS_FILE", "enabled"),
+                ("RABBITMQ_ENABLED_PLUGINS_FILE", PLUGINS),
                 ("RABBITMQ_PLUGINS_EXPAND_DIR", "plugexp"),
             ] {
                 command.env(name, self.folder.join(file));

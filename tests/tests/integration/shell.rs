@@ -18,9 +18,9 @@ const NOT_RUN: [(&str, &str, &str); 9] = [
     ("README.md", "cargo install ", "installs what this test was built with"),
     ("README.md", "make run ", "builds the workspace; bench/tests/programs/rehearsal.rs runs what it runs"),
     ("docs/quickstart.md", "cargo install ", "installs what this test was built with"),
-    ("docs/guides/intake.md", "# one record, by kcat", "needs a broker; the compensator's tests have one"),
-    ("docs/guides/intake.md", "nats pub ", "likewise"),
-    ("docs/guides/intake.md", "rabbitmqadmin declare ", "likewise"),
+    ("docs/guides/intake.md", "# one record, by kcat", "needs a broker; the compensator's tests run it"),
+    ("docs/guides/intake.md", "nats pub ", "needs a broker; the compensator's tests publish what it does"),
+    ("docs/guides/intake.md", "rabbitmqadmin declare ", "needs a broker; the compensator's tests run it"),
     ("docs/guides/intake.md", "rabbitmqctl set_permissions ", "likewise"),
     (
         "docs/guides/kafka.md",

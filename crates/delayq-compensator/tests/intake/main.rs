@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod conformance;
+mod guide;
 mod kafka;
 mod look;
 mod nats;
 mod rabbitmq;
 mod stage;
+mod stress;

@@ -1,76 +1,54 @@
 //! Writes of few messages with one content, in every order, while compensators are killed: each message ends as the order of
 //! the commits says.
 
+use crate::mysql::stand::Stand as MariaDb;
 use crate::readers::{Readers, topic};
 use crate::stand::Stand;
 use delayq::State;
 use delayq::admin::Policy;
+use delayq_service::config::Secret;
 use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::last_word::{Is, MESSAGES, PAYLOAD, Verb, Write, id, writes};
+use delayq_tests::pgbouncer::PgBouncer;
 use futures_util::future::join_all;
-use std::collections::BTreeMap;
+use mysql_async::prelude::Queryable as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio_postgres::NoTls;
 
-const MESSAGES: u64 = 5;
 const WRITERS: u64 = 4;
-/// The due time of the n-th write.
-const FIRST_DUE_S: u64 = 4_102_444_800;
+const TABLES: [&str; 2] = [
+    "CREATE TABLE locks (id bigint PRIMARY KEY)",
+    "CREATE TABLE commits (n SERIAL PRIMARY KEY, write_number bigint NOT NULL)",
+];
+const COMMITS: &str = "SELECT write_number FROM commits ORDER BY n";
 
-/// How many writes there are: `DELAYQ_TEST_WRITES`.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "how many writes there are is for the user who runs the tests to say"
-)]
-fn writes() -> u64 {
-    std::env::var("DELAYQ_TEST_WRITES").map_or(1000, |text| text.parse().expect("a number of writes"))
+/// The writes of all writers, by their numbers.
+fn all_writes() -> Vec<Write> {
+    let mut random = fastrand::Rng::with_seed(11);
+    (0..writes()).map(|n| Write::random(n, &mut random)).collect()
 }
 
-/// What a message is, by the writes so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Is {
-    #[default]
-    Unknown,
-    Due(u64),
-    Cancelled,
-}
-
-// === impl Is ===
-
-impl Is {
-    fn after(self, verb: &str, due: u64) -> Self {
-        match (verb, self) {
-            ("replace", _) | ("put", Self::Unknown) | ("reschedule", Self::Due(_)) => Self::Due(due),
-            ("cancel", Self::Due(_)) => Self::Cancelled,
-            (_, is) => is,
-        }
-    }
-}
-
-/// A transaction of one write, which is inserted before or after the lock that orders it.
-fn transaction(n: u64, random: &mut fastrand::Rng) -> String {
-    let (message, due) = (random.u64(0..MESSAGES), FIRST_DUE_S + n);
-    let verb = ["put", "replace", "replace", "cancel", "cancel", "reschedule"][random.usize(0..6)];
-    let row = match verb {
-        "cancel" => {
-            format!("INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'm{message}')")
-        }
-        "reschedule" => format!(
-            "INSERT INTO delayq_outbox (verb, topic, id, due) VALUES ('reschedule', 'orders', 'm{message}', to_timestamp({due}))"
-        ),
-        _ => format!(
-            "INSERT INTO delayq_outbox (topic, id, due, payload, replaces) \
-             VALUES ('orders', 'm{message}', to_timestamp({due}), 'x', {})",
-            verb == "replace"
-        ),
+/// The statement that asks for a write; `time` is the database's function of a time in seconds.
+fn row(write: &Write, time: &str) -> String {
+    let (id, verb, due) = (write.id(), write.verb.name(), format!("{time}({})", write.due_s));
+    let (columns, values) = match write.verb {
+        Verb::Cancel => ("", String::new()),
+        Verb::Reschedule => (", due", format!(", {due}")),
+        Verb::Put => (", due, payload", format!(", {due}, '{PAYLOAD}'")),
+        Verb::Replace => (", due, payload, replaces", format!(", {due}, '{PAYLOAD}', true")),
     };
-    let locked = format!(
-        "SELECT FROM locks WHERE id = {message} FOR UPDATE; \
-         INSERT INTO commits (message, verb, due) VALUES ({message}, '{verb}', {due})"
-    );
-    match random.bool() {
-        true => format!("BEGIN; {row}; {locked}; COMMIT"),
-        false => format!("BEGIN; {locked}; {row}; COMMIT"),
-    }
+    format!(
+        "INSERT INTO delayq_outbox (verb, topic, id{columns}) VALUES ('{verb}', 'orders', '{id}'{values})"
+    )
+}
+
+/// The statements that put the n-th write into the order of its message's writes, and note it.
+fn locked(n: usize, write: &Write) -> String {
+    format!(
+        "SELECT id FROM locks WHERE id = {} FOR UPDATE; INSERT INTO commits (write_number) VALUES ({n})",
+        write.message
+    )
 }
 
 /// Ends readers at random places, two at a time, until all is written.
@@ -84,53 +62,103 @@ async fn kill_readers(readers: &Readers, is_over: &AtomicBool, mut random: fastr
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_message_ends_as_the_order_of_the_commits_says_wherever_compensators_are_killed() {
-    let (stand, total) = (Stand::start_with(|config| config.batch = 40).await, writes());
+/// Carries out all writes, each by the statements of `transaction`.
+async fn write_all<R: AsyncFnMut(String)>(
+    readers: &Readers,
+    connect: impl AsyncFn() -> R,
+    transaction: impl Fn(usize, &Write, &mut fastrand::Rng) -> String,
+) {
     let remember = Policy {
         remember_own: Some(Duration::from_secs(86_400)),
         remember_cancelled: Some(Duration::from_secs(86_400)),
         ..Policy::default()
     };
-    stand.deployment.admin.set_policy(&topic(), &remember).await.unwrap();
-    let database = stand.database().await;
-    database
-        .batch_execute(&format!(
-            "CREATE TABLE locks (id bigint PRIMARY KEY); INSERT INTO locks SELECT generate_series(0, {});
-             CREATE TABLE commits (n bigserial PRIMARY KEY, message bigint, verb text, due bigint)",
-            MESSAGES - 1
-        ))
-        .await
-        .unwrap();
-    let is_over = AtomicBool::new(false);
+    readers.deployment.admin.set_policy(&topic(), &remember).await.unwrap();
+    let mut run = connect().await;
+    let locks: Vec<String> = (0..MESSAGES).map(|n| format!("({n})")).collect();
+    let fill = format!("INSERT INTO locks VALUES {}", locks.join(", "));
+    for statement in TABLES.into_iter().chain([fill.as_str()]) {
+        run(statement.to_owned()).await;
+    }
+    let (all, is_over) = (all_writes(), AtomicBool::new(false));
     let writing = async {
         join_all((0..WRITERS).map(async |writer| {
-            let (database, mut random) = (stand.database().await, fastrand::Rng::with_seed(writer));
-            for n in (writer..total).step_by(WRITERS as usize) {
-                database.batch_execute(&transaction(n, &mut random)).await.unwrap();
+            let (mut run, mut random) = (connect().await, fastrand::Rng::with_seed(writer));
+            for (n, write) in all.iter().enumerate().skip(writer as usize).step_by(WRITERS as usize) {
+                run(transaction(n, write, &mut random)).await;
             }
         }))
         .await;
         is_over.store(true, Ordering::Relaxed);
     };
-    tokio::join!(writing, kill_readers(&stand, &is_over, fastrand::Rng::with_seed(7)));
-    let reader = stand.read();
+    tokio::join!(writing, kill_readers(readers, &is_over, fastrand::Rng::with_seed(7)));
+    let reader = readers.read();
     wait_until("all rows to be settled", 10 * LONG, async || {
-        stand.keeper().books().await.is_ok_and(|books| books.oldest.is_none())
+        readers.keeper().books().await.is_ok_and(|books| books.oldest.is_none())
     })
     .await;
-    let mut expected = BTreeMap::<i64, Is>::new();
-    for row in database.query("SELECT message, verb, due FROM commits ORDER BY n", &[]).await.unwrap() {
-        let is = expected.entry(row.get(0)).or_default();
-        *is = is.after(row.get(1), row.get::<_, i64>(2).unsigned_abs());
-    }
-    for (message, expected) in expected {
-        let found = match stand.stored(&format!("m{message}"), None).await {
+    reader.end().await;
+}
+
+/// Compares each message with what the order of the commits says.
+async fn each_is_as_committed(readers: &Readers, commits: Vec<u64>) {
+    let all = all_writes();
+    assert_eq!(commits.len(), all.len());
+    let expected = Is::of_each(commits.iter().map(|&n| all[n as usize]));
+    for (message, expected) in (0..).zip(expected) {
+        let found = match readers.stored(&id(message), None).await {
             None => Is::Unknown,
             Some(kept) if kept.state == State::Cancelled => Is::Cancelled,
             Some(kept) => Is::Due(kept.due.get() / 1000),
         };
-        assert_eq!(found, expected, "m{message}");
+        assert_eq!(found, expected, "{}", id(message));
     }
-    reader.end().await;
+}
+
+/// Rows come before or after the lock that orders their transactions.
+async fn in_postgres(stand: &Stand, url: &str) {
+    let connect = async || {
+        let (client, driver) = tokio_postgres::connect(url, NoTls).await.unwrap();
+        tokio::spawn(driver);
+        async move |statements: String| client.batch_execute(&statements).await.unwrap()
+    };
+    let transaction = |n, write: &Write, random: &mut fastrand::Rng| {
+        let (row, locked) = (row(write, "to_timestamp"), locked(n, write));
+        match random.bool() {
+            true => format!("BEGIN; {row}; {locked}; COMMIT"),
+            false => format!("BEGIN; {locked}; {row}; COMMIT"),
+        }
+    };
+    write_all(stand, connect, transaction).await;
+    let found = stand.database().await.query(COMMITS, &[]).await.unwrap();
+    each_is_as_committed(stand, found.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_message_ends_as_the_order_of_the_commits_says_wherever_compensators_are_killed() {
+    let stand = Stand::start_with(|config| config.batch = 40).await;
+    in_postgres(&stand, &stand.postgres.url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn through_a_pooler_each_message_ends_as_the_order_of_the_commits_says() {
+    let mut stand = Stand::start_with(|config| config.batch = 40).await;
+    let pooler = PgBouncer::start(&stand.postgres).await;
+    stand.config.url = Some(Secret::plain(pooler.url()));
+    in_postgres(&stand, &pooler.url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_each_message_ends_as_the_order_of_the_commits_says_if_rows_come_behind_the_lock() {
+    let stand = MariaDb::start_with(|config| config.batch = 40).await;
+    let connect = async || {
+        let mut database = stand.database().await;
+        async move |statements: String| database.run(&statements).await
+    };
+    let transaction = |n, write: &Write, _: &mut fastrand::Rng| {
+        format!("BEGIN; {}; {}; COMMIT", locked(n, write), row(write, "FROM_UNIXTIME"))
+    };
+    write_all(&stand, connect, transaction).await;
+    let commits = stand.database().await.0.query(COMMITS).await.unwrap();
+    each_is_as_committed(&stand, commits).await;
 }
