@@ -4,6 +4,7 @@ use delayq::Client;
 use delayq::protocol::{Probe, ShardId};
 use delayq_spool::{Asked, SpoolReader};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::time::timeout;
 
 /// The shard whose Redis dates all boots.
 const SHARD: ShardId = ShardId::new(0);
@@ -25,7 +26,8 @@ impl RedisClock {
     /// Tells the spool the time of Redis's clock. Returns whether Redis answered in time.
     pub(crate) async fn tell(&self) -> bool {
         let asked = Asked::now();
-        let Ok(answer) = Probe::new(&self.client).time(SHARD).await else { return false };
+        let probe = Probe::new(&self.client);
+        let Ok(Ok(answer)) = timeout(Asked::PATIENCE, probe.time(SHARD)).await else { return false };
         let Some(heard) = asked.answered(answer) else { return false };
         self.with(move |reader| reader.hear(heard)).await.is_some()
     }

@@ -35,7 +35,7 @@ pub struct Resubmitter {
     max: usize,
     /// Redis was unavailable the last time: it is probed before anything is sent.
     doubtful: bool,
-    /// The spool was told what Redis's clock says.
+    /// No record waits that is to be dated by Redis's clock, or the spool was told of that clock.
     is_dated: bool,
     /// The number of the last record that was read in this pass over the spool.
     read: u64,
@@ -170,7 +170,7 @@ impl Resubmitter {
     /// Resubmits the records behind those that were read.
     async fn read_on(&mut self) -> Result<Report, SpoolError> {
         if !self.doubtful {
-            self.dates().await;
+            self.dates().await?;
         }
         let (read, max) = (self.read, if self.resting.is_full() { 0 } else { self.max });
         let batch = self.with(move |reader| reader.waiting(read, max)).await?;
@@ -218,7 +218,7 @@ impl Resubmitter {
         {
             return Ok(Report { held: Some(error.to_string()), ..Report::default() });
         }
-        if self.doubtful && self.dates().await {
+        if self.doubtful && self.dates().await? {
             // The batch was dated without that clock: read it again.
             return Ok(Report::default());
         }
@@ -233,11 +233,15 @@ impl Resubmitter {
         Ok(Report { sent, resubmitted: done, rejected, held, ..Report::default() })
     }
 
-    /// Tells the spool what Redis's clock says, unless this was done before.
-    async fn dates(&mut self) -> bool {
-        let is_new = !self.is_dated && self.clock().tell().await;
-        self.is_dated |= is_new;
-        is_new
+    /// Tells the spool of Redis's clock, where records of an earlier boot wait. Returns whether this was new.
+    async fn dates(&mut self) -> Result<bool, SpoolError> {
+        if self.is_dated {
+            return Ok(false);
+        }
+        // What is appended from now on is of this boot.
+        let spans_boots = self.with(|reader| reader.spans_boots()).await?;
+        self.is_dated = !spans_boots || self.clock().tell().await;
+        Ok(spans_boots && self.is_dated)
     }
 
     /// Tells the spool of Redis's clock, from another task.

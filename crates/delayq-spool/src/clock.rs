@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::fs;
 use std::sync::LazyLock;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A hash of the boot's id, which is the same for all processes and containers of a host; 0: unknown.
 static BOOT: LazyLock<i64> = LazyLock::new(|| {
@@ -71,6 +71,9 @@ impl Moment {
 // === impl Asked ===
 
 impl Asked {
+    /// Maximum time for Redis's answer.
+    pub const PATIENCE: Duration = Duration::from_millis(ROUND_TRIP_MS.unsigned_abs());
+
     /// Now.
     pub fn now() -> Self {
         Self(Moment::now())

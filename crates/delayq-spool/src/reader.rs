@@ -280,6 +280,16 @@ impl SpoolReader {
         })
     }
 
+    /// Whether the oldest waiting record was appended before this host was booted.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn spans_boots(&self) -> Result<bool, SpoolError> {
+        let oldest = "SELECT spooled_ms, boot, up_ms FROM waiting ORDER BY seq LIMIT 1";
+        let boot = self.connection.query_row(oldest, [], |row| Ok(moment(row, 0)?.boot)).optional();
+        Ok(boot.map_err(self.of())?.is_some_and(|boot| boot != Moment::now().boot))
+    }
+
     /// Takes in the time of Redis's clock, by which records of earlier boots are dated.
     pub fn hear(&mut self, heard: Heard) {
         self.heard = Some(heard);
