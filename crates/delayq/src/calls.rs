@@ -212,17 +212,17 @@ impl Calls {
         in_order(sent.await.into_iter().flatten().collect())
     }
 
-    /// Sends calls that all wait for this.
-    async fn send_waiting(
-        &self,
-        waits: &Waits,
-        calls: &[Outgoing<'_>],
-        at: Option<&Link>,
+    /// Sends calls that all wait for this. Boxed, so that a caller's future does not nest the types of a connection.
+    fn send_waiting<'r>(
+        &'r self,
+        waits: &'r Waits,
+        calls: &'r [Outgoing<'r>],
+        at: Option<&'r Link>,
         until: Instant,
-    ) -> Vec<Sent> {
+    ) -> BoxFuture<'r, Vec<Sent>> {
         match waits.is_empty() {
-            true => self.scripts.send(calls, at, until).await,
-            false => self.durable.send(&self.scripts, waits, calls, until).await,
+            true => self.scripts.send(calls, at, until).boxed(),
+            false => self.durable.send(&self.scripts, waits, calls, until).boxed(),
         }
     }
 }
