@@ -149,12 +149,12 @@ impl Calls {
         self.ride_alone(Rules::once(self), calls).await
     }
 
-    /// Sends calls as they are, whatever layout is in force.
+    /// Sends calls under their own layouts, and follows no refusal for it.
     pub(crate) async fn send_plain(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_plain(calls, None, self.deadline()).await
     }
 
-    /// Sends calls as they are to one of several Redises, whichever has their shards.
+    /// Sends calls to one of several Redises, whichever node has their shards.
     pub(crate) async fn send_at(&self, link: &Link, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_plain(calls, Some(link), self.deadline()).await
     }
@@ -182,10 +182,10 @@ impl Calls {
         alone.answers()
     }
 
-    /// Has a call say under which layout it is sent, and what it waits for.
+    /// Fills in the layout and the durability of a call.
     fn complete(&self, call: &mut Call) {
         call.layout.get_or_insert(self.known().word());
-        // A put waits for what its queue does.
+        // A put waits like its queue.
         if call.verb != Verb::Put
             && let Some(topic) = call.written_topic()
         {

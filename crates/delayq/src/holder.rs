@@ -1,17 +1,15 @@
 //! What a holder asks of shards: which topics have ready messages, to reserve some, to extend and settle their leases.
 
-use crate::calls::{Batch, batches, in_order, scatter};
 use crate::client::Client;
 use crate::error::Error;
 use crate::listen::Listener;
 use crate::places::Places;
-use delayq_core::call::Call;
+use crate::settle::{Settlement, settle_all};
 use delayq_core::keys::Channel;
-use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::overview::{self, TopicsPage};
 use delayq_core::verbs::reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest};
-use delayq_core::verbs::settle::{self, Release, Settled};
+use delayq_core::verbs::settle::{Release, Settled};
 use std::time::Duration;
 
 /// The deployment as a holder of leases sees it: a forwarder or a consumer. Cheap to clone.
@@ -90,85 +88,26 @@ impl Holder {
 
     /// Finishes messages that were delivered: one answer each, in order.
     pub async fn ack(&self, receipts: &[Receipt]) -> Vec<Result<Settled, Error>> {
-        let of = |batch: &Batch<ShardId>| settle::ack(batch.key, batch.items.iter().map(|&i| &receipts[i]));
-        self.settle(Verb::Ack, receipts, of).await
+        self.settle(receipts.iter().map(Settlement::Ack)).await
     }
 
     /// Extends leases, from now: by 1 ms to 24 h, otherwise the answer is [`Settled::Failed`]; `None`: by their topic's
     /// lease.
     pub async fn extend(&self, receipts: &[Receipt], lease: Option<Duration>) -> Vec<Result<Settled, Error>> {
-        let of = |batch: &Batch<ShardId>| {
-            settle::extend(batch.key, batch.items.iter().map(|&i| &receipts[i]), lease)
-        };
-        self.settle(Verb::Extend, receipts, of).await
+        self.settle(receipts.iter().map(|receipt| Settlement::Extend(receipt, lease))).await
     }
 
     /// Releases messages that were not delivered.
     pub async fn release(&self, releases: &[Release]) -> Vec<Result<Settled, Error>> {
-        let of =
-            |batch: &Batch<ShardId>| settle::release(batch.key, batch.items.iter().map(|&i| &releases[i]));
-        self.settle(Verb::Release, releases, of).await
+        self.settle(releases.iter().map(Settlement::Release)).await
     }
 
     /// Moves messages to the dead letters, each with its reason.
     pub async fn bury(&self, buried: &[(Receipt, String)]) -> Vec<Result<Settled, Error>> {
-        let of = |batch: &Batch<ShardId>| {
-            let dead = batch.items.iter().map(|&i| (&buried[i].0, buried[i].1.as_str()));
-            settle::bury(batch.key, dead)
-        };
-        self.settle(Verb::Bury, buried, of).await
+        self.settle(buried.iter().map(|(receipt, reason)| Settlement::Bury(receipt, reason))).await
     }
 
-    async fn settle<T: Settleable>(
-        &self,
-        verb: Verb,
-        items: &[T],
-        request: impl Fn(&Batch<ShardId>) -> Call,
-    ) -> Vec<Result<Settled, Error>> {
-        let weighed = |(i, item): (usize, &T)| (i, item.receipt().shard, item.bytes());
-        let batches = batches(items.iter().enumerate().map(weighed));
-        let read = |batch: &Batch<ShardId>, reply| settle::read(verb, reply, batch.items.len());
-        in_order(scatter(&self.client.calls, &batches, request, read).await)
-    }
-}
-
-/// Something that is settled by a receipt.
-trait Settleable {
-    fn receipt(&self) -> &Receipt;
-
-    /// About how many bytes it takes in a call.
-    fn bytes(&self) -> usize;
-}
-
-/// A receipt, a delay and a word: a little more than they can take.
-const RECEIPT_BYTES: usize = 256;
-
-impl Settleable for Receipt {
-    fn receipt(&self) -> &Receipt {
-        self
-    }
-
-    fn bytes(&self) -> usize {
-        RECEIPT_BYTES
-    }
-}
-
-impl Settleable for Release {
-    fn receipt(&self) -> &Receipt {
-        &self.receipt
-    }
-
-    fn bytes(&self) -> usize {
-        RECEIPT_BYTES + self.reason.len()
-    }
-}
-
-impl Settleable for (Receipt, String) {
-    fn receipt(&self) -> &Receipt {
-        &self.0
-    }
-
-    fn bytes(&self) -> usize {
-        RECEIPT_BYTES + self.1.len()
+    async fn settle<'s>(&self, all: impl Iterator<Item = Settlement<'s>>) -> Vec<Result<Settled, Error>> {
+        settle_all(&self.client.calls, &all.collect::<Vec<_>>()).await
     }
 }

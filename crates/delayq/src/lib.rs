@@ -30,6 +30,7 @@ mod role;
 mod script_link;
 mod server;
 mod setters;
+mod settle;
 pub mod spool;
 mod spread;
 mod topology;

@@ -159,15 +159,29 @@ impl Link {
     /// # Errors
     /// Redis cannot be reached, does not answer within the deadline, or answers with an error.
     pub async fn run(&self, command: &Cmd) -> Result<Value, Error> {
-        let mut pipeline = Pipeline::with_capacity(1);
-        pipeline.add_command(command.clone());
-        self.pipeline(&pipeline).await?.pop().expect("one answer for one command")
+        self.run_within(command, self.settings().deadline).await
     }
 
     /// Runs one command, whose answer has this type.
     pub(crate) async fn query<T: FromRedisValue>(&self, name: &str, command: &Cmd) -> Result<T, Error> {
+        self.query_within(name, command, self.settings().deadline).await
+    }
+
+    /// As [`Self::query`], within another deadline.
+    pub(crate) async fn query_within<T: FromRedisValue>(
+        &self,
+        name: &str,
+        command: &Cmd,
+        deadline: Duration,
+    ) -> Result<T, Error> {
         let odd = |error| Error::Unfit(format!("{name} answers what no Redis answers: {error}"));
-        from_redis_value(self.run(command).await?).map_err(odd)
+        from_redis_value(self.run_within(command, deadline).await?).map_err(odd)
+    }
+
+    async fn run_within(&self, command: &Cmd, deadline: Duration) -> Result<Value, Error> {
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.add_command(command.clone());
+        self.pipeline_within(&pipeline, deadline).await?.pop().expect("one answer for one command")
     }
 
     /// Runs commands in one pipeline: one answer each, in order.
@@ -176,8 +190,16 @@ impl Link {
     /// Redis cannot be reached, or does not answer within the deadline. With fate *unknown*, the commands may have been
     /// carried out.
     pub async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Result<Value, Error>>, Error> {
+        self.pipeline_within(pipeline, self.settings().deadline).await
+    }
+
+    async fn pipeline_within(
+        &self,
+        pipeline: &Pipeline,
+        deadline: Duration,
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
         let trip = |line| async move { self.exchange(&line, pipeline).await };
-        let answers = Box::pin(self.by_deadline(self.settings().deadline, trip)).await?;
+        let answers = Box::pin(self.by_deadline(deadline, trip)).await?;
         let read =
             |answer: RedisResult<Value>| answer.map_err(|error| Error::of_call(self.address(), None, &error));
         Ok(answers.into_iter().map(read).collect())

@@ -35,7 +35,7 @@ use tokio::time::Instant;
 pub(crate) struct ScriptLink {
     nodes: Nodes,
     scripts: Arc<Scripts>,
-    /// What all its calls wait for.
+    /// The durability of all calls.
     waits: Waits,
 }
 
@@ -43,14 +43,14 @@ pub(crate) struct ScriptLink {
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'c> {
     pub(crate) call: &'c Call,
-    /// Whether its script is loaded first.
+    /// Whether to load the script first.
     pub(crate) loads: bool,
 }
 
-/// What became of a call.
+/// The answer to a call.
 pub(crate) struct Sent {
     pub(crate) answer: Result<reply::Value, Error>,
-    /// The node that was chosen for its shard.
+    /// The node of the shard, if the topology chose it.
     pub(crate) node: Option<Arc<Link>>,
 }
 
@@ -86,8 +86,8 @@ impl ScriptLink {
         self.nodes.keys()
     }
 
-    /// Sends each call to the node that has its shard, or all of them to `at`; those for each node in one pipeline: one
-    /// answer each.
+    /// Sends each call to the node of its shard, or every call to `at`, with one pipeline for each node. Returns one answer
+    /// each.
     pub(crate) async fn send(&self, calls: &[Outgoing<'_>], at: Option<&Link>, until: Instant) -> Vec<Sent> {
         if let Some(link) = at {
             let answers = Box::pin(self.send_to(link, calls, until)).await;
@@ -126,7 +126,7 @@ impl ScriptLink {
         }
     }
 
-    /// One round trip: loads the scripts that are to be loaded, then sends the calls, and waits for what confirms them.
+    /// Makes one round trip: loads scripts, sends the calls, and waits for their confirmation.
     async fn trip(
         &self,
         Way { link, line, until }: &Way<'_>,
@@ -144,7 +144,7 @@ impl ScriptLink {
         let confirming = Confirming::new(&self.waits, link.settings(), *until);
         confirming.ask(&mut pipeline);
         let mut answers = link.exchange(line, &pipeline).await?.into_iter();
-        // What could not be loaded is why its calls are not known.
+        // A failed SCRIPT LOAD explains the NOSCRIPT of its calls.
         let unloaded = answers.by_ref().take(load.len()).find_map(Result::err);
         let some: Vec<RedisResult<Value>> = answers.by_ref().take(calls.len()).collect();
         let unconfirmed = confirming.read(link.address(), answers);
@@ -180,7 +180,7 @@ impl ScriptLink {
     }
 }
 
-/// What is left until a deadline.
+/// Returns the time until a deadline.
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(clock::instant())
 }

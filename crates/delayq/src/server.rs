@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The oldest Redis that has what the scripts need (flags of scripts, sharded pub/sub).
 const OLDEST: (u64, u64) = (7, 0);
@@ -186,16 +187,18 @@ fn of_node(link: &Link, error: Error) -> Error {
 /// It cannot be reached, or does not allow TIME.
 pub(crate) async fn redis_time(calls: &Calls, shard: ShardId) -> Result<UnixMicros, Error> {
     let link = calls.link_of(shard).await?;
-    time_of(&link).await
+    time_of(&link, link.settings().deadline).await
 }
 
-/// The clock of each shard's Redis, or why it does not say it. Each Redis is asked once, and none waits for another.
+/// The clock of each shard's Redis, or why it does not say it within this time. Each Redis is asked once, and none waits for
+/// another.
 pub(crate) async fn times(
     calls: &Calls,
     shards: &BTreeSet<ShardId>,
+    within: Duration,
 ) -> BTreeMap<ShardId, Result<UnixMicros, Error>> {
     let (placed, nowhere) = calls.placed(&shards.iter().copied().collect::<Vec<_>>()).await;
-    let said = join_all(placed.iter().map(|(link, _)| time_of(link))).await;
+    let said = join_all(placed.iter().map(|(link, _)| time_of(link, within))).await;
     let of_node = |((_, here), time): (AtNode, Result<UnixMicros, Error>)| {
         here.into_iter().map(move |shard| (shard, time.clone()))
     };
@@ -203,8 +206,8 @@ pub(crate) async fn times(
     placed.into_iter().zip(said).flat_map(of_node).chain(nowhere).collect()
 }
 
-async fn time_of(link: &Link) -> Result<UnixMicros, Error> {
-    let (seconds, micros): (u64, u64) = link.query("TIME", &redis::cmd("TIME")).await?;
+async fn time_of(link: &Link, within: Duration) -> Result<UnixMicros, Error> {
+    let (seconds, micros): (u64, u64) = link.query_within("TIME", &redis::cmd("TIME"), within).await?;
     Ok(UnixMicros(seconds * 1_000_000 + micros))
 }
 

@@ -1,4 +1,4 @@
-//! Calls that share nothing: each is an item of its own.
+//! Separate calls: each is an item of its own.
 
 use super::grouping::Batch;
 use super::load::Load;
@@ -9,7 +9,7 @@ use delayq_core::shard::ShardId;
 
 /// Calls, and their answers.
 pub(super) struct Alone {
-    /// Each until it is sent.
+    /// The calls that are not sent yet.
     calls: Vec<Option<Call>>,
     answers: Vec<Option<Result<Value, Error>>>,
 }
@@ -22,7 +22,7 @@ impl Alone {
         Self { calls: calls.into_iter().map(Some).collect(), answers }
     }
 
-    /// One answer for each call, in order.
+    /// Returns one answer for each call, in order.
     pub(super) fn answers(self) -> Vec<Result<Value, Error>> {
         self.answers.into_iter().map(|answer| answer.expect("each call is answered")).collect()
     }

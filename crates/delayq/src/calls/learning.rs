@@ -1,4 +1,4 @@
-//! Taking in what refusals teach: about the layout, where a shard is, and what a topic's writes wait for.
+//! Learning from refusals: the layout, the node of a shard, and the durability of a topic.
 
 use super::Calls;
 use super::next::Taught;
@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout_at};
 // === impl Calls ===
 
 impl Calls {
-    /// Takes in what the answer of a node says about where a shard is; `None`: nothing. The error is replaced where that
-    /// says more.
+    /// Learns the node of a shard from the answer of a node, and replaces the error where its cause is known. `None`: the
+    /// answer says nothing about nodes.
     pub(super) async fn learn_place(
         &self,
         node: &Link,
@@ -40,8 +40,8 @@ impl Calls {
         }
     }
 
-    /// Whether a shard records another node at this one, a replica: processes are told of it before it is promoted, and a
-    /// move may be taken back.
+    /// Returns whether a shard names another node in its record at this replica. Processes may know a replica before its
+    /// promotion, and an operator may take a move back.
     async fn is_elsewhere(&self, link: &Link, shard: ShardId, until: Instant) -> bool {
         let asking = vec![deployment::ask(shard).under(NOT_ASKED)];
         let reply = self.ride_plain(asking, Some(link), until).await.pop().expect("one answer for one call");
@@ -50,7 +50,7 @@ impl Calls {
         node.is_some_and(|node| link.name() != Some(node) && self.nodes().learn(shard, node))
     }
 
-    /// Has a call wait for what its topic asks.
+    /// Makes a call wait for what its topic asks.
     pub(super) fn learn_durability(&self, call: &mut Call, asked: Durability) -> Taught {
         if let Some(topic) = call.written_topic() {
             self.durable.learn(topic, asked);
@@ -59,7 +59,7 @@ impl Calls {
         Taught::Durability
     }
 
-    /// Takes in the layout of a shard that refused a call for it.
+    /// Learns the layout of a shard that refused a call, and replaces the error where its cause is known.
     pub(super) async fn learn_layout(&self, call: &Call, error: &mut Error, until: Instant) -> Taught {
         let Error::Layout { found, counts, .. } = &*error else { return Taught::Nothing };
         let (Ok(counts), Ok(word)) = (counts.parse::<Layout>(), found.parse::<LayoutWord>()) else {
@@ -83,7 +83,7 @@ impl Calls {
         Taught::Layout(relation, call.layout == Some(self.known().word()))
     }
 
-    /// Raises shards to a layout, or makes those that it adds: what each of them answered.
+    /// Raises shards to a layout, and creates the shards that the layout adds. Returns the answer of each.
     pub(crate) async fn raise(&self, shards: &[ShardId], layout: &Layout) -> Vec<Result<Grown, Error>> {
         self.raise_by(shards, layout, self.deadline()).await
     }

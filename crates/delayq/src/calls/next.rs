@@ -1,7 +1,7 @@
-//! What follows an attempt that failed. Pure.
+//! Decides what follows a failed attempt. Pure.
 //!
 //! ```text
-//! failed ─┬─ the refusal taught where or how to send it ─► again
+//! failed ─┬─ the refusal says where or how to send       ─► again
 //!         ├─ an outage, and a repeat is recognised      ─► again, once
 //!         └─ otherwise                                  ─► fail
 //! ```
@@ -15,20 +15,20 @@ use delayq_core::layout::LayoutRelation;
 pub(crate) struct Write {
     /// Whether the layout decides its shard, as for a put: a newer layout may place it elsewhere.
     pub(crate) is_placed: bool,
-    /// Whether a shard of another node may take it.
+    /// Whether a shard of another node may take the message.
     pub(crate) has_other_shard: bool,
-    /// Whether a repeat is recognised, and there was none.
+    /// Whether Redis recognises a repeat, and the write was not repeated yet.
     pub(crate) may_repeat: bool,
     /// Whether attempts and time are left.
     pub(crate) has_budget: bool,
 }
 
-/// What the failure taught, by what is known now.
+/// What a failure taught, compared with what is known now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taught {
     /// Nothing.
     Nothing,
-    /// Its Redis does not know the script.
+    /// Redis does not know the script.
     Script,
     /// Another node of the cluster has the slot.
     Slot,
@@ -36,11 +36,11 @@ pub(crate) enum Taught {
     Node,
     /// How the shard's layout compares with the known one, and whether the call was sent under the known one.
     Layout(LayoutRelation, bool),
-    /// What the topic's writes wait for.
+    /// The topic's writes wait for replicas or a disk.
     Durability,
 }
 
-/// What follows.
+/// The step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Again(Again),
@@ -50,27 +50,27 @@ pub(crate) enum Next {
 /// How a write is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// Behind its script.
+    /// Load the script first.
     Script,
-    /// To the node that has the slot.
+    /// Send to the node that has the slot.
     Slot,
-    /// To the node that has the shard.
+    /// Send to the node that has the shard.
     Node,
-    /// Under the layout that is known now.
+    /// Send under the layout that is known now.
     Layout,
-    /// Once its shard was raised to the layout that is known now.
+    /// Raise the shard to the layout that is known now first.
     Raise,
-    /// Waiting for what its topic asks.
+    /// Wait for what the topic asks.
     Durability,
-    /// Wherever the layout that is known now places it.
+    /// Place the message by the layout that is known now.
     Placement,
-    /// To a shard of another node, under another id.
+    /// Send to a shard of another node, under another id.
     OtherShard,
-    /// As a repeat of an attempt that an outage ended.
+    /// Repeat an attempt that an outage ended.
     Lost,
 }
 
-/// What follows an attempt of a write that ended with this error.
+/// Returns what follows an attempt that ended with this error.
 pub(crate) fn next(write: Write, error: &Error, taught: Taught) -> Next {
     if !write.has_budget {
         return Next::Fail;
@@ -86,7 +86,7 @@ pub(crate) fn next(write: Write, error: &Error, taught: Taught) -> Next {
         Taught::Layout(LayoutRelation::Same | LayoutRelation::Newer, _) => Again::Layout,
         Taught::Nothing => match error {
             Error::Uninitialised(_) if write.has_other_shard => Again::OtherShard,
-            // The time of a repeat was spent on waiting for the confirmation.
+            // Waiting for the confirmation used up the time of a repeat.
             Error::Unconfirmed { .. } => return Next::Fail,
             error if error.is_outage() && write.may_repeat => Again::Lost,
             _ => return Next::Fail,

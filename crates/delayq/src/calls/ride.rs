@@ -1,4 +1,4 @@
-//! The road of everything that goes to a shard: one loop, one deadline, one budget of attempts.
+//! The road of every call to a shard. A single loop holds the deadline and the budget of attempts.
 //!
 //! ```text
 //! items ─by key─► calls ─► a round trip ─► answered
@@ -23,28 +23,28 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Maximum rounds of one ride in which something was refused.
+/// Maximum rounds of a ride in which a call failed.
 const ATTEMPTS: u8 = 16;
 
-/// How long a ride may take, and what it follows.
+/// The limits of a ride, and which refusals it follows.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules<'r> {
-    /// When all of it has to be over.
+    /// The deadline of all attempts together.
     pub(crate) until: Instant,
-    /// How long one attempt may take.
+    /// Maximum time of a single attempt.
     pub(crate) attempt: Duration,
-    /// Whether refusals for the layout and the durability are followed.
+    /// Whether the ride follows refusals for the layout and the durability.
     pub(super) follows: bool,
-    /// The node to which all of it goes; `None`: to that of each shard.
+    /// The node that gets every call; `None`: each call goes to the node of its shard.
     pub(super) at: Option<&'r Link>,
 }
 
-/// Items on their way to their shards.
+/// Sends items to their shards until each is answered.
 pub(crate) struct Ride<'r, K> {
     calls: Calls,
     rules: Rules<'r>,
     parcels: Vec<Parcel<K>>,
-    /// The items whose next call is not made yet.
+    /// Items without a call.
     loose: Vec<usize>,
     attempts: u8,
 }
@@ -53,22 +53,22 @@ pub(crate) struct Ride<'r, K> {
 struct Parcel<K> {
     batch: Batch<K>,
     call: Call,
-    /// Whether its script is loaded first.
+    /// Whether to load the script first.
     loads: bool,
-    /// Whether its shard's record sent it to where it goes.
+    /// Whether the shard's record named the present node.
     is_followed: bool,
 }
 
 // === impl Rules ===
 
 impl Rules<'_> {
-    /// For calls that are sent once, and again where a refusal says how: all within the deadline of a call.
+    /// Limits all attempts to the deadline of a call, which only refusals make the ride repeat.
     pub(crate) fn once(calls: &Calls) -> Self {
         let deadline = calls.nodes().settings().deadline;
         Self { until: clock::instant() + deadline, attempt: deadline, follows: true, at: None }
     }
 
-    /// For writes whose repeat is recognised: an attempt and its repeat, within twice the deadline of a call.
+    /// Limits an attempt and its repeat to twice the deadline of a call, for writes that recognise a repeat.
     pub(crate) fn twice(calls: &Calls) -> Self {
         let once = Self::once(calls);
         Self { until: once.until + once.attempt, ..once }
@@ -78,17 +78,17 @@ impl Rules<'_> {
 // === impl Ride ===
 
 impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
-    /// Nothing is sent before the first round.
+    /// Creates a ride; the first round sends.
     pub(crate) fn new(calls: &Calls, rules: Rules<'r>, items: Vec<usize>) -> Self {
         Self { calls: calls.clone(), rules, parcels: Vec::new(), loose: items, attempts: 0 }
     }
 
-    /// Whether each item is answered.
+    /// Returns whether each item is answered.
     pub(crate) fn is_over(&self) -> bool {
         self.parcels.is_empty() && self.loose.is_empty()
     }
 
-    /// Rides until each item is answered.
+    /// Runs rounds until each item is answered.
     pub(crate) async fn finish<L: Load<Key = K>>(mut self, load: &mut L) {
         while !self.is_over() {
             self.round(load).await;
@@ -121,7 +121,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         self.raise(load, behind).await;
     }
 
-    /// Makes the calls of the items that have none, and answers those whose node is known to be silent.
+    /// Makes calls of the items without one. Items whose node is known to be silent fail.
     async fn make_calls<L: Load<Key = K>>(&mut self, load: &mut L) {
         if self.loose.is_empty() {
             return;
@@ -144,16 +144,16 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
     }
 
-    /// Says why shards are missing.
+    /// Replaces the errors of missing shards where their cause is known.
     async fn explain(&self, calls: &[&Call], sent: &mut [Sent]) {
         if self.rules.follows {
             let explaining = self.calls.explain_missing(calls, sent);
-            // Unexplained, a shard is missing all the same.
+            // Without an explanation the error stays.
             let _ = timeout_at(self.rules.until, explaining).await;
         }
     }
 
-    /// Decides what follows a call that failed; returns it if its shard has to be raised first.
+    /// Decides what follows a failed call. Returns the call if its shard has to be raised first.
     async fn failed<L: Load<Key = K>>(
         &mut self,
         load: &mut L,
@@ -192,7 +192,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         None
     }
 
-    /// Takes in why a call failed; the error is replaced where that says more.
+    /// Learns from the error of a call, and replaces the error where its cause is known.
     async fn learn(&self, parcel: &mut Parcel<K>, error: &mut Error, node: Option<&Link>) -> Taught {
         if error.is_no_script() {
             return Taught::Script;
@@ -212,7 +212,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
     }
 
-    /// Raises the shards of these calls, which are sent again then.
+    /// Raises the shards of these calls, and queues the calls again.
     async fn raise<L: Load<Key = K>>(&mut self, load: &mut L, behind: Vec<Parcel<K>>) {
         if behind.is_empty() {
             return;
@@ -232,7 +232,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
             match failed.get(&parcel.call.shard) {
                 Some(error) => fail(load, &parcel, error),
                 None => {
-                    // A put goes where the layout of its call places it, even if that is not the newest any more.
+                    // A put keeps the layout that placed it: under a newer one it would go to the wrong shard.
                     if parcel.call.verb != Verb::Put {
                         parcel.call.layout = Some(word);
                     }

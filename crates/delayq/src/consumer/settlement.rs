@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::gather::Gathered;
+use crate::settle::Settlement;
 use delayq_core::fate::Fate;
-use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::{Release, Settled};
@@ -37,26 +37,12 @@ impl Settle {
         }
     }
 
-    /// The script that does it.
-    pub(super) const fn verb(&self) -> Verb {
+    /// As its call takes it.
+    pub(super) fn as_call(&self) -> Settlement<'_> {
         match self {
-            Self::Ack(_) => Verb::Ack,
-            Self::Release(_) => Verb::Release,
-            Self::Bury(..) => Verb::Bury,
-        }
-    }
-
-    pub(super) const fn as_release(&self) -> Option<&Release> {
-        match self {
-            Self::Release(release) => Some(release),
-            _ => None,
-        }
-    }
-
-    pub(super) fn as_bury(&self) -> Option<(&Receipt, &str)> {
-        match self {
-            Self::Bury(receipt, reason) => Some((receipt, reason)),
-            _ => None,
+            Self::Ack(receipt) => Settlement::Ack(receipt),
+            Self::Release(release) => Settlement::Release(release),
+            Self::Bury(receipt, reason) => Settlement::Bury(receipt, reason),
         }
     }
 }
@@ -93,12 +79,7 @@ impl Gathered for Open {
         self.settle.receipt().shard
     }
 
-    /// A receipt has at most about 150 bytes.
     fn bytes(&self) -> usize {
-        256 + match &self.settle {
-            Settle::Ack(_) => 0,
-            Settle::Release(release) => release.reason.len(),
-            Settle::Bury(_, reason) => reason.len(),
-        }
+        self.settle.as_call().bytes()
     }
 }

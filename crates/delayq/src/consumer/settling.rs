@@ -4,15 +4,14 @@
 use super::later::Later;
 use super::leases::Leases;
 use super::settlement::{Open, Settle};
-use crate::calls::{Batch, Calls, MAX_IDS_A_PIPELINE, batches, in_order, scatter};
+use crate::calls::{Calls, MAX_IDS_A_PIPELINE};
 use crate::error::Error;
-use crate::gather::{Gathered, Gathering};
+use crate::gather::Gathering;
 use crate::holder::Holder;
+use crate::settle::settle_all;
 use delayq_core::fate::Advice;
-use delayq_core::script::Verb;
-use delayq_core::shard::ShardId;
 use delayq_core::verbs::reserve::Receipt;
-use delayq_core::verbs::settle::{self, Settled};
+use delayq_core::verbs::settle::Settled;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -112,7 +111,10 @@ impl Settling {
 
     /// Tells Redis once, and those who wait what it answered; what is left has to be told again.
     async fn try_once(&self, open: Vec<Open>) -> Vec<Open> {
-        let answers = settle_all(&self.calls, &open).await;
+        let answers = {
+            let settlements: Vec<_> = open.iter().map(|open| open.settle.as_call()).collect();
+            settle_all(&self.calls, &settlements).await
+        };
         let mut left = Vec::new();
         for (open, answer) in open.into_iter().zip(answers) {
             let receipt = open.settle.receipt();
@@ -147,25 +149,6 @@ fn verdict(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, 
         },
         answer => answer,
     })
-}
-
-/// Settles each in its way, all in one round trip: one answer each, in order.
-async fn settle_all(calls: &Calls, open: &[Open]) -> Vec<Result<Settled, Error>> {
-    let keyed = |(i, open): (usize, &Open)| {
-        let shard = open.settle.receipt().shard;
-        (i, (open.settle.verb(), shard), open.bytes())
-    };
-    let batches = batches(open.iter().enumerate().map(keyed));
-    let request = |Batch { key: (verb, shard), items }: &Batch<(Verb, ShardId)>| {
-        let some = || items.iter().map(|&i| &open[i].settle);
-        match verb {
-            Verb::Release => settle::release(*shard, some().filter_map(Settle::as_release)),
-            Verb::Bury => settle::bury(*shard, some().filter_map(Settle::as_bury)),
-            _ => settle::ack(*shard, some().map(Settle::receipt)),
-        }
-    };
-    let read = |batch: &Batch<(Verb, ShardId)>, reply| settle::read(batch.key.0, reply, batch.items.len());
-    in_order(scatter(calls, &batches, request, read).await)
 }
 
 #[cfg(test)]

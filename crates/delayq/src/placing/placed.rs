@@ -84,7 +84,7 @@ impl Placed {
         PutItem { message: &self.message, earlier: self.place.is_earlier(), first_try: self.first_try }
     }
 
-    /// Goes on to the next place: it is not at this one.
+    /// Moves on to the next place: this one does not know the message.
     pub(crate) fn next_place(&mut self) {
         self.place.earlier.pop();
     }

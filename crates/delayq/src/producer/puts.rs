@@ -1,4 +1,4 @@
-//! Puts on their way: each is answered as soon as it is known, however long the others take.
+//! Puts on the road. Each caller is answered at once, however long other puts take.
 
 use super::dating;
 use super::waiting::{Answered, Waiting};
@@ -17,12 +17,12 @@ use delayq_core::verbs::put::{self, PutItem, PutOutcome};
 use std::collections::HashMap;
 use tokio::time::Instant;
 
-/// Puts that were gathered.
+/// Gathered puts.
 pub(super) struct Puts {
     placing: Placing,
-    /// Each until it is answered.
+    /// The puts that are not answered yet.
     waiting: Vec<Option<Waiting>>,
-    /// What the queue waits for; `None` once they have left it.
+    /// The durability of the queue; `None` after the puts have left their queue.
     waits: Option<Waits>,
     began: Instant,
     until: Instant,
@@ -31,7 +31,7 @@ pub(super) struct Puts {
 // === impl Puts ===
 
 impl Puts {
-    /// Those that were gathered in the queue of puts that wait for this.
+    /// Takes over puts that were gathered in the queue of this durability.
     pub(super) fn new(placing: &Placing, gathered: Vec<Waiting>, waits: &Waits) -> (Self, Rules<'static>) {
         let rules = Rules::twice(placing.calls());
         let (began, until) = (clock::instant(), rules.until);
@@ -39,7 +39,7 @@ impl Puts {
         (Self { placing: placing.clone(), waiting, waits: Some(waits.clone()), began, until }, rules)
     }
 
-    /// They have left their queue, and hold up no others any more: from now on each waits for what its topic asks.
+    /// Notes that the puts have left their queue and delay no others: from now on each waits for what its topic asks.
     pub(super) fn leave_queue(&mut self) {
         self.waits = None;
     }
@@ -52,7 +52,7 @@ impl Puts {
         items.iter().map(|&item| self.put(item).item()).collect()
     }
 
-    /// The caller may be gone: a put that was carried out stays so.
+    /// Answers the caller, who may be gone: the put stays carried out.
     fn answer(&mut self, item: usize, shard: ShardId, answer: Result<PutOutcome, Error>) {
         let Waiting { put, answer: caller, handed } =
             self.waiting[item].take().expect("an item is answered once");
@@ -95,7 +95,7 @@ impl Load for Puts {
 
     fn fail(&mut self, item: usize, shard: ShardId, error: Error) {
         self.placing.note(shard, &error);
-        // What an earlier attempt left unknown stays so.
+        // An earlier attempt without an answer keeps the fate unknown.
         let error = if self.put(item).lost.is_some() { error.into_unknown() } else { error };
         self.answer(item, shard, Err(error));
     }
@@ -133,7 +133,7 @@ impl Load for Puts {
         }
     }
 
-    /// A put whose caller has given it up is not sent, nor is a repeat that cannot be dated.
+    /// Drops the puts that their callers gave up, and fails the repeats that cannot be dated.
     async fn prepare(&mut self, mut items: Vec<usize>) -> Vec<usize> {
         items.retain(|&item| {
             let is_given_up = self.waiting[item].as_ref().is_none_or(|waiting| waiting.answer.is_closed());
@@ -156,7 +156,7 @@ impl Puts {
         &mut self.waiting[item].as_mut().expect("an item on its way is not answered").put
     }
 
-    /// The repeats among these that cannot be dated.
+    /// Returns the repeats that cannot be dated.
     async fn undated(&mut self, items: &[usize]) -> HashMap<usize, Error> {
         if items.iter().all(|&item| self.put(item).lost.is_none()) {
             return HashMap::new();

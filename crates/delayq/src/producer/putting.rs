@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
-/// Puts, and those of them that another shard took under another id.
+/// Puts, and the new ids of the puts that went to a shard of another node.
 struct Sending {
     puts: Vec<Placed>,
     elsewhere: Vec<OnceLock<(ShardId, Arc<Message>)>>,
@@ -37,7 +37,7 @@ impl Sending {
         }
     }
 
-    /// A message as it was sent last, and the shard that it belongs to.
+    /// Returns a message as it was sent last, and its shard.
     fn last(&self, i: usize) -> (ShardId, &Arc<Message>) {
         match self.elsewhere[i].get() {
             Some((shard, message)) => (*shard, message),
@@ -49,7 +49,7 @@ impl Sending {
 // === impl Producer ===
 
 impl Producer {
-    /// Puts messages, in the order of the spool if there is one: one answer each, in order.
+    /// Puts messages, in the order of the spool if there is one. Returns one answer each, in order.
     pub(super) async fn put_in_order(&self, puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
         let (began, sending) = (clock::instant(), Sending::new(puts));
         let record = |i: usize| {
@@ -76,7 +76,7 @@ impl Producer {
         answers.into_iter().enumerate().map(answer).collect()
     }
 
-    /// Hands messages over, and waits for their answers. Repeats that cannot be dated are not sent.
+    /// Queues messages, and waits for their answers. A repeat that cannot be dated fails.
     async fn put_now(&self, mut puts: Vec<Placed>) -> Vec<Answered> {
         let until = Rules::once(&self.client.calls).until;
         let dated = date(&self.client.calls, &mut puts.iter_mut().collect::<Vec<_>>(), until).await;
@@ -102,7 +102,7 @@ impl Producer {
         answers
     }
 
-    /// Hands these messages to the queue of those that wait for this.
+    /// Adds these messages to the queue of this durability, once the queue has room.
     async fn hand_over(
         &self,
         puts: &[Placed],

@@ -1,4 +1,4 @@
-//! Sending what was gathered, in one pipeline.
+//! Sends gathered puts in one pipeline.
 
 use super::puts::Puts;
 use super::waiting::Waiting;
@@ -6,7 +6,7 @@ use crate::calls::Ride;
 use crate::placing::Placing;
 use delayq_core::durability::Waits;
 
-/// What sends the puts that were gathered.
+/// Sends gathered puts.
 pub(super) struct Sender {
     pub(super) placing: Placing,
 }
@@ -14,8 +14,8 @@ pub(super) struct Sender {
 // === impl Sender ===
 
 impl Sender {
-    /// Sends what was gathered: one call for each shard and topic, in one pipeline. All of them wait for `waits`. Those that
-    /// have to be sent again ride on by themselves, so that the queue does not wait for them.
+    /// Sends one call for each shard and topic, in one pipeline that waits for `waits`. Puts that have to be sent again
+    /// continue in the background, so that the queue does not wait for them.
     pub(super) async fn send(&self, gathered: Vec<Waiting>, waits: &Waits) {
         let present = self.placing.present_shard();
         if gathered.iter().any(|waiting| waiting.put.place.home() == present) {

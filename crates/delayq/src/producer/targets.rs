@@ -1,4 +1,4 @@
-//! Messages that are asked for in the shards where they may be, the present one first, until one knows them.
+//! Looks for messages in their shards: the present one first, then the shards from before a growth.
 
 use super::Producer;
 use crate::calls::{Batch, Load, carry};
@@ -11,21 +11,21 @@ use delayq_core::target::Target;
 /// About how many bytes one target takes in a call: an id and a group of at most 128 each, and two times.
 const TARGET_BYTES: usize = 384;
 
-/// What is asked of each target.
+/// The question about each target.
 pub(super) struct Question<R, D, U> {
-    /// The call for some of the targets at a shard.
+    /// Makes the call for some targets at a shard.
     pub(super) request: R,
     pub(super) read: D,
     /// Whether the shard does not know the message.
     pub(super) unknown: U,
 }
 
-/// Targets on their way.
+/// Targets on the road.
 struct Targets<'a, T, R, D, U> {
     producer: &'a Producer,
     targets: &'a [&'a Target],
     question: Question<R, D, U>,
-    /// The shards where each was asked for; the last one is where it is asked for now.
+    /// The shards asked for each target; the last one is the present one.
     asked: Vec<Vec<ShardId>>,
     answers: Vec<Option<Result<T, Error>>>,
 }
@@ -33,8 +33,8 @@ struct Targets<'a, T, R, D, U> {
 // === impl Producer ===
 
 impl Producer {
-    /// Asks for each target in the shards where it may be, its present one first, until it is known in one: one answer
-    /// each, in order.
+    /// Asks the shards of each target, the present one first, until a shard knows the message. Returns one answer each, in
+    /// order.
     pub(super) async fn where_known<T: Send>(
         &self,
         targets: &[&Target],
@@ -62,8 +62,8 @@ impl Producer {
 // === impl Targets ===
 
 impl<T, R, D, U> Targets<'_, T, R, D, U> {
-    /// Goes on to the next shard, by the layout that is known now: the last call may have met a growth. Whether there is
-    /// one.
+    /// Moves a target on to its next shard. Returns whether there is one, by the layout that is known now: the last call may
+    /// have met a growth.
     fn next_shard(&mut self, item: usize) -> bool {
         let shards = self.producer.client.calls.shared_layout().shards_of(self.targets[item]);
         let asked = &mut self.asked[item];

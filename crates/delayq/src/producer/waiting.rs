@@ -11,23 +11,23 @@ use delayq_core::verbs::put::PutOutcome;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A put that waits to be sent.
+/// A queued put.
 pub(super) struct Waiting {
     pub(super) put: Placed,
     pub(super) answer: oneshot::Sender<Answered>,
     pub(super) handed: Arc<Handed>,
 }
 
-/// What became of a put.
+/// The answer to a put.
 pub(super) struct Answered {
-    /// The shard to which it was sent last.
+    /// The shard that was asked last.
     pub(super) shard: ShardId,
-    /// The message as it was sent last: a shard of another node gives it another id.
+    /// The message as sent last: a shard of another node changes its id.
     pub(super) message: Arc<Message>,
     pub(super) answer: Result<PutOutcome, Error>,
 }
 
-/// What a hand-over holds until all of its puts are answered, or will not be sent.
+/// The room and the names of puts that were queued together, until all of them are answered or dropped.
 pub(super) struct Handed {
     pub(super) _room: Taken,
     pub(super) _ticket: Option<Ticket>,

@@ -1,4 +1,4 @@
-//! What a refused call teaches about where its shard is.
+//! Learning the node of a shard from a refused call.
 //!
 //! A node of a cluster answers MOVED with the node that has the slot now. Of several Redises, each shard records which one
 //! has it, at the node that it has left as at the new one. Before the new node is promoted it is a replica and refuses all
@@ -10,10 +10,10 @@ use crate::link::{Link, Node};
 use delayq_core::layout::{LayoutWord, RecordedPlace};
 use delayq_core::shard::ShardId;
 
-/// What a refusal says about where its shard is.
+/// What a refusal says about the node of its shard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
-    /// Nothing new.
+    /// Nothing.
     Nothing,
     /// Another node of the cluster has the slot, which is known now.
     Slot,
@@ -28,7 +28,7 @@ pub(crate) enum Lesson {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Takes in what this node answered to a call.
+    /// Learns from the error that this node answered to a call.
     pub(crate) fn learn_from(&self, link: &Link, shard: ShardId, error: &Error) -> Lesson {
         match error {
             Error::Redis { code, detail } if code == "MOVED" => self.redirected(link, shard, detail),
