@@ -13,7 +13,7 @@ use crate::deployment::{BODY_BYTES, Deployment, metric};
 use crate::sinks::course::{Course, Figure};
 use crate::sinks::median;
 use delayq::{Message, MessageId, Producer, ProducerOptions, Topic, UnixMillis};
-use delayq_compensator::{IntakeConfig, IntakeDeps, build_intakes};
+use delayq_compensator::{IntakeConfig, IntakeDeps, SourcesMetrics, build_intakes};
 use delayq_service::{Metrics, Readiness, Shutdown, Tasks};
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use delayq_tests::shared::namespace;
@@ -94,7 +94,7 @@ async fn taken_in(stand: &Stand, redis: &SharedRedis, count: usize, name: &str) 
     let metrics = Metrics::new();
     let deps = IntakeDeps {
         client: deployment.client.clone(),
-        metrics: metrics.clone(),
+        metrics: SourcesMetrics::register(&metrics),
         readiness: Readiness::new(),
     };
     let configs = BTreeMap::from([("in".to_owned(), (stand.intake)(name.to_owned()))]);

@@ -23,17 +23,15 @@ pub(crate) const SHARE: Range<f64> = Range::new("share", 1e-6, 1.0);
 
 /// An option outside its range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{option} is {value}: it must be from {least} to {most}")]
+#[error("{option} is {value}: it must be from {range}")]
 #[non_exhaustive]
 pub struct OutOfRange {
     /// The option; of topics and payloads, how many.
     pub option: &'static str,
     /// Its value.
-    pub value: String,
-    /// The least that it may be.
-    pub least: String,
-    /// The most that it may be.
-    pub most: String,
+    pub value: Box<str>,
+    /// Its range: `1 to 10000`.
+    pub range: Box<str>,
 }
 
 /// The values that an option may have.
@@ -55,7 +53,7 @@ impl<T: Copy + Debug + PartialOrd> Range<T> {
         if (self.least..=self.most).contains(&value) {
             return Ok(value);
         }
-        let [value, least, most] = [value, self.least, self.most].map(|bound| format!("{bound:?}"));
-        Err(OutOfRange { option: self.option, value, least, most })
+        let range = format!("{:?} to {:?}", self.least, self.most).into();
+        Err(OutOfRange { option: self.option, value: format!("{value:?}").into(), range })
     }
 }
