@@ -23,15 +23,12 @@ impl Calls {
         node: &Link,
         shard: ShardId,
         error: &mut Error,
-        is_followed: bool,
-        until: Instant,
+        may_ask_until: Option<Instant>,
     ) -> Option<Taught> {
         match self.nodes().learn_from(node, shard, error) {
             Lesson::Slot => Some(Taught::Slot),
             Lesson::Node => Some(Taught::Node),
-            Lesson::Replica if !is_followed && self.is_elsewhere(node, shard, until).await => {
-                Some(Taught::Node)
-            }
+            Lesson::Replica if self.is_elsewhere(node, shard, may_ask_until).await => Some(Taught::Node),
             Lesson::Between => {
                 *error = moving(shard);
                 Some(Taught::Nothing)
@@ -42,7 +39,8 @@ impl Calls {
 
     /// Returns whether a shard names another node in its record at this replica. Processes may know a replica before its
     /// promotion, and an operator may take a move back.
-    async fn is_elsewhere(&self, link: &Link, shard: ShardId, until: Instant) -> bool {
+    async fn is_elsewhere(&self, link: &Link, shard: ShardId, may_ask_until: Option<Instant>) -> bool {
+        let Some(until) = may_ask_until else { return false };
         let asking = vec![deployment::ask(shard).under(NOT_ASKED)];
         let reply = self.ride_plain(asking, Some(link), until).await.pop().expect("one answer for one call");
         let asked = reply.ok().and_then(|reply| deployment::read_asked(reply, shard).ok());

@@ -199,7 +199,9 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
         let shard = parcel.call.shard;
         if let Some(node) = node {
-            let place = self.calls.learn_place(node, shard, error, parcel.is_followed, self.rules.until);
+            // A record sent the call there already: another question would answer the same.
+            let may_ask_until = (!parcel.is_followed).then_some(self.rules.until);
+            let place = self.calls.learn_place(node, shard, error, may_ask_until);
             if let Some(taught) = place.await {
                 return taught;
             }
