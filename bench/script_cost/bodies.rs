@@ -142,7 +142,7 @@ impl Shard {
         match state {
             Found::RanOut => tokio::time::sleep(Duration::from_millis(5)).await,
             Found::Dead => {
-                drop(self.call(Verb::Bury, each(&batch.receipts, &["no such user, it seems"])).await)
+                self.call(Verb::Bury, each(&batch.receipts, &["no such user, it seems"])).await;
             }
             _ => {}
         }
