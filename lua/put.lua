@@ -239,7 +239,10 @@ local function taken(id, flags, env)
     return string.format('%s %s %.0f', same and 'exists' or 'conflict', state_of(m), time)
   end
   index_check(m)
-  if m.state == DEAD then must_be('zset', 'd:' .. no) end
+  if m.state == DEAD then
+    must_be('zset', 'd:' .. no)
+    must_be('hash', 'w:' .. no)
+  end
   if m.state == PENDING then bucket_check(no, m.due) end
   return nil, m
 end
@@ -352,6 +355,7 @@ local function put(id, text, env)
   else
     bucket_add(bucket_of(no, due), due, { due, member })
   end
+  if old and old.state == DEAD then call('HDEL', base .. 'w:' .. no, id) end
   call('SET', key, head .. sub(env, 33))
   accepted, largest = accepted + 1, math.max(largest, #env)
   -- The message is stored: leftovers of its predecessor are stale.

@@ -1,4 +1,4 @@
-//! What a call of a hundred messages costs where each has 256 KiB: how long Redis is in it, and how long a PING beside it waits.
+//! Measures calls of a hundred messages of 256 KiB: the time inside Redis, and the longest wait of a PING meanwhile.
 
 use crate::ids::own;
 use crate::scripts::{BATCH, Shard, of_topic, receipts, text, words};
@@ -40,7 +40,7 @@ struct Batch {
     epoch: i64,
 }
 
-/// A row of the table: what is called, what it finds, and with which arguments.
+/// A row of the table: its name, the script, the state of the messages, and the arguments.
 type Row = (&'static str, Verb, Found, fn(&Batch) -> Vec<Vec<u8>>);
 
 const ROWS: [Row; 26] = [
@@ -58,12 +58,12 @@ const ROWS: [Row; 26] = [
     ("cancel", Verb::Cancel, Found::Delayed, |batch| of_topic(&batch.ids)),
     ("cancel, ready", Verb::Cancel, Found::Ready, |batch| of_topic(&batch.ids)),
     ("cancel, leased", Verb::Cancel, Found::Leased, |batch| of_topic(&batch.ids)),
-    ("cancel_group", Verb::CancelGroup, Found::Delayed, |_| words([GROUP, "0", "", "500"])),
+    ("cancel_group", Verb::CancelGroup, Found::Delayed, |_| words([GROUP, "", "0", "", "500"])),
     ("reschedule, later", Verb::Reschedule, Found::Delayed, |batch| {
         of_topic(&each(&batch.ids, &[&(batch.due_ms + HOUR_MS).to_string(), ""]))
     }),
     ("reschedule, now", Verb::Reschedule, Found::Delayed, |batch| of_topic(&each(&batch.ids, &["+0", ""]))),
-    ("shift_group", Verb::ShiftGroup, Found::Delayed, |_| words([GROUP, "token", "60000", "500"])),
+    ("shift_group", Verb::ShiftGroup, Found::Delayed, |_| words([GROUP, "", "token", "60000", "500"])),
     ("get", Verb::Peek, Found::Delayed, |batch| of_topic(&batch.ids[..1])),
     ("peek", Verb::Peek, Found::Ready, |batch| of_topic(&batch.ids)),
     ("list, delayed", Verb::List, Found::Delayed, |batch| list(batch, "delayed")),
@@ -80,7 +80,7 @@ const ROWS: [Row; 26] = [
     }),
 ];
 
-/// Asks a Redis without a pause, and keeps the longest wait.
+/// Sends PINGs without a pause, and keeps the longest wait.
 struct Pings(Arc<AtomicU64>);
 
 // === impl Pings ===

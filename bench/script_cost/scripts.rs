@@ -159,9 +159,9 @@ impl Shard {
         self.server.measure("put (in a group)", BATCH, &call).await;
         self.measure("list_group", BATCH, Verb::ListGroup, words(["user-5", "0", "", "100"])).await;
         let token = format!("token-{round}");
-        let shift = words(["user-5", &token, "60000", "500"]);
+        let shift = words(["user-5", "", &token, "60000", "500"]);
         self.measure("shift_group", BATCH, Verb::ShiftGroup, shift).await;
-        self.measure("cancel_group", BATCH, Verb::CancelGroup, words(["user-5", "0", "", "500"])).await;
+        self.measure("cancel_group", BATCH, Verb::CancelGroup, words(["user-5", "", "0", "", "500"])).await;
     }
 
     async fn look(&mut self, hour: u64) {

@@ -5,6 +5,7 @@ local HEAD, FORMAT = '>BBI2I4I8I8I4I2I2', 1
 -- record whether it is delayed or ready: it is delayed while in its bucket. Answers use READY.
 local PENDING, READY, LEASED, DEAD = 1, 2, 3, 4
 local HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON = 1, 2, 4, 8, 16, 32, 64, 128
+-- REASON is set in answers only: the reason of a stored dead letter has a key of its own.
 -- The expiry is the topic's, a fixed time after the due time: a reschedule moves it.
 local RELATIVE = 256
 local INDEXED = EXPIRES + GROUP

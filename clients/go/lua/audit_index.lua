@@ -17,7 +17,7 @@ arguments('audit_index', 2, 4)
 local limit = number('the limit', ARGV[2], 1, MOST_IDS)
 local answer = { 0, '', '', 0 }
 local WHAT = { 'all', 'itself' }
-local TYPES = { r = 'list', e = 'list', t = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash',
+local TYPES = { r = 'list', e = 'list', t = 'hash', w = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash',
   meta = 'hash', carried = 'hash' }
 
 local function found(index, kind, entry)

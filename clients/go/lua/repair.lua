@@ -57,12 +57,19 @@ local function mend_place(receipt)
   return 'mended'
 end
 
+-- Deletes the reason of a dead letter that is gone.
+local function drop_reason(no, id)
+  local m = read(no, id)
+  if not m or m.state ~= DEAD then redis.call('HDEL', base .. 'w:' .. no, id) end
+end
+
 local KIND_OF = { shift = 'hash', e = 'list' }
 
 local INDEX = {
   stale_entry = function(index, entry)
     if not leads_nowhere(index, entry) then return 'sound' end
     if redis.call('ZREM', base .. index, entry) == 0 then return 'sound' end
+    if kind_of(index) == 'd' then drop_reason(message_of(index, entry)) end
     -- As in `unplace`: the next entry may be due in years.
     if redis.call('EXISTS', base .. index) == 0 then redis.call('ZREM', base .. 'alarms', index) end
     return 'mended'

@@ -14,6 +14,7 @@ local no, delay = topic_no(ARGV[2]), number('the delay in ms', ARGV[3], 0, LAST_
 must_be('hash', 'stats')
 if no then
   must_be('zset', 'd:' .. no)
+  must_be('hash', 'w:' .. no)
 end
 gens(#ARGV)
 
@@ -26,7 +27,7 @@ local function replay(id)
   if expires and expires <= due then return 'refused expiry not after the due time' end
   place_check(m, due)
   local dead = id .. gen_bytes(m.gen)
-  -- The reason stays behind the body: removing it would copy the body.
+  redis.call('HDEL', base .. 'w:' .. no, id)
   m.flags, m.attempt = bit.band(m.flags, bit.bnot(DOOMED)), 0
   if expires then set_expiry(m, expires) end
   local word = place(m, due)

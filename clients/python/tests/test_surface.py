@@ -166,7 +166,7 @@ def test_a_policy_is_changed_setting_by_setting(client, deployment):
     change = Policy(rate=100.0, paused=True, repeats="refuse")
     second = client.topic("orders").set_policy(change, reset=["max_attempts"])
     assert second == Policy(lease=timedelta(seconds=90), backoff=backoff, rate=100.0, paused=True, repeats="refuse")
-    described = [sorted(deployment.call("describe", shard, "orders")) for shard in range(4)]
+    described = [sorted(deployment.call("describe", shard, "orders")[1:]) for shard in range(4)]
     assert described == described[:1] * 4
     numbers = client.topic("orders").count()
     assert (numbers.rate, numbers.paused) == (100.0, 4)

@@ -198,7 +198,6 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
         State::Expired => format!("expired {since}; it was due {due}"),
         State::Purged => format!("purged by an operator {since}"),
     });
-    let why = if envelope.state == State::Dead { "because" } else { "replayed; it was dead because" };
-    story.extend(envelope.reason.as_ref().map(|reason| format!("{why}: {}", printable(reason))));
+    story.extend(envelope.reason.as_ref().map(|reason| format!("because: {}", printable(reason))));
     story
 }

@@ -88,7 +88,7 @@ pub struct Envelope {
     pub payload: Vec<u8>,
     /// True if the payload is a zstd frame.
     pub zstd: bool,
-    /// The reason of a dead letter, or of the last death of a replayed message.
+    /// The reason of a dead letter.
     pub reason: Option<String>,
 }
 
@@ -360,13 +360,13 @@ impl<'a> Reader<'a> {
         Ok(headers)
     }
 
-    /// The reason is at the very end, followed by its length. Spaces at its end fill the room of an earlier one.
+    /// The reason is at the very end, followed by its length.
     fn reason(&mut self) -> Result<String, EnvelopeError> {
         let cut = EnvelopeError::Malformed("cut short");
         let (rest, length) = self.0.split_last_chunk::<2>().ok_or(cut.clone())?;
         let at = rest.len().checked_sub(usize::from(u16::from_be_bytes(*length))).ok_or(cut)?;
         self.0 = &rest[..at];
-        Ok(String::from_utf8_lossy(&rest[at..]).trim_end_matches(' ').to_owned())
+        Ok(String::from_utf8_lossy(&rest[at..]).into_owned())
     }
 }
 

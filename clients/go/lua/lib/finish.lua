@@ -31,6 +31,10 @@ local function finish(m, outcome)
   local key, remember = base .. 'm:' .. m.no .. ':' .. m.id, remembered_ms(m, outcome)
   if remember > 0 then end_check(remember) end
   index_check(m)
+  if m.state == DEAD then
+    must_be('hash', 'w:' .. m.no)
+    redis.call('HDEL', base .. 'w:' .. m.no, m.id)
+  end
   if remember == 0 then
     redis.call('UNLINK', key)
   else

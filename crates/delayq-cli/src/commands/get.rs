@@ -67,8 +67,7 @@ impl Get {
                 row("expires", time_from(expires, now));
             }
             if let Some(reason) = &envelope.reason {
-                let why = if envelope.state == State::Dead { "reason" } else { "dead before" };
-                row(why, reason.clone());
+                row("reason", reason.clone());
             }
             for (name, value) in &envelope.headers {
                 row("header", format!("{name}={value}"));

@@ -1,4 +1,4 @@
-//! What rings for what a repair gives back to an index.
+//! What a repair leaves besides the entries that it adds and removes: alarms, and reasons of dead letters.
 
 use crate::action::Action;
 use crate::bare_shard::{BareShard, NOW, scripts_with};
@@ -41,4 +41,23 @@ async fn no_alarm_rings_for_what_is_given_back_to_an_index_without_times() {
         "the check sees a script that always rings"
     );
     assert!(alarms_of_a_repair(&[never]).await.is_empty(), "and one that never does");
+}
+
+#[tokio::test]
+async fn the_reason_of_a_dead_letter_whose_body_is_gone_goes_with_its_entry() {
+    let mut lab = Lab::new().await;
+    lab.put("a", &[item("gone", NOW), item("kept", NOW)]).await;
+    let receipts = lab.reserve("a").await;
+    assert_eq!(lab.words(Action::Bury { receipts }).await, ["buried", "buried"]);
+    lab.shard.command(&[b"DEL", b"~m:1:gone"]).await;
+    let shard = lab.shard.snapshot().await;
+    assert_eq!(shard.reasons.len(), 2);
+    let finding =
+        |(_, member, _): &(u32, Vec<u8>, u64)| [b"stale_entry".to_vec(), b"d:1".to_vec(), member.clone()];
+    let findings = shard.dead.iter().map(finding).collect();
+    let mut words = lab.words(Action::Repair { findings }).await;
+    words.sort();
+    assert_eq!(words, ["mended", "sound"]);
+    let shard = lab.shard.snapshot().await;
+    assert_eq!(shard.reasons.keys().cloned().collect::<Vec<_>>(), [(1, b"kept".to_vec())]);
 }

@@ -41,7 +41,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// What is broken, in which file, which text, and its replacement.
-const MUTANTS: [(&str, &str, &str, &str); 93] = [
+const MUTANTS: [(&str, &str, &str, &str); 95] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
     (
@@ -303,6 +303,20 @@ const MUTANTS: [(&str, &str, &str, &str); 93] = [
         "local through = #page <= 2 * limit",
     ),
     ("replay keeps the attempts", "replay", "bit.bnot(DOOMED)), 0", "bit.bnot(DOOMED)), m.attempt"),
+    ("replay keeps the reason", "replay", "redis.call('HDEL', base .. 'w:' .. no, id)", "do end"),
+    ("put keeps the reason of a dead letter", "put", "call('HDEL', base .. 'w:' .. no, id)", "do end"),
+    (
+        "purge keeps the reason of a dead letter",
+        "lib/finish",
+        "redis.call('HDEL', base .. 'w:' .. m.no, m.id)",
+        "do end",
+    ),
+    (
+        "a dead letter is shown without its reason",
+        "lib/look",
+        "if type(reason) == 'string' then",
+        "if false then",
+    ),
     ("replay forgets the expiry", "replay", "if expires then set_expiry(m, expires) end", ""),
     (
         "replay brings back what expires at once",
@@ -375,7 +389,7 @@ const MUTANTS: [(&str, &str, &str, &str); 93] = [
     (
         "forget gives a number out again",
         "lib/empty",
-        "redis.call('UNLINK', base .. 't:' .. no)",
+        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no)",
         "redis.call('HINCRBY', KEYS[1], 'topics', -1)",
     ),
     ("hold is ignored by who puts", "put", "direct = due <= now and not held", "direct = due <= now"),

@@ -32,6 +32,8 @@ pub(crate) struct Snapshot {
     pub(crate) hashes: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
     /// Histories by topic number: the raw id of each event's message, and what happened, in their order.
     pub(crate) histories: BTreeMap<u32, Vec<(Vec<u8>, String)>>,
+    /// Why dead letters died.
+    pub(crate) reasons: BTreeMap<Name, String>,
     /// What was published.
     pub(crate) said: Vec<String>,
     /// The keys of stale entries, one for each: these are in no list but the ready queues.
@@ -98,6 +100,10 @@ impl Snapshot {
                 let entries = self.healthy(&text, held);
                 self.indexes.insert(text, entries.into_iter().collect());
             }
+            ("w", "hash") => {
+                let no = tail.parse().unwrap();
+                self.reasons.extend(held.chunks(2).map(|pair| ((no, pair[0].clone()), lossy(&pair[1]))));
+            }
             ("h", "stream") => {
                 let event = |event: &[Vec<u8>]| (event[1].clone(), lossy(&event[2]));
                 self.histories.insert(tail.parse().unwrap(), held.chunks(3).map(event).collect());
@@ -136,9 +142,13 @@ impl Snapshot {
         value.map_or(0, |value| lossy(value).parse().unwrap())
     }
 
-    /// A message as it is stored.
+    /// A message as it is stored, with the reason of a dead letter.
     pub(crate) fn envelope(&self, name: &Name) -> Option<Envelope> {
-        self.bodies.get(name).map(|bytes| Envelope::decode(bytes).unwrap_or_else(|e| panic!("{name:?}: {e}")))
+        let bytes = self.bodies.get(name)?;
+        let mut envelope = Envelope::decode(bytes).unwrap_or_else(|e| panic!("{name:?}: {e}"));
+        assert_eq!(envelope.reason, None, "a stored message has its reason elsewhere");
+        envelope.reason = self.reasons.get(name).cloned();
+        Some(envelope)
     }
 
     /// Whether a bucket has this id‖gen.
@@ -153,6 +163,7 @@ impl Snapshot {
         left.extend(self.buckets.iter().map(|(no, hour, ..)| format!("b:{no}:{hour}")));
         left.extend(self.ready.keys().map(|no| format!("r:{no}")));
         left.extend(self.dead.iter().map(|(no, ..)| format!("d:{no}")));
+        left.extend(self.reasons.keys().map(|(no, id)| format!("w:{no} {}", lossy(id))));
         left.extend(self.groups.iter().map(|(group, ..)| format!("g:{group}")));
         left.extend(
             self.indexes.iter().filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| name.clone()),

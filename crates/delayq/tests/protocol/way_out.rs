@@ -26,7 +26,7 @@ local now = (now_us - now_us % 1000) / 1000
 const FAILING: &str = "\
 local redis = (function()
   local real, n, READS = redis, 0, {}
-  for read in string.gmatch('TIME TYPE EXISTS STRLEN GETRANGE MGET HGET HMGET HGETALL HSCAN LRANGE ZCARD ZCOUNT ZSCORE ZMSCORE ZRANGE ' ..
+  for read in string.gmatch('TIME TYPE EXISTS GETRANGE MGET HGET HMGET HGETALL HSCAN LRANGE ZCARD ZCOUNT ZSCORE ZMSCORE ZRANGE ' ..
     'ZRANGEBYSCORE ZREVRANGEBYSCORE LLEN XRANGE', '%S+') do READS[read] = true end
   local cut = real.call('GET', string.sub(KEYS[1], 1, -5) .. 'cut')
   local at = cut and tonumber(string.match(cut, '%d+'))

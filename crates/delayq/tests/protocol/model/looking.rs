@@ -7,6 +7,8 @@ use crate::snapshot::{Name, POISON, lossy, parse_name};
 use std::collections::BTreeMap;
 
 const HOUR_MS: u64 = 3_600_000;
+/// The flag of an envelope that ends in a reason.
+const HAS_REASON: u8 = 128;
 
 const BOOKS: [&str; 7] = ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"];
 
@@ -49,12 +51,17 @@ impl Model {
         }
     }
 
-    /// A message as listed: as stored, and READY if it is ready.
+    /// A message as listed: as stored, READY if it is ready, and a dead letter with its reason.
     fn shown(&self, name: &Name, call: &Call<'_>) -> Option<Vec<u8>> {
         let msg = self.messages.get(name)?;
         let mut bytes = call.before.bodies[name].clone();
         if msg.place == Place::Ready {
             bytes[1] = delayq::State::Ready as u8;
+        }
+        if let Some(reason) = call.before.reasons.get(name) {
+            bytes[3] |= HAS_REASON;
+            bytes.extend_from_slice(reason.as_bytes());
+            bytes.extend_from_slice(&(reason.len() as u16).to_be_bytes());
         }
         Some(bytes)
     }
@@ -285,7 +292,14 @@ impl Model {
     }
 
     /// Every setting; the name too, and what scripts note.
-    pub(super) fn describe(&self, topic: &str, call: &Call<'_>) -> Outcome {
+    fn describe(&self, topic: &str, call: &Call<'_>) -> Outcome {
+        let (_, fields) = call.answer.split_first().ok_or("no number of fields")?;
+        same("fields", call.number(0)?, fields.len() as u64 / 2)?;
+        self.policy_of(topic, fields)
+    }
+
+    /// The fields and values of a topic's policy, in any order.
+    pub(super) fn policy_of(&self, topic: &str, fields: &[Vec<u8>]) -> Outcome {
         let mut wanted = BTreeMap::new();
         if let Some(no) = self.no(topic) {
             let settings = self.settings.iter().filter(|((own, _), _)| *own == no);
@@ -296,8 +310,7 @@ impl Model {
             }
             wanted.extend(self.notes(no));
         }
-        same("fields", call.number(0)?, wanted.len() as u64)?;
-        same("policy", pairs(&call.answer[1..]), wanted)
+        same("policy", pairs(fields), wanted)
     }
 }
 

@@ -128,7 +128,7 @@ impl Model {
             return "refused expiry not after the due time".into();
         }
         let msg = self.messages.get_mut(name).unwrap();
-        (msg.stored.attempt, msg.stored.doomed) = (0, false);
+        (msg.stored.attempt, msg.stored.doomed, msg.stored.reason) = (0, false, None);
         self.move_to(name, due);
         format!("{} {due}", self.messages[name].word())
     }

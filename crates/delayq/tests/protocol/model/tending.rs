@@ -83,7 +83,7 @@ impl Model {
                 self.note_remembered(no, lossy(value).parse().unwrap_or(0));
             }
         }
-        self.describe(topic, call)
+        self.policy_of(topic, call.answer)
     }
 
     pub(super) fn claim(&mut self, owner: &str, lock: u64, call: &Call<'_>) -> Outcome {
