@@ -1,6 +1,6 @@
 //! The deadline of a call is that of all its attempts together.
 
-use crate::grown::{FAR, count};
+use super::grown::{FAR, count};
 use delayq::{
     Admin, Client, Error, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome, Target, Topic,
 };
