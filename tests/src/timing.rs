@@ -2,11 +2,11 @@
 //!
 //! # The rule
 //!
-//! * A time within its bound is kept, whatever the machine did meanwhile. * A time beyond its bound, and beyond the
-//! machine's own delays, is missed: the test fails. * A time between the two is *inconclusive*: the cause is unknown.
-//! The run is repeated, [`TRIES`] times in all. If every run is inconclusive, the test prints a line that begins with
-//! `INCONCLUSIVE` and its name, and ends like a skipped test. With `DELAYQ_TEST_TIMING=strict` the test fails instead:
-//! for a machine that is meant to be quiet.
+//! * A time within its bound is kept, whatever the machine did meanwhile.
+//! * A time beyond its bound, and beyond the machine's own delays, is missed: the test fails.
+//! * A time between the two is *inconclusive*: the cause is unknown. The run is repeated, [`TRIES`] times in all. If every
+//!   run is inconclusive, the test prints a line that begins with `INCONCLUSIVE` and its name, and ends like a skipped test.
+//!   With `DELAYQ_TEST_TIMING=strict` the test fails instead: for a machine that is meant to be quiet.
 //!
 //! So a saturated machine hides no miss, and makes no test fail by chance.
 

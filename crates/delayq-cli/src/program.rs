@@ -112,7 +112,7 @@ async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
         Command::List(list) => look(&global.context()?, async |part| list.run(part).await).await?,
         Command::Count(count) => count.run(&global.context()?).await?,
         Command::Histogram(histogram) => {
-            look(&global.context()?, async |part| histogram.run(part).await).await?
+            look(&global.context()?, async |part| histogram.run(part).await).await?;
         }
         Command::Log(log) => log.run(&global.context()?).await?,
         Command::Topics(topics) => look(&global.context()?, async |part| topics.run(part).await).await?,

@@ -77,6 +77,13 @@ impl Host {
         .await;
     }
 
+    /// Waits until the client's connections are those of a Redis that was started again.
+    async fn is_reached(&self) {
+        let admin = Admin::new(self.deployment.client.clone());
+        let (admin, topic) = (&admin, &topic());
+        wait_until("a count of what Redis has", SHORT, || async { admin.count(topic).await.is_ok() }).await;
+    }
+
     /// Puts once more, without the spool: the answer tells what is there.
     async fn present(&self, message: Message) -> PutOutcome {
         self.deployment.producer.put(message).await.unwrap().outcome

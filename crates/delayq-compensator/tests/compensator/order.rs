@@ -21,7 +21,10 @@ async fn no_write_overtakes_an_older_one_that_waits_in_the_spool() {
             10 => drop(host.deployment.server.kill().await),
             20 => host.deployment.server.resume().await,
             // Some are resubmitted, those behind them wait on.
-            30 => drop(drain(&mut resubmitter).await),
+            30 => {
+                host.is_reached().await;
+                drop(drain(&mut resubmitter).await);
+            }
             _ => {}
         }
         write.carry_out(&host.producer).await;

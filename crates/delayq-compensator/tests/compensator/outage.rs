@@ -40,6 +40,7 @@ async fn twenty_thousand_mixed_writes_during_an_outage_end_as_without_it() {
     let spooled = resubmitter.stats().await.unwrap();
     assert_eq!((spooled.spooled, spooled.waiting), (WRITES, WRITES));
     host.deployment.server.resume().await;
+    host.is_reached().await;
     drain(&mut resubmitter).await;
 
     assert_eq!(known_by_ids(&host, IDS).await, known_by_ids(&calm, IDS).await);

@@ -146,7 +146,7 @@ impl Producer {
             drop(ticket);
             taken
         });
-        appended.await.unwrap_or_else(|refusal| Err(refusal)).map(|_| spooled).map_err(|refusal| {
+        appended.await.unwrap_or_else(Err).map(|_| spooled).map_err(|refusal| {
             tracing::error!(%refusal, "the spool does not take what Redis cannot");
             Error::Spool { refusal, outage: Some(Box::new(outage.clone())) }
         })

@@ -120,16 +120,15 @@ impl Frame {
     pub(super) fn between(before: Option<&Sample>, now: &Sample) -> Self {
         let seconds = before.map(|before| now.at.saturating_duration_since(before.at).as_secs_f64());
         let since = Since { before, now: now.clock(), seconds: seconds.filter(|&seconds| seconds > 0.0) };
-        let mut frame = Self::default();
-        frame.shards = now.shards.iter().flatten().map(|shard| since.shard(shard)).collect();
-        frame.topics = now.topics.iter().flatten().map(|(topic, n)| since.topic(topic, n)).collect();
-        frame.unseen = now.missing();
-        if now.uncounted > 0 {
-            frame.unseen.push(format!("{} topics more than are counted", now.uncounted));
+        let uncounted =
+            (now.uncounted > 0).then(|| format!("{} topics more than are counted", now.uncounted));
+        Self {
+            shards: now.shards.iter().flatten().map(|shard| since.shard(shard)).collect(),
+            topics: now.topics.iter().flatten().map(|(topic, n)| since.topic(topic, n)).collect(),
+            processes: now.processes.iter().map(|process| since.process(process)).collect(),
+            destinations: now.processes.iter().flat_map(destinations).collect(),
+            unseen: now.missing().into_iter().chain(uncounted).collect(),
         }
-        frame.processes = now.processes.iter().map(|process| since.process(process)).collect();
-        frame.destinations = now.processes.iter().flat_map(destinations).collect();
-        frame
     }
 
     /// A page as text.

@@ -2,13 +2,15 @@
 
 use super::{Up, delayq};
 use delayq_tests::binary::Binary;
-use delayq_tests::deadline::SHORT;
+use delayq_tests::deadline::{SHORT, wait_until};
 use std::net::TcpListener;
 
 #[tokio::test]
 async fn programs_find_a_redis_on_the_port_that_they_were_given() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let up = Up::start(&["--port", &port.to_string()]).await;
+    // The lines to paste follow the one that says that it is up.
+    wait_until("the lines to paste", SHORT, || async { up.process.tail().contains("shell:") }).await;
     let (printed, data) = (up.process.tail(), up.data());
     for line in ["REDIS_URL", "Rust:", "Python:", "Node:", "Go:", "shell:"] {
         assert!(printed.contains(line), "{printed}");
