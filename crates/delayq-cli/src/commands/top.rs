@@ -245,7 +245,7 @@ fn text(output: Output, frame: &Frame) -> String {
     let mut text: String = frame.unseen.iter().map(|why| format!("not seen: {why}\n")).collect();
     for page in Page::ALL {
         let table = frame.table(page);
-        let mut rows = output.rows(table.columns);
+        let mut rows = output.rows(&table.columns);
         for (judgement, cells) in table.lines {
             match judgement {
                 Some(judgement) => rows.judged(judgement, cells),

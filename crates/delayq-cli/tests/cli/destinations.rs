@@ -139,8 +139,8 @@ async fn what_a_forwarder_would_warn_of_is_printed_and_is_no_fault() {
     let finished = run(Binary::new("delayq").arg("--config").arg(&file).args(["config", "check"])).await;
     let path = file.display();
     let expected = format!(
-        "warning: {path}:8: sinks.out: Redis redis://{}: appendonly is off: what was confirmed since the last snapshot is \
-         lost when it crashes\n{path}: no faults\n",
+        "warning: {path}:8: sinks.out: Redis redis://{}: appendonly is off: messages confirmed since the last snapshot \
+         are lost in a crash\n{path}: no faults\n",
         store.address()
     );
     assert_eq!((finished.code, finished.stdout), (Some(0), expected));

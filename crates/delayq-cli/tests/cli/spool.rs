@@ -222,9 +222,8 @@ async fn a_record_that_a_later_one_overtook_waits_again_only_by_force() {
     let settled = Settled { rejected: vec![(1, "refused".to_owned())], done: vec![2] };
     SpoolReader::open_beside(folder.path()).unwrap().note(&settled).unwrap();
     let listed = printed(&redis, &folder, &["rejected", "--json"]).await;
-    let listed: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
-    let first = if listed.is_array() { &listed[0] } else { &listed };
-    assert_eq!(first["overtaken"], json!(true), "{listed}");
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed[0]["overtaken"], json!(true), "{listed}");
     assert!(printed(&redis, &folder, &["rejected"]).await.contains("refused (overtaken)"));
     let refused = ran(&redis, &folder, &["retry", "1"]).await;
     assert!(refused.code == Some(66) && refused.stderr.contains("--force"), "{refused:?}");

@@ -3,13 +3,12 @@
 use redis::ClientTlsConfig;
 use std::fmt;
 
-/// What a failure says that has nothing to do with a certificate of the client's own: nobody listens or answers, the name
-/// is unknown, or the client refuses the server's certificate.
-const OTHER_CAUSES: [&str; 5] =
-    ["connection refused", "lookup", "peer certificate", "timed out", "verify failed"];
+/// What a failure says that has nothing to do with a certificate of the client's own: nobody listens, the name is
+/// unknown, or the client refuses the server's certificate.
+const OTHER_CAUSES: [&str; 4] = ["connection refused", "lookup", "peer certificate", "verify failed"];
 
 /// What the words of a failed handshake mean, and what mends it.
-const MEANINGS: [(&str, &str); 7] = [
+const MEANINGS: [(&str, &str); 8] = [
     (
         "causedasendentity",
         "the server shows the certificate of an authority, as `openssl req -x509` makes them: make it with \
@@ -30,6 +29,8 @@ const MEANINGS: [(&str, &str); 7] = [
     ("not valid for name", "name the server as its certificate does"),
     ("certificate expired", "renew it, and compare the clocks of both hosts"),
     ("invalidcontenttype", "the server does not speak TLS at this port"),
+    // It waits for the end of a line, which a handshake may not have.
+    ("timed out", "a server that does not speak TLS at this port may stay silent"),
 ];
 
 /// What a client sees of a server that ends its connection.

@@ -82,9 +82,9 @@ pub(super) struct DestinationRow {
 /// A row as text: its colour and its cells.
 pub(super) type Line = (Option<Judgement>, Vec<String>);
 
-/// A page: its columns (right-aligned with `>`) and its rows.
+/// A page: its columns, marked as those of [`Output::rows`](crate::output::Output::rows), and its rows.
 pub(super) struct Table {
-    pub(super) columns: &'static [&'static str],
+    pub(super) columns: Vec<&'static str>,
     pub(super) lines: Vec<Line>,
 }
 
@@ -135,18 +135,27 @@ impl Frame {
     pub(super) fn table(&self, page: Page) -> Table {
         match page {
             Page::Shards => Table {
-                columns: &[">shard", "owner", ">messages", ">+/s", ">leases", ">overdue", ">epoch", "clock"],
+                columns: vec![
+                    ">shard",
+                    "owner",
+                    ">messages",
+                    ">+/s",
+                    ">leases",
+                    ">overdue",
+                    ">epoch",
+                    "clock",
+                ],
                 lines: self.shards.iter().map(ShardRow::line).collect(),
             },
             Page::Topics => Table {
-                columns: &[
+                columns: vec![
                     "topic",
                     ">delayed",
                     ">ready",
                     ">leased",
                     ">dead",
-                    ">ready for",
-                    ">unhandled",
+                    "?>ready for",
+                    "?>unhandled",
                     ">in/s",
                     ">out/s",
                     "flow",
@@ -154,11 +163,19 @@ impl Frame {
                 lines: self.topics.iter().map(TopicRow::line).collect(),
             },
             Page::Processes => Table {
-                columns: &["process", "state", ">shards", ">moved/s", ">late p50", ">late p99", ">overdue"],
+                columns: vec![
+                    "process",
+                    "state",
+                    ">shards",
+                    ">moved/s",
+                    ">late p50",
+                    ">late p99",
+                    ">overdue",
+                ],
                 lines: self.processes.iter().map(ProcessRow::line).collect(),
             },
             Page::Destinations => Table {
-                columns: &["process", "sink", "destination", "circuit"],
+                columns: vec!["process", "sink", "destination", "circuit"],
                 lines: self.destinations.iter().map(DestinationRow::line).collect(),
             },
         }

@@ -1,6 +1,6 @@
 //! The live screen: which page is shown, how it is sorted and filtered, and its lines. Pure.
 
-use super::frame::{Frame, Line, Page};
+use super::frame::{Frame, Line, Page, Table};
 use crate::output::{Judgement, counted};
 use crate::printable::printable;
 use std::cmp::Ordering;
@@ -79,12 +79,12 @@ impl Screen {
 
     /// The lines that fit the terminal; the last one is the help, or the filter.
     pub(super) fn lines(&mut self, frame: &Frame, width: usize, height: usize) -> Vec<Shown> {
-        let table = frame.table(self.page);
-        // Behind the last column comes none.
-        self.sorted_by = self.sorted_by.filter(|&column| column < table.columns.len());
+        let mut table = frame.table(self.page);
         let needle = self.filter.to_lowercase();
-        let fits = |line: &Line| line.1.iter().any(|cell| cell.to_lowercase().contains(&needle));
-        let mut rows: Vec<Line> = table.lines.into_iter().filter(fits).collect();
+        table.lines.retain(|line| line.1.iter().any(|cell| cell.to_lowercase().contains(&needle)));
+        let Table { columns, lines: mut rows } = narrowed(table, width);
+        // Behind the last column comes none.
+        self.sorted_by = self.sorted_by.filter(|&column| column < columns.len());
         if let Some(column) = self.sorted_by {
             rows.sort_by(|(_, one), (_, other)| compare(&one[column], &other[column]));
         }
@@ -93,13 +93,13 @@ impl Screen {
         }
         let mut lines = vec![(None, self.title(rows.len())), (None, String::new())];
         lines.extend(frame.unseen.iter().map(|why| (Some(Judgement::Bad), printable(why).into_owned())));
-        let widths = widths(table.columns, &rows, width);
-        lines.push((None, self.header(table.columns, &widths)));
+        let widths = widths(&columns, &rows, width);
+        lines.push((None, self.header(&columns, &widths)));
         let room = height.saturating_sub(lines.len() + 1);
         self.scrolled = self.scrolled.min(rows.len().saturating_sub(room));
         for (judgement, cells) in rows.iter().skip(self.scrolled).take(room) {
-            let cells = cells.iter().zip(table.columns).zip(&widths);
-            let cells = cells.map(|((cell, column), &width)| fitted(cell, column.starts_with('>'), width));
+            let cells = cells.iter().zip(&columns).zip(&widths);
+            let cells = cells.map(|((cell, column), &width)| fitted(cell, is_right(column), width));
             lines.push((*judgement, cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()));
         }
         lines.resize(height.saturating_sub(1), (None, String::new()));
@@ -127,22 +127,50 @@ impl Screen {
 
     fn header(&self, columns: &[&str], widths: &[usize]) -> String {
         let named = columns.iter().zip(widths).enumerate().map(|(number, (column, &width))| {
-            let name = column.trim_start_matches('>').to_uppercase();
             let mark = if self.sorted_by == Some(number) { "*" } else { "" };
-            fitted(&format!("{name}{mark}"), column.starts_with('>'), width)
+            fitted(&format!("{}{mark}", name(column).to_uppercase()), is_right(column), width)
         });
         named.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     }
 }
 
+fn name(column: &str) -> &str {
+    column.trim_start_matches(['?', '>'])
+}
+
+fn is_right(column: &str) -> bool {
+    column.trim_start_matches('?').starts_with('>')
+}
+
+/// Leaves out optional columns, the last first, until the others have room for their cells.
+fn narrowed(mut table: Table, width: usize) -> Table {
+    while whole(&widest(&table.columns, &table.lines)) > width {
+        let Some(column) = table.columns.iter().rposition(|column| column.starts_with('?')) else { break };
+        table.columns.remove(column);
+        for (_, cells) in &mut table.lines {
+            cells.remove(column);
+        }
+    }
+    table
+}
+
+/// How wide a line of columns is.
+fn whole(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
+}
+
+/// The width of each column's widest cell; of its name with the mark of the sorted column at least.
+fn widest(columns: &[&str], rows: &[Line]) -> Vec<usize> {
+    let cell = |column: usize| rows.iter().map(move |(_, cells)| cells[column].chars().count());
+    let widest =
+        |(column, heading): (usize, &&str)| cell(column).max().unwrap_or(0).max(name(heading).len() + 1);
+    columns.iter().enumerate().map(widest).collect()
+}
+
 /// How wide each column is: as its widest cell, but the widest columns give way until all fit.
 fn widths(columns: &[&str], rows: &[Line], width: usize) -> Vec<usize> {
-    let cell = |column: usize| rows.iter().map(move |(_, cells)| cells[column].chars().count());
-    let mut widths: Vec<usize> = (0..columns.len())
-        .map(|column| cell(column).max().unwrap_or(0).max(columns[column].len() + 1))
-        .collect();
-    let between = 2 * columns.len().saturating_sub(1);
-    while widths.iter().sum::<usize>() + between > width {
+    let mut widths = widest(columns, rows);
+    while whole(&widths) > width {
         match widths.iter_mut().max() {
             Some(widest) if *widest > 4 => *widest -= 1,
             _ => break,

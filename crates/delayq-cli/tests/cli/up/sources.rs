@@ -5,12 +5,14 @@ use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT};
 use delayq_tests::folder::Folder;
 use delayq_tests::process::Signal;
+use std::os::unix::fs::DirBuilderExt as _;
 
 #[tokio::test]
 async fn a_spool_that_cannot_be_used_does_not_stop_the_timer() {
     let folder = Folder::new("up");
     let data = folder.join("data");
-    std::fs::create_dir_all(data.join("spool")).unwrap();
+    // A folder of `up` is its user's alone.
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data.join("spool")).unwrap();
     std::fs::write(data.join("spool/spool.db"), "this is no database".repeat(1000)).unwrap();
     let mut up = Binary::new("delayq").args(["up", "--no-etcd", "--data"]).arg(&data).start();
     up.wait_for_line("delayq is up", LONG).await;
