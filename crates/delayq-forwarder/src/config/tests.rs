@@ -76,7 +76,7 @@ destination = 'x'
     }
     assert!(!text.contains("sinks.other"), "{text}");
     let text = faults("[redis]\nurl = 'redis+cluster://a:1'\n[sinks.own.redis-stream]\n");
-    assert!(text.contains("sinks.own.redis-stream: [redis] is a Redis Cluster; say with `redis`"), "{text}");
+    assert!(text.contains("sinks.own.redis-stream: [redis] is a Redis Cluster; set `redis`"), "{text}");
 }
 
 #[test]
