@@ -268,7 +268,7 @@ async fn a_producer_cannot_name_a_key_of_the_deployment() {
     }
     stage.drained("t").await;
     running.stop().await;
-    assert!(stage.dead("t").await["bad"].contains("one of a delayq deployment"));
+    assert!(stage.dead("t").await["bad"].contains("belongs to a delayq deployment"));
     assert_eq!(subject.seen().await.len(), 1);
     assert_eq!(subject.server.command::<i64>(&["EXISTS", &key]).await, 0);
 }
