@@ -180,7 +180,7 @@ impl Run {
 
     /// The metrics of each, after everything that adds a series.
     async fn exported(&self) -> Vec<All> {
-        let done = ["timer_epoch{", "forwarder_settled_total{word=\"delivered\"", "spool_records{"];
+        let done = ["timer_epoch{", "forwarder_settled_total{word=\"delivered\"", "source_records{"];
         let mut exported = Vec::new();
         for (endpoint, done) in self.endpoints.iter().zip(done) {
             let what = format!("a series of delayq_{done}");

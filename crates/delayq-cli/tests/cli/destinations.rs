@@ -69,7 +69,7 @@ const CASES: &[Case] = &[
     Case {
         text: "format = 'human'\n[sinks.out.redis-stream.redis]\nurl = 'redis://CACHE'\n",
         exit: 78,
-        said: "DQ-F001: FILE:9: sinks.out: Redis redis://CACHE: maxmemory-policy allkeys-lru deletes what was delivered when \
+        said: "DQ-F001: FILE:9: sinks.out: Redis redis://CACHE: maxmemory-policy allkeys-lru deletes delivered messages when \
                memory runs out; set noeviction",
     },
     Case {

@@ -164,6 +164,7 @@ const CALLS: &[Call] = &[
         let releases: Vec<_> = scene.reserved().await.into_iter().map(released).collect();
         scene.holder.release(&releases).await
     }),
+    call!("Probe::time", scene, async { Probe::by(&scene.producer).time(SHARD).await }),
     call!("Probe::takes_writes", scene, async { Probe::by(&scene.producer).takes_writes(SHARD).await }),
     call!("Probe::takes_puts", scene, async { Probe::by(&scene.producer).takes_puts(&[SHARD]).await }),
     call!("Probe::confirms_groups", scene, async {
