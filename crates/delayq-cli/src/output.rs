@@ -1,4 +1,4 @@
-//! What is printed: tables for people, JSON for programs, colour only on a terminal. All of it is [`printable`].
+//! Output: tables for people, JSON for programs, colour only on a terminal; every text is [printable](crate::printable).
 
 use crate::failure;
 use crate::printable::printable_lines;
