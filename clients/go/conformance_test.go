@@ -147,6 +147,13 @@ func (r *run) carryOut(s step, place string) {
 	}
 }
 
+func (r *run) groupOf(s step) Group {
+	if s.Topic == "" {
+		return r.client.Group(s.Group)
+	}
+	return r.client.Group(s.Group).OfTopic(s.Topic)
+}
+
 func (r *run) step(s step) (any, error) {
 	ctx := context.Background()
 	switch s.Op {
@@ -177,9 +184,9 @@ func (r *run) step(s step) (any, error) {
 		outcome, err := r.client.Reschedule(ctx, s.Topic, r.id(s.ID), s.Group, r.change(s))
 		return shown(outcome), err
 	case "cancel_group":
-		return r.client.Group(s.Group).Cancel(ctx)
+		return r.groupOf(s).Cancel(ctx)
 	case "shift_group":
-		return r.client.Group(s.Group).Shift(ctx, millisOf(s.ByMs), "")
+		return r.groupOf(s).Shift(ctx, millisOf(s.ByMs), "")
 	case "freeze", "thaw":
 		r.group.does(s.Op, "")
 		r.client = map[string]*Client{"freeze": r.impatient, "thaw": r.patient}[s.Op]

@@ -14,15 +14,25 @@ import (
 // Messages per step of a long operation.
 const aStep = 500
 
-// Group is the messages of one group.
+// Group is the messages of a group, of all topics or of one.
 type Group struct {
 	client *Client
 	name   string
+	topic  string // as scripts take it; "" for all
 	err    error
 }
 
-// Group returns the group of this name.
-func (c *Client) Group(name string) Group { return Group{c, name, checkName("group", name)} }
+// Group returns the group of this name: its messages of all topics.
+func (c *Client) Group(name string) Group {
+	return Group{client: c, name: name, err: checkName("group", name)}
+}
+
+// OfTopic returns the group's messages of one topic.
+func (g Group) OfTopic(topic string) Group {
+	arg, err := topicArg(topic)
+	g.topic, g.err = arg, first(g.err, err)
+	return g
+}
 
 // GroupCancelled counts the messages of a cancelled group. Leased messages finish this attempt and are not retried; Failed
 // messages are unreadable.
@@ -34,12 +44,12 @@ type GroupShifted struct{ Moved, PassedOver int64 }
 // ErrGroupBusy reports another shift of the same group in progress. Nothing was moved.
 var ErrGroupBusy = errors.New("another shift of the group is under way")
 
-// Cancel cancels all messages of the group, including earlier puts in flight.
+// Cancel cancels all of these messages, including earlier puts in flight.
 func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
 	if err = g.client.writes.settled(ctx); err != nil {
 		return total, err
 	}
-	err = g.steps(ctx, "cancel_group", []any{g.name, ""}, 0, func(_ int, reply []any) error {
+	err = g.steps(ctx, "cancel_group", []any{g.name, g.topic}, 0, func(_ int, reply []any) error {
 		total.Cancelled += reply[2].(int64)
 		total.Leased += reply[3].(int64)
 		total.Failed += reply[4].(int64)
@@ -52,6 +62,9 @@ func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
 func (g Group) List(ctx context.Context, visit func(*StoredMessage) error) error {
 	return g.steps(ctx, "list_group", []any{g.name}, 2, func(shard int, reply []any) (err error) {
 		for items := reply[4:]; err == nil && len(items) > 0; items = items[3:] {
+			if g.topic != "" && g.topic != items[0].(string) {
+				continue
+			}
 			one := storedMessage(shard, topicText(items[0].(string)), items[1].(string), items[2].(string))
 			err = visit(g.client.shown(ctx, one))
 		}
@@ -81,7 +94,7 @@ func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total
 	}
 	err = g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
 		for {
-			reply, err := g.client.one(ctx, "shift_group", shard, g.name, "", token, by.Milliseconds(), aStep)
+			reply, err := g.client.one(ctx, "shift_group", shard, g.name, g.topic, token, by.Milliseconds(), aStep)
 			if err != nil || reply[0] == "busy" {
 				return false, first(err, ErrGroupBusy)
 			}

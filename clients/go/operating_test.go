@@ -53,6 +53,34 @@ func TestAGroupIsListedByDueTimeMovedAndCancelledAsAWhole(t *testing.T) {
 	}
 }
 
+func TestAGroupIsListedMovedAndCancelledInOneTopicAndKeepsTheOthers(t *testing.T) {
+	client, ctx, at := deployment(t, connect(t), "of-topic", 4), context.Background(), time.UnixMilli(4_102_444_800_000)
+	for _, topic := range []string{"orders", "reminders"} {
+		must(client.Put(ctx, Message{Topic: topic, ID: topic, Due: At(at), Group: "user-5"}))
+	}
+	group := client.Group("user-5")
+	orders, reminders := group.OfTopic("orders"), group.OfTopic("reminders")
+	list := func(group Group) []string {
+		return idsOf(t, func(visit func(*StoredMessage) error) error { return group.List(ctx, visit) })
+	}
+	if ids := list(orders); !reflect.DeepEqual(ids, []string{"orders"}) {
+		t.Fatal(ids)
+	}
+	moved, cancelled := must(reminders.Shift(ctx, time.Minute, "")), must(orders.Cancel(ctx))
+	if moved != (GroupShifted{Moved: 1}) || cancelled != (GroupCancelled{Cancelled: 1}) {
+		t.Fatal(moved, cancelled)
+	}
+	if ids := list(group); !reflect.DeepEqual(ids, []string{"reminders"}) {
+		t.Fatal(ids)
+	}
+	if one := must(client.Get(ctx, "reminders", "reminders", "user-5")); !one.Due.Equal(at.Add(time.Minute)) {
+		t.Fatal(one)
+	}
+	if nothing := must(group.OfTopic("nobody").Cancel(ctx)); nothing != (GroupCancelled{}) {
+		t.Fatal(nothing)
+	}
+}
+
 func TestASecondShiftOfAGroupAtOnceIsRefused(t *testing.T) {
 	client, ctx := deployment(t, connect(t), "busy", 4), context.Background()
 	var shard int

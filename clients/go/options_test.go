@@ -114,8 +114,9 @@ func TestNoOddValueIsTakenForAnother(t *testing.T) {
 		list := client.Group(text).List(ctx, func(*StoredMessage) error { return nil })
 		return first(list, second(client.Group(text).Cancel(ctx)))
 	})
-	each(t, connection, "the name of a topic", map[string]bool{"": false, "my orders": false, "~odd-%": false, "\xff": false, strings.Repeat("x", 5_000_000): false, "~odd-my%20orders": true},
-		func(text string) error { return second(client.Topic(text).Count(ctx)) })
+	topics := map[string]bool{"": false, "my orders": false, "~odd-%": false, "\xff": false, strings.Repeat("x", 5_000_000): false, "~odd-my%20orders": true}
+	each(t, connection, "the name of a topic", topics, func(text string) error { return second(client.Topic(text).Count(ctx)) })
+	each(t, connection, "the topic of a group", topics, func(text string) error { return second(client.Group("g").OfTopic(text).Cancel(ctx)) })
 	each(t, connection, "a cancelled id", odd.text, func(text string) error { return second(client.Cancel(ctx, "orders", text, "")) })
 
 	reserve := func(ask Reserve) error { return second(client.Reserve(ctx, ask)) }

@@ -145,9 +145,10 @@ export class Client {
     return undefined;
   }
 
-  /** Returns a group, such as the messages of a user. */
-  group(group: string): Group {
-    return new Group(this.calls, this.writes, this.restorer, name("group", group));
+  /** Returns a group, such as the messages of a user: those of all topics, or of `topic`. */
+  group(group: string, options: { topic?: string } = {}): Group {
+    const { topic } = optionsOf("a group", options, "topic");
+    return new Group(this.calls, this.writes, this.restorer, name("group", group), topic);
   }
 
   /** Returns a topic: messages, dead letters and policy. */

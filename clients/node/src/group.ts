@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { differenceMs, optionsOf, textOf } from "./arguments.js";
 import type { Calls } from "./calls.js";
-import { InvalidMessage, topicText } from "./names.js";
+import { InvalidMessage, topicArg, topicText } from "./names.js";
 import type { Ordering } from "./ordering.js";
 import type { Restorer } from "./payload.js";
 import { storedOf, type Stored } from "./stored.js";
@@ -22,22 +22,28 @@ export class GroupBusy extends Error {
   override name = "GroupBusy";
 }
 
+/** The messages of a group, of all topics or of one. */
 export class Group {
+  private readonly only: Buffer;
+
   constructor(
     private readonly calls: Calls,
     private readonly writes: Ordering,
     private readonly restorer: Restorer,
     readonly name: string,
-  ) {}
+    readonly topic?: string,
+  ) {
+    this.only = Buffer.from(topic === undefined ? "" : topicArg(topic));
+  }
 
-  /** Cancels all messages of the group, including earlier puts in flight. Safe to repeat. */
+  /** Cancels all of these messages, including earlier puts in flight. Safe to repeat. */
   async cancel(): Promise<GroupCancelled> {
     await this.writes.allEnded();
     const total = { cancelled: 0, leased: 0, failed: 0 };
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       let mark: [string, Buffer | string] = ["0", ""];
       do {
-        const reply = await this.calls.call("cancel_group", shard, [this.name, "", ...mark, A_STEP]);
+        const reply = await this.calls.call("cancel_group", shard, [this.name, this.only, ...mark, A_STEP]);
         mark = [String(reply[0]), reply[1]];
         total.cancelled += reply[2];
         total.leased += reply[3];
@@ -59,7 +65,7 @@ export class Group {
     const total = { moved: 0, passedOver: 0 };
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       for (let word = "more"; word === "more"; ) {
-        const reply = await this.calls.call("shift_group", shard, [this.name, "", token, byMs, A_STEP]);
+        const reply = await this.calls.call("shift_group", shard, [this.name, this.only, token, byMs, A_STEP]);
         word = String(reply[0]);
         if (word === "busy") throw new GroupBusy(`another shift of ${this.name} is under way`);
         total.moved += reply[1];
@@ -78,6 +84,7 @@ export class Group {
         mark = [String(due), name];
         for (let at = 0; at < items.length; at += 3) {
           const [topic, raw, envelope] = items.slice(at, at + 3);
+          if (this.only.length > 0 && !this.only.equals(topic)) continue;
           yield this.restorer.shown(storedOf(shard, topicText(topic), raw, envelope));
         }
       } while (mark[0] !== "");

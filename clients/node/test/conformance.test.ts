@@ -70,8 +70,8 @@ class Run {
     }
     if (op === "cancel") return shown(await this.client.cancel(topic, this.known(step.id), group));
     if (op === "reschedule") return shown(await this.client.reschedule(topic, this.known(step.id), this.change(step), group));
-    if (op === "cancel_group") return this.client.group(group).cancel();
-    if (op === "shift_group") return this.client.group(group).shift(step.by_ms);
+    if (op === "cancel_group") return this.client.group(group, { topic }).cancel();
+    if (op === "shift_group") return this.client.group(group, { topic }).shift(step.by_ms);
     if (op === "freeze" || op === "thaw") {
       this.client = this.pair![op as "freeze" | "thaw"];
       return this.pair!.group.does(op, "");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Redis } from "ioredis";
-import { Client, GroupBusy, type Stored } from "../src/index.js";
+import { Client, type Group, GroupBusy, type Stored } from "../src/index.js";
 import { idText } from "../src/names.js";
 import { call, init, plant, Server } from "./server.js";
 
@@ -40,6 +40,18 @@ test("a group is listed by due time, moved and cancelled as a whole", async () =
   assert.deepEqual(await group.cancel(), { cancelled: 3, leased: 0, failed: 0 });
   assert.deepEqual(await all(group.list()), []);
   assert.equal((await client.get("t1", "m-1", "user-5"))!.state, "cancelled");
+});
+
+test("a group is listed, moved and cancelled in one topic, and keeps the others", async () => {
+  const at = 4_102_444_800_000;
+  await client.putMany(["orders", "reminders"].map((topic) => ({ topic, id: "k1", payload: "x", at, group: "user-6" })));
+  const [orders, reminders] = ["orders", "reminders"].map((topic) => client.group("user-6", { topic })) as [Group, Group];
+  assert.deepEqual((await all(orders.list())).map(({ topic }) => topic), ["orders"]);
+  assert.deepEqual(await reminders.shift(1_000), { moved: 1, passedOver: 0 });
+  assert.deepEqual(await orders.cancel(), { cancelled: 1, leased: 0, failed: 0 });
+  const left = await all(client.group("user-6").list());
+  assert.deepEqual(left.map(({ topic, dueMs }) => [topic, dueMs]), [["reminders", at + 1_000]]);
+  assert.deepEqual(await client.group("user-6", { topic: "nobody" }).cancel(), { cancelled: 0, leased: 0, failed: 0 });
 });
 
 test("two shifts of a group at once: the second is refused", async () => {

@@ -87,6 +87,7 @@ const OPTIONS: Record<string, [keyof typeof TAKES, Call]> = {
   "get topic": ["topic", (c, odd) => c.get(odd, "i")],
   "get group": ["text", (c, odd) => c.get("t", "i", odd)],
   "group": ["text", (c, odd) => c.group(odd).list().next()],
+  "group topic": ["topic", (c, odd) => c.group("g", { topic: odd }).list().next()],
   "topic": ["topic", (c, odd) => c.topic(odd).count()],
   "reserve topic": ["topic", (c, odd) => c.reserve([odd])],
   "reserve waitMs": ["none", (c, odd) => c.reserve(["t"], { waitMs: odd, signal: AbortSignal.abort() })],
@@ -185,7 +186,7 @@ for (const [what, [kind, call]] of Object.entries(OPTIONS)) {
 test("an unknown option is refused by name in every call", async () => {
   const calls: ((c: any, odd: object) => unknown)[] = [
     (c, odd) => c.put({ ...message, ...odd }), (c, odd) => c.put(message, odd), (c, odd) => c.reschedule("t", "i", { afterMs: 1, ...odd }),
-    (c, odd) => c.reserve(["t"], odd), (c, odd) => c.release([receipt], odd), (c, odd) => c.group("g").shift(1, odd), (c, odd) => c.ack([{ ...receipt, ...odd }]),
+    (c, odd) => c.reserve(["t"], odd), (c, odd) => c.release([receipt], odd), (c, odd) => c.group("g").shift(1, odd), (c, odd) => c.group("g", odd).cancel(), (c, odd) => c.ack([{ ...receipt, ...odd }]),
     (c, odd) => c.topic("t").replay([], odd), (c, odd) => c.topic("t").replayAll(odd), (c, odd) => c.topic("t").purge("dead", odd),
     (c, odd) => c.topic("t").setPolicy(odd), (c, odd) => c.deliveries("t", odd), (c, odd) => new Worker(c, "t", () => 1, odd as any),
     (_, odd) => new Client(redis, odd as any), (c, odd) => c.put({ ...message, backoff: { kind: "fixed", delaysMs: [1], ...odd } }),

@@ -68,9 +68,9 @@ class AsyncClient(_Core):
         """Returns a topic: messages, counts, policy and dead letters."""
         return AsyncTopic(self, name)
 
-    def group(self, name: str) -> AsyncGroup:
-        """Returns a group."""
-        return AsyncGroup(self, name)
+    def group(self, name: str, *, topic: str | None = None) -> AsyncGroup:
+        """Returns a group: its messages of all topics, or of `topic`."""
+        return AsyncGroup(self, name, topic)
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -114,9 +114,9 @@ class Client:
         """Returns a topic: messages, counts, policy and dead letters."""
         return Topic(AsyncTopic(self._core, name))
 
-    def group(self, name: str) -> Group:
-        """Returns a group."""
-        return Group(AsyncGroup(self._core, name))
+    def group(self, name: str, *, topic: str | None = None) -> Group:
+        """Returns a group: its messages of all topics, or of `topic`."""
+        return Group(AsyncGroup(self._core, name, topic))
 
     def reserve(
         self, topics: Sequence[str], max_messages: int = 1, *,

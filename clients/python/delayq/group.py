@@ -11,7 +11,7 @@ from .compression import Restoring
 from .envelope import Stored, named
 from .errors import InvalidArgument
 from .items import Arg
-from .names import name, topic_text
+from .names import name, topic_arg, topic_text
 from .runtime import blocking, blocking_iterator
 from .times import difference_ms
 
@@ -38,19 +38,21 @@ class GroupShift:
 
 
 class AsyncGroup:
-    """The messages of a group, of any topic."""
+    """The messages of a group, of all topics or of one."""
 
-    def __init__(self, client: Restoring, group: str) -> None:
-        self._client, self.name = client, name("group", group)
+    def __init__(self, client: Restoring, group: str, topic: str | None = None) -> None:
+        self._client, self.name, self.topic = client, name("group", group), topic
+        only = "" if topic is None else topic_arg(topic)
+        self._only = only.encode() if isinstance(only, str) else only
 
     async def cancel(self) -> GroupCancel:
-        """Cancels all messages of the group. Safe to repeat."""
+        """Cancels all of these messages. Safe to repeat."""
         total = GroupCancel()
         async for shard in self._places():
             at: Any = 0
             entry = b""
             while at != b"":
-                at, entry, *step = await self._client._call("cancel_group", shard, [self.name, "", at, entry, MAX_IDS])
+                at, entry, *step = await self._client._call("cancel_group", shard, [self.name, self._only, at, entry, MAX_IDS])
                 total.cancelled += step[0]
                 total.leased += step[1]
                 total.failed += step[2]
@@ -66,7 +68,7 @@ class AsyncGroup:
         async for shard in self._places():
             word: Any = b"more"
             while word == b"more":
-                args: list[Arg] = [self.name, "", token, by_ms, MAX_IDS]
+                args: list[Arg] = [self.name, self._only, token, by_ms, MAX_IDS]
                 word, moved, passed = await self._client._call("shift_group", shard, args)
                 total.moved += moved
                 total.passed += passed
@@ -82,7 +84,8 @@ class AsyncGroup:
                 reply = await self._client._call("list_group", shard, [self.name, at, entry, PAGE])
                 _, _, at, entry, *items = reply
                 for topic, raw, stored in zip(items[::3], items[1::3], items[2::3], strict=True):
-                    yield await self._client._shown(named(topic_text(topic), raw, shard), stored)
+                    if self._only in (b"", topic):
+                        yield await self._client._shown(named(topic_text(topic), raw, shard), stored)
 
     async def _places(self) -> AsyncIterator[int]:
         """Yields the shards that may have messages of the group, including shards added by a growth meanwhile."""
@@ -95,10 +98,10 @@ class AsyncGroup:
 
 
 class Group:
-    """The messages of a group, of any topic."""
+    """The messages of a group, of all topics or of one."""
 
     def __init__(self, core: AsyncGroup) -> None:
-        self._core, self.name = core, core.name
+        self._core, self.name, self.topic = core, core.name, core.topic
 
     cancel, shift = blocking(AsyncGroup.cancel), blocking(AsyncGroup.shift)
     list = blocking_iterator(AsyncGroup.list)

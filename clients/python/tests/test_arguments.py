@@ -218,6 +218,7 @@ OPTIONS = {
     "list until": (lambda c, v: list(c.topic("t").list(until=v)), "until", True, []),
     "list past_ok": (lambda c, v: list(c.topic("t").list(past_ok=v)), "past_ok", False, [True]),
     "group": (lambda c, v: c.group(v), "group", False, [" ", "false"]),
+    "group topic": (lambda c, v: c.group("g", topic=v), "topic", True, ["false"]),
     "shift by": (lambda c, v: c.group("g").shift(v), "by", False, []),
     "shift token": (lambda c, v: c.group("g").shift(MINUTE, v), "token", True, [" ", "false"]),
     "Consumer topics": (lambda c, v: Consumer(c, v), "topics", False, []),

@@ -124,7 +124,7 @@ class Run:
             args = [bytes.fromhex(arg["hex"]) if isinstance(arg, dict) else arg for arg in own["args"]]
             return await self.script(own["verb"], own["shard"], args, step.get("layout", 1))
         if op in ("cancel_group", "shift_group"):
-            group = self.client.group(own["group"])
+            group = self.client.group(own["group"], topic=own.get("topic"))
             return await settled(group.cancel() if op == "cancel_group" else group.shift(span(own["by_ms"])))
         if op == "redis":
             return await self.redis(*(arg.replace("NAMESPACE", self.namespace) for arg in own["args"]))

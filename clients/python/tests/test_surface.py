@@ -122,6 +122,15 @@ def test_a_group_is_listed_shifted_and_cancelled_as_a_whole(client):
     assert list(client.group("user-5").list()) == [] and len(list(client.group("user-6").list())) == 1
 
 
+def test_a_group_is_listed_shifted_and_cancelled_in_one_topic_and_keeps_the_others(client):
+    client.put_many([Message(topic, b"x", id="k1", at=FAR, group="user-5") for topic in ("orders", "reminders")])
+    orders, reminders = (client.group("user-5", topic=topic) for topic in ("orders", "reminders"))
+    assert [found.topic for found in orders.list()] == ["orders"]
+    assert reminders.shift(HOUR).moved == 1 and orders.cancel().cancelled == 1
+    assert [(found.topic, found.due) for found in client.group("user-5").list()] == [("reminders", FAR + HOUR)]
+    assert client.group("user-5", topic="nobody").cancel().cancelled == 0
+
+
 def test_a_group_is_found_where_it_was_before_the_deployment_grew(client, deployment):
     client.put_many([Message("orders", b"x", id=f"before-{n}", at=FAR, group="user-1") for n in range(3)])
     for shard in [*range(4, 9), *range(4)]:

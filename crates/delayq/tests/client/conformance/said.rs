@@ -2,7 +2,9 @@
 
 use crate::conformance::run::Run;
 use delayq::protocol::ReserveRequest;
-use delayq::{Backoff, Due, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis};
+use delayq::{
+    Backoff, Due, Group, Members, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis,
+};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -66,6 +68,12 @@ impl Run<'_> {
         };
         expected.map_or(Reschedule::To(due), |expected| Reschedule::ToIfDue(due, expected))
     }
+}
+
+/// A group: its messages of all topics, or of the step's.
+pub(crate) fn members(step: &Value) -> Members {
+    let group = Group::new(text(&step["group"])).unwrap();
+    Members { group, topic: step["topic"].as_str().map(|topic| Topic::new(topic).unwrap()) }
 }
 
 pub(crate) fn request(step: &Value) -> ReserveRequest {

@@ -3,7 +3,8 @@
 use crate::conformance::run::{Ended, Run};
 use delayq::protocol::Reservation;
 use delayq::{
-    CancelOutcome, Error, Group, Put, PutError, PutOutcome, RescheduleOutcome, Settled, UnixMillis,
+    CancelOutcome, Error, Group, GroupTally, Put, PutError, PutOutcome, RescheduleOutcome, Settled,
+    UnixMillis,
 };
 use serde_json::{Value, json};
 
@@ -31,6 +32,10 @@ impl Run<'_> {
 
 pub(crate) fn ended(result: Result<Value, Error>) -> Ended {
     result.map_or_else(|error| Ended::Fault(code(&error)), Ended::Answer)
+}
+
+pub(crate) fn changed(result: Result<GroupTally, Error>) -> Ended {
+    ended(result.map(|tally| json!({"changed": tally.changed})))
 }
 
 pub(crate) fn one_put(result: Result<Put, PutError>) -> Ended {

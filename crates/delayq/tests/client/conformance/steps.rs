@@ -1,9 +1,9 @@
 //! What each step does with the client.
 
 use crate::conformance::run::{Ended, Run};
-use crate::conformance::said::{list, numbered, request, text, unhex};
+use crate::conformance::said::{list, members, numbered, request, text, unhex};
 use crate::conformance::shown::{
-    code, ended, one_put, shown_cancel, shown_item, shown_put, shown_reschedule, shown_settled,
+    changed, code, ended, one_put, shown_cancel, shown_item, shown_put, shown_reschedule, shown_settled,
 };
 use delayq::protocol::{Holder, Keys, Receipt, Release, Reservation, ReserveRequest, Scripts, ShardId, Verb};
 use delayq::{Client, Error, Settled};
@@ -19,6 +19,11 @@ impl Run<'_> {
             "put_many" => self.put_many(step).await,
             "cancel" => self.cancel(step).await,
             "reschedule" => self.reschedule(step).await,
+            "cancel_group" => changed(self.producer.cancel_group(members(step)).await),
+            "shift_group" => {
+                let by = Shift::from_millis(step["by_ms"].as_i64().unwrap());
+                changed(self.producer.reschedule_group(members(step), by, "token").await)
+            }
             "reserve" => self.reserve(step).await,
             "drain" => self.drain(step).await,
             "listening" => self.listening(step).await,
