@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +20,10 @@ type listener struct {
 	channel func(shard int) string
 	// notify reports a shard whose queue may be ready, for one topic or, with "", for all topics.
 	notify func(shard int, topic string)
-	shards int
+	// topics are those that callers wait for, workers names the channel on which the workers of a topic are counted.
+	topics  func() []string
+	workers func(topic string) string
+	shards  int
 	// pingAfter is the silence before a ping, whose answer may take half of that.
 	pingAfter time.Duration
 	// doubt reports a node that does not answer.
@@ -109,7 +113,7 @@ func (l *listener) listen(ctx context.Context, node redis.UniversalClient, shard
 		subscription.Close()
 	}()
 	// A cluster refuses channels of several slots in one command.
-	size := len(shards)
+	size, hasFirst := len(shards), slices.Contains(shards, 0)
 	if _, is := l.redis.(*redis.ClusterClient); is {
 		size = 1
 	}
@@ -122,12 +126,33 @@ func (l *listener) listen(ctx context.Context, node redis.UniversalClient, shard
 			return err
 		}
 	}
-	return l.receive(ctx, node, subscription)
+	return l.receive(ctx, node, subscription, hasFirst)
+}
+
+// count subscribes to the channels that count the workers of each topic.
+func (l *listener) count(ctx context.Context, subscription *redis.PubSub, counted map[string]bool) error {
+	var joined []string
+	for _, topic := range l.topics() {
+		if !counted[topic] {
+			counted[topic] = true
+			joined = append(joined, l.workers(topic))
+		}
+	}
+	if len(joined) == 0 {
+		return nil
+	}
+	return subscription.SSubscribe(ctx, joined...)
 }
 
 // receive forwards notifications until an error. A subscription counts as a notification, since earlier notifications are lost.
-func (l *listener) receive(ctx context.Context, node redis.UniversalClient, subscription *redis.PubSub) error {
+func (l *listener) receive(ctx context.Context, node redis.UniversalClient, subscription *redis.PubSub, hasFirst bool) error {
+	counted := map[string]bool{}
 	for isPinged := false; ; {
+		if hasFirst {
+			if err := l.count(ctx, subscription, counted); err != nil {
+				return err
+			}
+		}
 		silence := l.pingAfter
 		if isPinged {
 			silence = l.pingAfter / 2
@@ -150,7 +175,9 @@ func (l *listener) receive(ctx context.Context, node redis.UniversalClient, subs
 			if event.Kind == "sunsubscribe" {
 				return errors.New("the shard's slot has moved")
 			}
-			l.notify(shardOf(event.Channel), "")
+			if strings.HasSuffix(event.Channel, ":ready") {
+				l.notify(shardOf(event.Channel), "")
+			}
 		case *redis.Message:
 			l.notify(shardOf(event.Channel), event.Payload)
 		}

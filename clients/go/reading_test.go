@@ -140,6 +140,26 @@ func TestAWakeUpAloneBringsAWaitingReserveItsMessage(t *testing.T) {
 	}
 }
 
+func TestWhoWaitsIsCountedAmongTheWorkersOfEachTopicUntilTheClientIsClosed(t *testing.T) {
+	r, namespace := reading(t, "counted")
+	ctx := context.Background()
+	are := func(count int64) {
+		channels := []string{"{" + namespace + ":0}:workers:orders", "{" + namespace + ":0}:workers:mails"}
+		for counts := map[string]int64{}; counts[channels[0]] != count || counts[channels[1]] != count || len(counts) == 0; {
+			counts = must(r.redis.PubSubShardNumSub(ctx, channels...).Result())
+		}
+	}
+	wait := func(topics ...string) {
+		_, _ = r.client.Reserve(ctx, Reserve{Topics: topics, Wait: 30 * time.Second})
+	}
+	go wait("orders")
+	must(r.step(step{Op: "listening", Shard: 0}))
+	go wait("orders", "mails")
+	are(1)
+	r.client.Close()
+	are(0)
+}
+
 func TestAReserveFromATopicThatIsNoneTakesNothing(t *testing.T) {
 	r, _ := reading(t, "none")
 	must(r.client.Put(context.Background(), Message{Topic: "t", Due: After(0)}))

@@ -201,7 +201,7 @@ func (c *Client) listen(shards int) error {
 		w.shards = shards
 		channel := func(shard int) string { return c.key(shard, "ready") }
 		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter,
-			doubt: c.silences.doubt}
+			topics: w.topics, workers: func(topic string) string { return c.key(0, "workers:"+topic) }, doubt: c.silences.doubt}
 		go listener.run(ctx)
 	}
 	return nil
@@ -251,6 +251,16 @@ func (w *waiters) notify(shard int, topic string) {
 	for _, watch := range w.watches {
 		watch.notify(shard, topic, 0)
 	}
+}
+
+// topics returns the topics that callers wait for.
+func (w *waiters) topics() (topics []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, watch := range w.watches {
+		topics = append(topics, watch.topics...)
+	}
+	return topics
 }
 
 func (w *waiters) closed() bool {

@@ -9,7 +9,8 @@ import { Several } from "./several.js";
 /** Reports a shard whose queue may be ready, for one topic or, with "", for all topics. */
 export type Notify = (shard: number, topic: string) => void;
 
-type Ear = { connection: Redis; shards: number[]; pings: NodeJS.Timeout };
+/** `counted` has the topics that the connection is counted for as a worker. */
+type Ear = { connection: Redis; shards: number[]; pings: NodeJS.Timeout; counted: Set<string> };
 
 export class Listener {
   /** Pause between pings. */
@@ -29,6 +30,8 @@ export class Listener {
     private readonly namespace: string,
     private shards: number,
     private readonly notify: Notify,
+    /** The topics that callers wait for. */
+    private readonly topics: () => Iterable<string>,
     /** Replaces a connection for calls that is silent, too. */
     private readonly replace: (node: Redis) => void,
   ) {
@@ -69,7 +72,8 @@ export class Listener {
   private listen(node: Redis, shards: number[]): void {
     const always = { stringNumbers: false, enableAutoPipelining: false, lazyConnect: false, autoResubscribe: false, enableOfflineQueue: true, maxRetriesPerRequest: 0 };
     const connection = inTime(node.duplicate({ ...always, retryStrategy: () => null, sentinelRetryStrategy: () => null }));
-    const ear = { connection, shards, pings: setInterval(() => void this.ping(node, ear), Listener.pingMs) };
+    const pings = setInterval(() => void this.ping(node, ear), Listener.pingMs);
+    const ear: Ear = { connection, shards, pings, counted: new Set() };
     this.ears.set(node, ear);
     const lost = (): void => {
       if (this.ears.get(node) !== ear) return;
@@ -90,7 +94,17 @@ export class Listener {
     if (this.redis.isCluster) await Promise.all(channels.map((channel) => connection.ssubscribe(channel)));
     else await connection.ssubscribe(...channels);
     this.failures = 0;
+    this.count();
     for (const shard of shards) this.notify(shard, "");
+  }
+
+  /** Subscribes to the channels that count the workers of each topic. Without them, messages come all the same. */
+  count(): void {
+    const ear = [...this.ears.values()].find(({ connection, shards }) => shards.includes(0) && connection.status === "ready");
+    const joined = [...new Set(this.topics())].filter((topic) => !ear?.counted.has(topic));
+    if (!ear || joined.length === 0) return;
+    for (const topic of joined) ear.counted.add(topic);
+    ear.connection.ssubscribe(...joined.map((topic) => `{${this.namespace}:0}:workers:${topic}`)).catch(() => undefined);
   }
 
   /** Listens again after a growing pause, with the updated slot map. */

@@ -116,6 +116,7 @@ export class Reserver {
     const watch = new Watch<Delivery>(topics);
     for (let shard = 0; shard < shards; shard++) watch.notify(shard);
     this.watches.set(key, watch);
+    this.listener?.count();
     return watch;
   }
 
@@ -131,7 +132,8 @@ export class Reserver {
     const notify = (shard: number, topic: string): void => {
       for (const watch of this.watches.values()) watch.notify(shard, topic);
     };
-    this.listener = new Listener(this.calls.redis, this.calls.namespace, shards, notify, (node) => this.calls.replace(node));
+    const topics = (): string[] => [...this.watches.keys()].flatMap((key) => key.split(" "));
+    this.listener = new Listener(this.calls.redis, this.calls.namespace, shards, notify, topics, (node) => this.calls.replace(node));
   }
 
   /** Asks every node, and waits briefly for all answers. A late answer is kept for the next waiting call. */

@@ -61,6 +61,23 @@ test("a wake-up alone brings a waiting reserve its message", async () => {
   Watch.pollMs = every;
 });
 
+test("who waits is counted among the workers of each topic until the client is closed", async () => {
+  const client = new Client(redis, { namespace: "reading" });
+  const are = async (count: number): Promise<void> => {
+    const channels = ["orders", "mails"].map((topic) => `{reading:0}:workers:${topic}`);
+    const counts = async () => (await redis.call("PUBSUB", "SHARDNUMSUB", ...channels)) as unknown[];
+    for (let found = await counts(); found[1] !== count || found[3] !== count; found = await counts());
+  };
+  const waiting = client.reserve(["orders"], { waitMs: 30_000 });
+  while (((await redis.call("PUBSUB", "SHARDNUMSUB", "{reading:0}:ready")) as number[])[1] === 0);
+  const later = client.reserve(["orders", "mails"], { waitMs: 30_000 });
+  const ended = Promise.allSettled([waiting, later]);
+  await are(1);
+  client.close();
+  await are(0);
+  await ended;
+});
+
 test("a waiting reserve survives the loss of its connection", async () => {
   const client = new Client(redis, { namespace: "reading" });
   const every = Watch.pollMs;

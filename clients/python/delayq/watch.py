@@ -170,8 +170,14 @@ class Watch:
                 await settled(connection.read_response(disable_decoding=True))
             self._ask(shards)
             self._connections[server] = connection
+            counted: set[str] = set()
             received_s = pinged_s = checked_s = time.monotonic()
             while era == self._era and (self._has_waiters() or self._lingers()):
+                if 0 in shards and (joined := self._topics() - counted):
+                    # Counted there as a worker of these topics; the answers are pushes.
+                    channels = [f"{{{self._namespace}:0}}:workers:{topic}" for topic in sorted(joined)]
+                    await settled(connection.send_command("SSUBSCRIBE", *channels, check_health=False))
+                    counted |= joined
                 is_asked = received_s < pinged_s
                 due_s = pinged_s + self._link.patience_s(server) if is_asked else received_s + PING_S
                 push = await self._runtime.pushed(connection, min(max(due_s - time.monotonic(), 0.01), TICK_S))
@@ -223,6 +229,10 @@ class Watch:
             self._listeners.pop(server, None)
             self._asked.clear()
             return False
+
+    def _topics(self) -> set[str]:
+        """Returns the topics that callers wait for."""
+        return {topic for topics in list(self._asked) for topic in topics}
 
     def _has_waiters(self) -> bool:
         return any(asking.is_waited_for for asking in list(self._asked.values()))

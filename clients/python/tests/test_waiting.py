@@ -116,6 +116,21 @@ def test_a_wake_up_alone_brings_a_waiting_reserve_its_message(deployment):
         assert [delivery.payload for delivery in found.get(timeout=PATIENCE_S)] == [b"x"]
 
 
+def test_who_waits_is_counted_among_the_workers_of_each_topic_until_the_client_is_closed(deployment):
+    def are(count):
+        channels = [f"{{{deployment.namespace}:0}}:workers:{topic}" for topic in ("orders", "mails")]
+        while deployment.redis.execute_command("PUBSUB", "SHARDNUMSUB", *channels)[1::2] != [count] * 2:
+            pass
+
+    with waiting(deployment) as (client, _):
+        later = threading.Thread(target=lambda: client.reserve(["orders", "mails"], wait=LONG))
+        later.start()
+        are(1)
+        client.close()
+        are(0)
+        later.join(PATIENCE_S)
+
+
 @pytest.mark.usefixtures("no_polls")
 def test_every_message_finds_one_of_many_that_wait(deployment):
     found = Queue()

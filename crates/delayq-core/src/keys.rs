@@ -1,6 +1,6 @@
 //! Keys and channels: everything of a shard begins with its hash tag, and so stays in one slot.
 
-use crate::id::Namespace;
+use crate::id::{Namespace, Topic};
 use crate::shard::ShardId;
 
 /// Number of slots of a Redis Cluster.
@@ -57,6 +57,12 @@ impl Keys {
     /// A channel of a shard.
     pub fn channel(&self, shard: ShardId, channel: Channel) -> String {
         self.base(shard) + channel.name()
+    }
+
+    /// The channel that the workers of a topic subscribe to while they listen. Nothing is published there: its subscribers are
+    /// counted.
+    pub fn workers(&self, topic: &Topic) -> String {
+        self.base(ShardId::new(0)) + "workers:" + topic.as_str()
     }
 
     /// The shard and kind of a channel; `None` outside this namespace.

@@ -14,6 +14,7 @@ mod judge;
 mod polls;
 mod refused;
 mod run;
+mod shared;
 mod unrouted;
 
 use crate::codes::SINK_UNUSABLE;

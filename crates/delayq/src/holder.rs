@@ -2,9 +2,10 @@
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::listen::Listener;
+use crate::listen::{Followed, Listener};
 use crate::places::Places;
 use crate::settle::{Settlement, settle_all};
+use delayq_core::id::Topic;
 use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::overview::{self, TopicsPage};
@@ -34,7 +35,13 @@ impl Holder {
     /// Listens for ready queues that stop being empty, on its own connection.
     pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
         let calls = &self.client.calls;
-        Listener::start(calls, Channel::Ready, shards)
+        Listener::start(calls, Channel::Ready.into(), shards)
+    }
+
+    /// [`Self::listen`], counted by [`Admin::workers`](crate::Admin::workers) as a worker of these topics.
+    pub(crate) fn listen_as_worker(&self, shards: Vec<ShardId>, topics: &[Topic]) -> Listener {
+        let followed = Followed { channel: Channel::Ready, topics: topics.into() };
+        Listener::start(&self.client.calls, followed, shards)
     }
 
     /// Follows which Redis has which shard.

@@ -10,14 +10,15 @@
 //! (`listen/spread.rs`), and a shard that moves to another node of a cluster is followed there.
 
 mod ear;
+mod followed;
 mod spread;
 
 pub use ear::Notification;
 
 pub(crate) use ear::try_listening;
+pub(crate) use followed::Followed;
 
 use crate::calls::Calls;
-use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
 use ear::{Change, Ear};
 use spread::Spread;
@@ -38,15 +39,15 @@ pub struct Listener {
 
 impl Listener {
     /// Starts to listen to one channel of these shards, on connections of its own.
-    pub(crate) fn start(calls: &Calls, channel: Channel, shards: Vec<ShardId>) -> Self {
+    pub(crate) fn start(calls: &Calls, followed: Followed, shards: Vec<ShardId>) -> Self {
         let (shards_tx, changes) = mpsc::unbounded_channel();
         let (notify, notified) = mpsc::unbounded_channel();
         let task = match calls.nodes().only() {
             Some(link) => {
-                let place = (Arc::clone(link), calls.keys().clone(), channel);
+                let place = (Arc::clone(link), calls.keys().clone(), followed);
                 tokio::spawn(Ear::new(place, shards, (changes, notify), false).run())
             }
-            None => tokio::spawn(Spread::new(calls.clone(), channel, shards, changes, notify).run()),
+            None => tokio::spawn(Spread::new(calls.clone(), followed, shards, changes, notify).run()),
         };
         Self { shards: shards_tx, notified, _task: AbortOnDropHandle::new(task) }
     }

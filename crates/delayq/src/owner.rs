@@ -38,7 +38,7 @@ impl Owner {
     /// Listens for due times that come nearer, on its own connection.
     pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
         let calls = &self.client.calls;
-        Listener::start(calls, Channel::Wake, shards)
+        Listener::start(calls, Channel::Wake.into(), shards)
     }
 
     /// Follows which Redis has which shard.

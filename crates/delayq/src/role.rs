@@ -68,8 +68,8 @@ const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
 /// Of who sweeps, outside of scripts: walking over all keys.
 const OF_A_SWEEPER: [&str; 1] = ["scan"];
 
-/// Of an admin, outside of scripts: asking who listens.
-const OF_AN_ADMIN: [&str; 1] = ["pubsub|shardnumsub"];
+/// Of who asks, outside of scripts, who listens: an admin, and a forwarder whether its topics have workers too.
+const OF_WHO_ASKS: [&str; 1] = ["pubsub|shardnumsub"];
 
 /// What the scripts that are flagged `no-writes` may run; they include functions that name others.
 const READS: [&str; 18] = [
@@ -121,8 +121,8 @@ impl Role {
         }
         let listener: &[&str] = if self.listens() { &OF_A_LISTENER } else { &[] };
         let sweeper: &[&str] = if self.sweeps() { &OF_A_SWEEPER } else { &[] };
-        let admin: &[&str] = if self == Self::Admin { &OF_AN_ADMIN } else { &[] };
-        commands.extend(listener.iter().chain(sweeper).chain(admin).map(|&command| command.to_owned()));
+        let asks: &[&str] = if self.asks_who_listens() { &OF_WHO_ASKS } else { &[] };
+        commands.extend(listener.iter().chain(sweeper).chain(asks).map(|&command| command.to_owned()));
         commands
     }
 
@@ -146,6 +146,11 @@ impl Role {
     /// Whether it follows wake-ups.
     pub(crate) const fn listens(self) -> bool {
         matches!(self, Self::Consumer | Self::Timer | Self::Forwarder | Self::Admin)
+    }
+
+    /// Whether it asks who listens.
+    pub(crate) const fn asks_who_listens(self) -> bool {
+        matches!(self, Self::Forwarder | Self::Admin)
     }
 
     /// Whether it walks over all keys.
@@ -206,7 +211,7 @@ mod tests {
             assert!(role.commands().is_subset(&admin), "{role}");
             assert_eq!(role.name().parse(), Ok(role));
         }
-        let outside = [&OF_A_CONNECTION[..], &OF_A_LISTENER, &OF_A_SWEEPER, &OF_AN_ADMIN].concat();
+        let outside = [&OF_A_CONNECTION[..], &OF_A_LISTENER, &OF_A_SWEEPER, &OF_WHO_ASKS].concat();
         let probed = Verb::Probe.file().split("try('").skip(1).filter_map(|rest| rest.split('\'').next());
         let probed: BTreeSet<String> = probed.map(str::to_lowercase).collect();
         let in_scripts: BTreeSet<String> =
@@ -219,8 +224,9 @@ mod tests {
         assert!(!Role::Producer.commands().contains("ssubscribe"));
         for role in Role::ALL {
             let is_admin = role == Role::Admin;
-            for command in OF_AN_ADMIN {
-                assert_eq!(role.commands().contains(command), is_admin, "{role}: {command}");
+            for command in OF_WHO_ASKS {
+                let asks = is_admin || role == Role::Forwarder;
+                assert_eq!(role.commands().contains(command), asks, "{role}: {command}");
             }
             for command in OF_A_SWEEPER {
                 assert_eq!(

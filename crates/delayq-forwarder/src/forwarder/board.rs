@@ -91,6 +91,11 @@ impl Board {
         self.find(topic);
     }
 
+    /// The topics that have a route.
+    pub(super) fn routed(&self) -> Vec<Topic> {
+        self.topics.iter().filter(|(_, found)| found.is_some()).map(|(topic, _)| topic.clone()).collect()
+    }
+
     /// The lane of a topic, added if the topic is new; `None`: no route matches.
     fn find(&mut self, topic: &Topic) -> Option<LaneTopic> {
         if let Some(known) = self.topics.get(topic) {

@@ -2,20 +2,20 @@
 //!
 //! Nothing is awaited inside a turn: asks, batches and polls are tasks, so no lane waits for another lane's answer.
 
-use super::Forwarder;
 use super::asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes};
 use super::board::Board;
 use super::judge::Judge;
 use super::polls::{Polled, Polls, poll};
 use super::refused::{Refused, is_of_topics};
 use super::unrouted::{self, Counted, Waiting};
+use super::{Forwarder, shared};
 use crate::codes::REDIS_UNUSABLE;
 use crate::config::ForwarderConfig;
 use crate::context::{Context, Freed};
 use crate::delivery::{Batch, Report};
 use crate::settle::{Verdict, settle};
 use delayq::protocol::{Growth, Holder, Notification, ShardId, TopicHere};
-use delayq::{Advice, Error};
+use delayq::{Advice, Error, Topic};
 use delayq_service::{Condition, Fault, Readiness, Shutdown};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -40,6 +40,8 @@ pub(super) struct Run {
     under_way: JoinSet<Ended>,
     polls: Polls,
     unrouted: Waiting,
+    /// The routed topics that had workers at the last count.
+    shared: BTreeSet<Topic>,
     /// Time of the next count; `None` while a count runs.
     next_count: Option<Instant>,
     /// After Redis failed to answer: nothing is sent before this time.
@@ -56,7 +58,7 @@ enum Ended {
     Ask(Answer),
     Batch(Report),
     Poll(Polled),
-    Count(Counted),
+    Count(Counted, BTreeSet<Topic>),
 }
 
 // === impl Run ===
@@ -76,6 +78,7 @@ impl Run {
             readiness,
             polls: Polls::new(*settings.forwarder.poll_interval, now),
             unrouted: Waiting::new(),
+            shared: BTreeSet::new(),
             next_count: Some(now),
             settings: settings.forwarder,
             board,
@@ -148,7 +151,8 @@ impl Run {
         if self.next_count.is_some_and(|at| now >= at) {
             self.next_count = None;
             let (client, topics) = (self.context.holder.client().clone(), self.unrouted.clone());
-            self.under_way.spawn(async { Ended::Count(unrouted::count(client, topics).await) });
+            let shared = shared::with_workers(client.clone(), self.board.routed());
+            self.under_way.spawn(async { Ended::Count(unrouted::count(client, topics).await, shared.await) });
         }
         let bounds = self.bounds();
         for ask in Ask::all(&mut self.board, &self.context, bounds, now) {
@@ -199,7 +203,10 @@ impl Run {
                 Ok(())
             }
             Ok(Ended::Poll(polled)) => self.polled(polled),
-            Ok(Ended::Count(counted)) => self.counted(counted),
+            Ok(Ended::Count(counted, shared)) => {
+                shared::note(&mut self.shared, shared);
+                self.counted(counted)
+            }
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
@@ -405,7 +412,7 @@ impl Run {
         while let Some(ended) = self.under_way.join_next().await {
             match ended {
                 Ok(Ended::Ask(answer)) => self.give_back(answer),
-                Ok(Ended::Batch(_) | Ended::Poll(_) | Ended::Count(_)) => {}
+                Ok(Ended::Batch(_) | Ended::Poll(_) | Ended::Count(..)) => {}
                 Err(panic) => std::panic::resume_unwind(panic.into_panic()),
             }
         }

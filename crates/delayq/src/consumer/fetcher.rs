@@ -120,7 +120,7 @@ impl Fetcher {
         let shards: Vec<ShardId> = growth.shards().shards().collect();
         // On its own connection: a reserve does not wait behind the answers to settlements.
         let holder = Holder::new(self.client.apart());
-        let listener = holder.listen(shards.clone());
+        let listener = holder.listen_as_worker(shards.clone(), &self.options.topics);
         let (asking, looking, rounds) = (Asking::default(), Looking::new(now()), Rounds::default());
         let mut watch =
             Watch { growth, shards, listener, asking, looking, rounds, out: 0, is_refused: false };

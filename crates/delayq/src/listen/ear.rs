@@ -3,6 +3,7 @@
 //! A node of a cluster refuses the channel of a shard that it does not have, and ends the subscription when it gives the shard
 //! away. The others are followed on; that one is tried again until it is followed at another node.
 
+use super::followed::Followed;
 use crate::error::Error;
 use crate::link::{Connected, Link, Master};
 use delayq_core::fate::Advice;
@@ -47,7 +48,7 @@ pub(super) enum Change {
 pub(super) struct Ear {
     link: Arc<Link>,
     keys: Keys,
-    channel: Channel,
+    followed: Followed,
     shards: BTreeSet<ShardId>,
     changes: mpsc::UnboundedReceiver<Change>,
     notify: mpsc::UnboundedSender<Notification>,
@@ -74,14 +75,14 @@ type Kept = Arc<Mutex<BTreeSet<ShardId>>>;
 
 impl Ear {
     pub(super) fn new(
-        (link, keys, channel): (Arc<Link>, Keys, Channel),
+        (link, keys, followed): (Arc<Link>, Keys, Followed),
         shards: impl IntoIterator<Item = ShardId>,
         (changes, notify): (mpsc::UnboundedReceiver<Change>, mpsc::UnboundedSender<Notification>),
         in_cluster: bool,
     ) -> Self {
         let (doubts, kept) = (link.doubts(), in_cluster.then(Kept::default));
         let (shards, elsewhere) = (shards.into_iter().collect(), BTreeSet::new());
-        Self { link, keys, channel, shards, changes, notify, doubts, kept, elsewhere }
+        Self { link, keys, followed, shards, changes, notify, doubts, kept, elsewhere }
     }
 
     pub(super) async fn run(mut self) {
@@ -224,7 +225,21 @@ impl Ear {
                 answer => answer?,
             }
         }
+        if shards.iter().any(|shard| shard.get() == 0) && !self.followed.topics.is_empty() {
+            self.be_counted(connection).await;
+        }
         Ok(())
+    }
+
+    /// Joins the workers of its topics. Without that, messages come all the same.
+    async fn be_counted(&self, connection: &MultiplexedConnection) {
+        let (mut command, mut connection) = (redis::cmd("SSUBSCRIBE"), connection.clone());
+        self.followed.topics.iter().for_each(|topic| {
+            command.arg(self.keys.workers(topic));
+        });
+        if let Err(error) = command.exec_async(&mut connection).await {
+            tracing::debug!(%error, "not counted among the workers of its topics");
+        }
     }
 
     /// An answer for each shard: a cluster takes no channels of several slots in one command, and what has the plain URL of a
@@ -237,7 +252,7 @@ impl Ear {
     ) -> Vec<(ShardId, Result<(), Error>)> {
         let calls = shards.iter().map(|&shard| {
             let (mut command, mut connection) = (redis::cmd(verb), connection.clone());
-            command.arg(self.keys.channel(shard, self.channel));
+            command.arg(self.keys.channel(shard, self.followed.channel));
             async move {
                 let answer = command.exec_async(&mut connection).await;
                 (shard, answer.map_err(|error| Error::of_call(self.link.address(), None, &error)))

@@ -1,10 +1,10 @@
 //! Listening to several nodes: one ear at each, for the shards that are there.
 
 use super::ear::{Change, Ear, Notification};
+use super::followed::Followed;
 use crate::calls::Calls;
 use crate::link::Link;
 use crate::places::Places;
-use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Moves shards to the ears of their nodes.
 pub(super) struct Spread {
     calls: Calls,
-    channel: Channel,
+    followed: Followed,
     shards: BTreeSet<ShardId>,
     changes: mpsc::UnboundedReceiver<Change>,
     notify: mpsc::UnboundedSender<Notification>,
@@ -39,14 +39,14 @@ struct Placed {
 impl Spread {
     pub(super) fn new(
         calls: Calls,
-        channel: Channel,
+        followed: Followed,
         shards: Vec<ShardId>,
         changes: mpsc::UnboundedReceiver<Change>,
         notify: mpsc::UnboundedSender<Notification>,
     ) -> Self {
         let places = Places::of(&calls);
         let shards = shards.into_iter().collect();
-        Self { calls, channel, shards, changes, notify, ears: BTreeMap::new(), places }
+        Self { calls, followed, shards, changes, notify, ears: BTreeMap::new(), places }
     }
 
     /// Ends when nobody wants to listen any more.
@@ -110,7 +110,7 @@ impl Spread {
         let in_cluster = self.calls.nodes().is_cluster();
         for (node, (link, shards)) in wanted {
             let (changes, changed) = mpsc::unbounded_channel();
-            let place = (link, self.calls.keys().clone(), self.channel);
+            let place = (link, self.calls.keys().clone(), self.followed.clone());
             let ear = Ear::new(place, shards.iter().copied(), (changed, self.notify.clone()), in_cluster);
             let _task = AbortOnDropHandle::new(tokio::spawn(ear.run()));
             self.ears.insert(node, Placed { shards, changes, _task });

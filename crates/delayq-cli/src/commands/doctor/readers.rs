@@ -1,4 +1,4 @@
-//! The topics: does every one with messages have a route or a reader?
+//! The topics: does every one with messages have a route or a reader, and none of them both?
 
 use super::Check;
 use crate::deployment::{Context, Global};
@@ -37,6 +37,7 @@ pub(super) async fn checks(global: &Global, context: &Context) -> Vec<Check> {
         }
     };
     let mut checks: Vec<Check> = waiting.iter().filter_map(|waiting| waiting.check(&settings)).collect();
+    checks.extend(shared(context, &settings).await);
     if checks.iter().all(|check| check.what != "routes") {
         let found = match settings.routes.len() {
             0 => "none here: messages wait for workers that reserve them".to_owned(),
@@ -45,6 +46,27 @@ pub(super) async fn checks(global: &Global, context: &Context) -> Vec<Check> {
         checks.insert(0, Check::good("routes", found));
     }
     checks
+}
+
+/// The topics that a route and workers share.
+async fn shared(context: &Context, settings: &Settings) -> Vec<Check> {
+    let admin = context.admin();
+    let mut routed = admin.topics().await.unwrap_or_default();
+    routed.retain(|topic| settings.has_route(topic.as_str()));
+    let workers = admin.workers(&routed).await.unwrap_or_default();
+    let shared = routed.iter().zip(workers).filter(|(_, count)| *count > 0);
+    shared
+        .map(|(topic, count)| {
+            Check::warning(
+                "workers",
+                format!(
+                    "{topic} has a route, and {} too: each message goes to one of the two",
+                    counted(count, "worker")
+                ),
+                format!("stop the workers of {topic}, or remove its route"),
+            )
+        })
+        .collect()
 }
 
 /// The topics that have messages. Those with ready ones are counted twice, a moment apart.

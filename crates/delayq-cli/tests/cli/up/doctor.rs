@@ -43,6 +43,24 @@ async fn the_doctor_finds_up_healthy_and_names_topics_that_nobody_works_on() {
 }
 
 #[tokio::test]
+async fn a_worker_beside_a_forwarder_is_named_by_the_doctor_and_by_both() {
+    let mut up = Up::start(&["--forward", "notices=file"]).await;
+    up.done(&["put", "notices", "{}"]).await;
+    let shared = async |up: &Up| {
+        let workers = found(up.delayq(&[]), "workers").await;
+        workers.iter().any(|[_, found, _]| found.contains("notices has a route, and 1 worker too"))
+    };
+    assert!(!shared(&up).await);
+    let mut worker = up.delayq(&["work", "notices"]).start();
+    worker.wait_for_line("notices has a route in this configuration", SHORT).await;
+    wait_until("the doctor to name both", LONG, async || shared(&up).await).await;
+    up.process.wait_for_line("workers reserve this topic too", LONG).await;
+    worker.ends_well_by(Signal::INT, SHORT).await;
+    wait_until("the doctor to forget the worker", LONG, async || !shared(&up).await).await;
+    up.stop().await;
+}
+
+#[tokio::test]
 async fn the_doctor_names_a_forwarder_and_a_compensator_that_do_not_run() {
     let up = Up::start(&[]).await;
     up.done(&["put", "orders", "{}"]).await;

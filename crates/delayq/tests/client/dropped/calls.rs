@@ -206,6 +206,7 @@ const CALLS: &[Call] = &[
     call!("Admin::replay_ids", scene, async {
         scene.admin.replay_ids(&scene.topic, std::slice::from_ref(&scene.target), HOUR).await
     }),
+    call!("Admin::workers", scene, scene.admin.workers(std::slice::from_ref(&scene.topic))),
     call!("Admin::shards_without_listener", scene, scene.admin.shards_without_listener(&[SHARD])),
     call!("Admin::namespaces", scene, scene.admin.namespaces()),
     call!("Admin::check_server", scene, scene.admin.check_server()),

@@ -1,0 +1,25 @@
+//! Topics whose messages both this forwarder and workers take.
+
+use delayq::{Admin, Client, Topic};
+use std::collections::BTreeSet;
+
+/// Returns the topics that have workers now. After an error: none, until the next count.
+pub(super) async fn with_workers(client: Client, topics: Vec<Topic>) -> BTreeSet<Topic> {
+    match Admin::new(client).workers(&topics).await {
+        Ok(workers) => {
+            topics.into_iter().zip(workers).filter(|(_, count)| *count > 0).map(|(topic, _)| topic).collect()
+        }
+        Err(error) => {
+            tracing::debug!(%error, "whether workers take messages too is unknown");
+            BTreeSet::new()
+        }
+    }
+}
+
+/// Logs the topics whose workers are new, and keeps them.
+pub(super) fn note(known: &mut BTreeSet<Topic>, found: BTreeSet<Topic>) {
+    for topic in found.difference(known) {
+        tracing::warn!(%topic, "workers reserve this topic too: each of its messages goes to a worker or to its route");
+    }
+    *known = found;
+}
