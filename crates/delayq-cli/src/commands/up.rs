@@ -177,11 +177,12 @@ fn forwarded(route: &RouteConfig) -> String {
 fn from_programs(url: &str, folder: &DataFolder, on_socket: bool) -> String {
     let path = url.trim_start_matches("unix://");
     let password = folder.join("redis.password").display().to_string();
+    // redis-cli logs in as a user named "" where a URL has a password and no user.
     let (export, cli, node) = match on_socket {
         true => (format!("export REDIS_URL='{url}'"), format!("redis-cli -s '{path}'"), format!("{path:?}")),
         false => (
             format!(
-                "export REDIS_URL=\"redis://:$(cat '{password}')@{}\"",
+                "export REDIS_URL=\"redis://default:$(cat '{password}')@{}\"",
                 url.trim_start_matches("redis://")
             ),
             "redis-cli -u \"$REDIS_URL\"".to_owned(),

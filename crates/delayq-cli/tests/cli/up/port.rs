@@ -15,9 +15,16 @@ async fn programs_find_a_redis_on_the_port_that_they_were_given() {
     for line in ["REDIS_URL", "Rust:", "Python:", "Node:", "Go:", "shell:"] {
         assert!(printed.contains(line), "{printed}");
     }
-    let password = std::fs::read_to_string(data.join("redis.password")).unwrap();
-    let url = format!("redis://:{}@127.0.0.1:{port}", password.trim());
-    let reached = Binary::new("delayq").args(["--redis", &url, "put", "orders", "{}"]).run(b"", SHORT).await;
+    let pasted = |start: &str| {
+        let line = printed.lines().find_map(|line| line.trim_start().strip_prefix(start));
+        line.unwrap_or_else(|| panic!("{printed}")).trim().to_owned()
+    };
+    let typed = format!("export {}; {} ping; echo $REDIS_URL", pasted("export"), pasted("shell:"));
+    let said = std::process::Command::new("sh").args(["-c", &typed]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let (answer, url) = said.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(answer, "PONG", "{typed}");
+    let reached = Binary::new("delayq").args(["--redis", url, "put", "orders", "{}"]).run(b"", SHORT).await;
     assert_eq!(reached.code, Some(0), "{reached:?}");
     let listed = delayq(&data, &["count", "orders", "--json"]).run(b"", SHORT).await;
     assert!(listed.stdout.contains("\"accepted\": 1"), "{listed:?}");
