@@ -7,7 +7,10 @@ use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, ValueEnum};
 use delayq::spool::Spool;
-use delayq::{Admin, Client, Namespace, Producer, ProducerOptions, ShardCount, Target, Topic, UnixMillis};
+use delayq::{
+    Admin, Client, GroupTally, Members, Namespace, Producer, ProducerOptions, ShardCount, Target, Topic,
+    UnixMillis,
+};
 use delayq_cluster::EtcdConfig;
 use delayq_compensator::OutboxConfig;
 use delayq_service::config::{
@@ -198,6 +201,17 @@ impl Context {
     /// It does not, and which names are like it; or Redis cannot be used.
     pub async fn known_topic(&self, topic: &Topic) -> Result<(), Fault> {
         check_topic(&self.admin(), topic).await
+    }
+
+    /// Makes sure that the topic exists whose messages of a group were to be changed, if none was found.
+    ///
+    /// # Errors
+    /// As [`Self::known_topic`].
+    pub async fn known_members(&self, members: &Members, tally: &GroupTally) -> Result<(), Fault> {
+        match &members.topic {
+            Some(topic) if *tally == GroupTally::default() => self.known_topic(topic).await,
+            _ => Ok(()),
+        }
     }
 
     /// For a put that is about to create a topic: that it does, and which other was perhaps meant.

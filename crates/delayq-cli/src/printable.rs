@@ -12,12 +12,16 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for letter in text.chars() {
-        if acts(letter) {
-            for unit in letter.encode_utf16(&mut [0; 2]) {
-                write!(shown, "\\u{unit:04x}").expect("a string takes whatever is written");
+        match letter {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            letter if acts(letter) => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    write!(shown, "\\u{unit:04x}").expect("a string takes whatever is written");
+                }
             }
-        } else {
-            shown.push(letter);
+            letter => shown.push(letter),
         }
     }
     Cow::Owned(shown)
@@ -48,13 +52,13 @@ mod tests {
         for (text, shown) in [
             ("plain, naïve and 日本 👩‍🚀", "plain, naïve and 日本 👩‍🚀"),
             ("\u{1b}]0;title\u{7}", "\\u001b]0;title\\u0007"),
-            ("a\r\u{8}b\tc\u{7f}\u{9b}2J", "a\\u000d\\u0008b\\u0009c\\u007f\\u009b2J"),
+            ("a\r\u{8}b\tc\u{7f}\u{9b}2J", "a\\r\\u0008b\\tc\\u007f\\u009b2J"),
             ("a\u{202e}b\u{2066}c\u{200f}", "a\\u202eb\\u2066c\\u200f"),
             ("\u{e0041}", "\\udb40\\udc41"),
         ] {
             assert_eq!(printable(text), shown);
         }
-        assert_eq!(printable("a\nb"), "a\\u000ab");
+        assert_eq!(printable("a\nb"), "a\\nb");
         assert_eq!(printable_lines("a\nb\u{1b}\n"), "a\nb\\u001b\n");
     }
 

@@ -82,6 +82,7 @@ impl Reschedule {
         }
         let members = Members { group: group.clone(), topic: self.of_topic.clone() };
         let tally = context.producer()?.reschedule_group(&members, by, token).await.map_err(of_core)?;
+        context.known_members(&members, &tally).await?;
         if tally.busy {
             return Err(refused(format!(
                 "another shift of group {group} is under way; finish it with its token first"

@@ -181,6 +181,8 @@ async fn a_misspelt_topic_is_neither_answered_with_none_nor_created() {
         &["get", "order", "a"],
         &["log", "order", "a"],
         &["cancel", "order", "a"],
+        &["cancel", "--all", "--group", "g", "--topic", "order"],
+        &["reschedule", "--all", "--group", "g", "--topic", "order", "--by", "1s", "--token", "t"],
         &["reschedule", "order", "a", "--in", "1s"],
         &["purge", "order", "--yes"],
         &["dead", "list", "order"],
