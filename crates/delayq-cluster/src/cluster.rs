@@ -55,7 +55,7 @@ impl Cluster {
                 return Err(error.to_error(base.link.config(), Duration::ZERO));
             }
             Err(error) => {
-                tracing::warn!(?error, "not in the fleet yet: joins when etcd answers");
+                tracing::warn!(%error, "not in the fleet yet: joins when etcd answers");
                 Standing::default()
             }
         };
@@ -113,7 +113,7 @@ async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError>
         if waited >= base.config.join_deadline || matches!(error, EtcdError::Refused(_)) {
             return Err(error.to_error(base.link.config(), waited));
         }
-        tracing::debug!(?error, "cannot join yet");
+        tracing::debug!(%error, "cannot join yet");
         sleep(backoff.next()).await;
     }
 }

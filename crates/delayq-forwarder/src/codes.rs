@@ -21,9 +21,10 @@ pub const DESTINATION_REFUSED: Code = Code {
 pub const DESTINATION_UNREACHABLE: Code = Code {
     id: "DQ-F002",
     title: "a destination cannot be reached",
-    cause: "The server of a sink did not answer, refused the login, or does not have the destination.",
+    cause: "The server of a sink did not answer, refused the login, or does not have the destination; or the folder of a \
+            file sink cannot be written to. The message names the sink and says which.",
     tries: [
-        "Check address, user and password of the sink that the message names.",
+        "Check what the message names: address, user and password of the sink, or its folder.",
         "Create the destination, if it is missing.",
         "Set `required = false` for the sink to start without it: its messages wait until it is available.",
     ],

@@ -54,13 +54,17 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.code.id, self.message)?;
+        let mut said = format!("{}: {}", self.code.id, self.message);
         let mut cause: Option<&dyn Error> = self.source.as_ref().map(|source| &**source as &dyn Error);
         while let Some(error) = cause {
-            write!(out, ": {error}")?;
+            let text = error.to_string();
+            // Many errors repeat their source's text.
+            if !said.contains(&text) {
+                said = format!("{said}: {text}");
+            }
             cause = error.source();
         }
-        Ok(())
+        out.write_str(&said)
     }
 }
 

@@ -257,5 +257,7 @@ mod tests {
         assert_eq!(filter(&log, None).unwrap().to_string(), "info");
         let fault = filter(&log, Some("info=[")).unwrap_err();
         assert!(fault.to_string().starts_with("DQ-C003: RUST_LOG is `info=[`"), "{fault}");
+        let fault = filter(&log, Some("delayq=nonsense")).unwrap_err().to_string();
+        assert_eq!(fault.matches("expected one of").count(), 1, "{fault}");
     }
 }

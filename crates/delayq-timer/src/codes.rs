@@ -7,11 +7,12 @@ use delayq_service::codes::Code;
 pub const REDIS: Code = Code {
     id: "DQ-T001",
     title: "Redis cannot be used",
-    cause: "At its start a timer claims its shards and checks the server. Redis did not answer, refused the login, or \
-            is set up in a way in which it would lose messages; the message says which.",
+    cause: "At its start a timer claims its shards and checks the server. Redis did not answer, refused the login, denies \
+            a required command, is configured in a way that would lose messages, or holds a deployment with another \
+            number of shards; the message says which.",
     tries: [
+        "Run `delayq doctor`, which names every unsuitable setting.",
         "Check `[redis] url`, user and password with redis-cli from this host.",
-        "Run `delayq doctor`: it names every setting that is not fit.",
         "Look into Redis's own log.",
     ],
     exit: Exit::Unavailable,

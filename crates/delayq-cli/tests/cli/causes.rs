@@ -3,7 +3,7 @@
 use super::{delayq, deployed, deployment, done, run};
 use delayq_tests::binary::{Binary, Finished};
 use delayq_tests::certs::Authority;
-use delayq_tests::deadline::SHORT;
+use delayq_tests::deadline::{LONG, SHORT};
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
@@ -202,4 +202,68 @@ async fn files_and_programs_that_cannot_be_used_are_named() {
         .unwrap();
     let said = String::from_utf8_lossy(&full.stderr);
     assert!(said.contains("DQ-U005: cannot write to standard output: No space left"), "{said}");
+}
+
+#[tokio::test]
+async fn a_service_that_cannot_start_gives_first_advice_that_fits_its_cause() {
+    let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("services"));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (here, nowhere) = (redis.url(), format!("redis://127.0.0.1:{}", free_port()));
+    let routed = |sink: &str| format!("[sinks.out.{sink}\n[[routes]]\ntopic = 't'\nsink = 'out'\nto = 'x'\n");
+    let [doctor, advice] = ["Run `delayq doctor`", "address, user and password of the sink, or its folder"];
+    for (n, (service, url, sections, words)) in [
+        ("timer", &nowhere, String::new(), ["DQ-T001", "refused", doctor]),
+        ("timer", &here, "[deployment]\nshards = 8\n".to_owned(), ["DQ-T001", "for 8 shards", doctor]),
+        (
+            "timer",
+            &here,
+            "[deployment]\nnamespace = 'none'\n".to_owned(),
+            ["DQ-T002", "shard 0", "delayq init"],
+        ),
+        ("forwarder", &nowhere, routed("stdout]"), ["DQ-P005", "refused", doctor]),
+        (
+            "forwarder",
+            &here,
+            routed("file]\ndir = '/nonexistent/folder'"),
+            ["DQ-F002", "No such file", advice],
+        ),
+        (
+            "forwarder",
+            &here,
+            routed(&format!("redis-stream.redis]\nurl = '{nowhere}'")),
+            ["DQ-F002", "refused", advice],
+        ),
+        (
+            "forwarder",
+            &here,
+            format!("{}[admin]\nlisten = '{}'\n", routed("stdout]"), taken.local_addr().unwrap()),
+            ["DQ-P001", "in use", "its own port"],
+        ),
+        ("compensator", &here, String::new(), ["DQ-K001", "is empty", "[spool] dir"]),
+        (
+            "compensator",
+            &here,
+            format!("[spool]\ndir = '{}'\n", folder.join("0.toml").display()),
+            ["DQ-K002", "spool", "owner, mode"],
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let default = |section: &str, text: &'static str| if sections.contains(section) { "" } else { text };
+        let (admin, shards) = (
+            default("[admin]", "[admin]\nlisten = ''\n"),
+            default("[deployment]", "[deployment]\nshards = 4\n"),
+        );
+        let path = folder.join(&format!("{n}.toml"));
+        std::fs::write(
+            &path,
+            format!("[redis]\nurl = '{url}'\n[etcd]\nenabled = false\n{shards}{admin}{sections}"),
+        )
+        .unwrap();
+        let finished = Binary::new(&format!("delayq-{service}")).arg(&path).run(b"", LONG).await;
+        for word in words {
+            assert!(finished.stderr.contains(word), "{n}, {service}: {word:?} is not in {}", finished.stderr);
+        }
+    }
 }

@@ -155,11 +155,11 @@ impl Link {
         let endpoints = &self.shared.config.endpoints;
         let endpoint = endpoints[current.endpoint].as_str();
         if self.shared.failing.swap(true, Ordering::Relaxed) {
-            tracing::debug!(endpoint, ?cause, "still no answer from etcd that counts");
+            tracing::debug!(endpoint, %cause, "still no answer from etcd that counts");
         } else {
             tracing::warn!(
                 endpoint,
-                ?cause,
+                %cause,
                 "no answer from etcd that counts; trying the endpoints in turn until one gives it"
             );
         }
