@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { createInterface } from "node:readline";
 import { after, before, test } from "node:test";
@@ -59,6 +59,28 @@ test("what the README shows is right by the package's types", () => {
   const options = ["--noEmit", "--strict", "--module", "NodeNext", "--target", "ES2023", "--skipLibCheck", "--types", "node"];
   const tsc = [`${HERE}/node_modules/typescript/bin/tsc`, ...options, "--typeRoots", `${HERE}/node_modules/@types`, "shown.ts"];
   execFileSync(process.execPath, tsc, { cwd: `${folder}/typed`, stdio: "inherit" });
+});
+
+test("installing from a checkout, by the README's line, leaves nothing in it that Git sees", () => {
+  const [checkout, user] = [`${folder}/checkout`, `${folder}/user`];
+  const node = `${checkout}/clients/node`;
+  const git = (...args: string[]) => execFileSync("git", args, { cwd: checkout, encoding: "utf8" });
+  const isBuilt = (path: string): boolean => /\/(node_modules|dist|lua)$/.test(path);
+  cpSync(HERE, node, { recursive: true, filter: (path) => !isBuilt(path) });
+  cpSync(LUA, `${checkout}/lua`, { recursive: true });
+  cpSync(new URL("../.gitignore", LUA), `${checkout}/.gitignore`);
+  git("init", "--quiet");
+  git("add", ".");
+  // What `npm ci` would bring from the registry.
+  mkdirSync(`${node}/node_modules`);
+  for (const name of readdirSync(`${HERE}/node_modules`)) symlinkSync(`${HERE}/node_modules/${name}`, `${node}/node_modules/${name}`);
+  mkdirSync(user);
+  writeFileSync(`${user}/package.json`, '{"private": true, "type": "module"}');
+  const line = /^ {4}(npm install "\$\(npm pack .*)$/m.exec(readFileSync(`${HERE}/README.md`, "utf8"))![1]!;
+  const here = line.replace("../delayq/clients/node", node).replace(/ioredis$/, "ioredis@5.11.1");
+  execFileSync("sh", ["-ec", `${here} --silent --prefer-offline`], { cwd: user, stdio: ["ignore", "pipe", "inherit"] });
+  execFileSync(process.execPath, ["-e", 'import("delayq").then(({ Worker }) => process.exit(Worker ? 0 : 1))'], { cwd: user });
+  assert.equal(git("diff", "--stat") + git("ls-files", "--others", "--exclude-standard"), "");
 });
 
 test("the README's first program delivers its message, from an installed package, and ends by SIGTERM", async () => {

@@ -9,6 +9,7 @@ mod harness;
 mod links;
 mod metrics;
 mod protoc;
+mod published;
 mod reference;
 mod secrets;
 mod setup;
