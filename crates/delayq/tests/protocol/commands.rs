@@ -3,11 +3,14 @@
 use crate::action::{Action, Item};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
 use crate::random_run::{Seeds, Weather, run_seeds};
-use delayq::protocol::{Scripts, Verb};
+use delayq::protocol::{Holder, Release, ReserveRequest, Scripts, ShardId, Verb};
+use delayq::{Due, Message, MessageId, Reschedule, Target, Topic};
+use delayq_tests::deployment::Deployment;
 use delayq_tests::redis_monitor::{RedisMonitor, Seen};
 use delayq_tests::redis_server::RedisServer;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Enough for every command of every script.
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 150 };
@@ -125,5 +128,37 @@ async fn the_pump_reads_no_envelope_of_what_becomes_ready() {
     let names: BTreeSet<&str> = ran["pump"].iter().map(|command| command.name.as_str()).collect();
     for reads in ["get", "mget", "getrange", "strlen"] {
         assert!(!names.contains(reads), "{names:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_verb_reads_a_whole_large_body_for_its_head() {
+    let server = RedisServer::private().await;
+    let Deployment { client, producer, admin, .. } = Deployment::on(&*server, 1).await;
+    let (topic, holder) = (Topic::new("t").unwrap(), Holder::new(client));
+    let message = |n: u8| Message::new(topic.clone(), vec![n; 200_000]).id(&format!("m-{n}")).unwrap();
+    let due = |n: u8| if n < 3 { message(n) } else { message(n).after(Duration::from_secs(3600)) };
+    assert!(producer.put_many((0..5).map(due).collect()).await.iter().all(Result::is_ok));
+    let request = ReserveRequest { topics: vec![topic.clone()], most: 3, max_bytes: 0, lease: None };
+    let reserved = holder.reserve(&[(ShardId::new(0), request)]).await.remove(0).unwrap().messages;
+    let receipts: Vec<_> = reserved.into_iter().map(|message| message.receipt).collect();
+    let target = |n: u8| Target::from(MessageId::own(&format!("m-{n}")).unwrap());
+    let monitor = RedisMonitor::start(&server).await;
+
+    assert!(holder.extend(&receipts, None).await.iter().all(Result::is_ok));
+    let release =
+        Release { receipt: receipts[1].clone(), delay: None, keep_attempt: true, reason: String::new() };
+    assert!(holder.release(&[release]).await.iter().all(Result::is_ok));
+    assert!(holder.bury(&[(receipts[2].clone(), "why".to_owned())]).await.iter().all(Result::is_ok));
+    assert!(holder.ack(&receipts[..1]).await.iter().all(Result::is_ok));
+    let later = Reschedule::To(Due::After(Duration::from_secs(7200)));
+    producer.reschedule(&topic, &target(3), later).await.unwrap();
+    producer.cancel(&topic, &target(4)).await.unwrap();
+    assert!(admin.audit(|_| {}).await.unwrap().is_clean());
+
+    let ran = by_verb(monitor.seen(&server).await, &Scripts::published());
+    for verb in ["extend", "release", "bury", "ack", "reschedule", "cancel", "audit"] {
+        let bodies = |command: &&Seen| ["get", "mget"].contains(&command.name.as_str());
+        assert_eq!(ran[verb].iter().find(bodies), None, "{verb}");
     }
 }
