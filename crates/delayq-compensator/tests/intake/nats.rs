@@ -318,3 +318,24 @@ async fn the_id_for_duplicates_is_not_the_messages_id_so_its_cancel_is_not_dropp
     assert_eq!(dead[0].header("delayq-reason"), "it has no delayq-id");
     compensator.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compensator_that_stands_by_takes_over_at_once_however_often_it_has_heard_of_the_reader() {
+    let stage = Stage::<Nats>::start().await;
+    let first = stage.compensator("").await;
+    stage.broker.publish(vec![Sent::put("a", &[])]).await;
+    stage.has_delayed(1).await;
+    stage.is_settled().await;
+    let second = stage.compensator("").await;
+    second.is_ready().await;
+    let client = stage.broker.context().await.client();
+    for _ in 0..1000 {
+        let word = format!("held {}", u64::MAX);
+        client.publish("delayq.turn.in.delayq", word.into()).await.unwrap();
+    }
+    client.flush().await.unwrap();
+    first.kill().await;
+    stage.broker.publish(vec![Sent::put("b", &[])]).await;
+    stage.has_delayed(2).await;
+    second.stop().await;
+}

@@ -10,11 +10,11 @@
 //! One that was too slow to object, or cut off from the others, has its turn beside another's until they hear of each other.
 
 use async_nats::{Client, Subscriber};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, interval, sleep, timeout_at};
+use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
 
 /// How long others have to object.
 const OBJECTION: Duration = Duration::from_millis(300);
@@ -102,7 +102,7 @@ impl Talk {
 
     async fn run(mut self, held: watch::Sender<bool>) {
         while !self.claim().await {
-            sleep(REST).await;
+            self.rest().await;
         }
         held.send_replace(true);
         let mut says = interval(REST);
@@ -132,6 +132,13 @@ impl Talk {
                 Ok(Some(Word::Claim(_))) => self.say(Word::Claim(self.own)).await,
             }
         }
+    }
+
+    /// Waits, and forgets all that is said meanwhile: it would be taken for an answer to the next claim, of a holder that may be
+    /// gone by then.
+    async fn rest(&mut self) {
+        let listen = async { while self.hear().await.is_some() {} };
+        tokio::join!(sleep(REST), timeout(REST, listen).map(drop));
     }
 
     /// What another says; `None`: the connection is closed.
