@@ -37,8 +37,8 @@ fn judge(name: &str, looked: Result<IntakeLook, IntakeFault>) -> Check {
         count => format!("{} wait", counted(count, "record")),
     };
     if lost > 0 {
-        let found =
-            format!("{name}: the broker dropped {} before they were read; {waits}", counted(lost, "record"));
+        let lost = counted(lost, "record");
+        let found = format!("{name}: the broker dropped up to {lost} before they were read; {waits}");
         return Check::bad(
             WHAT,
             found,
@@ -71,7 +71,7 @@ mod tests {
             (
                 lost,
                 Judgement::Bad,
-                "in: the broker dropped 60 records before they were read; 50 records wait",
+                "in: the broker dropped up to 60 records before they were read; 50 records wait",
             ),
             (gone, Judgement::Bad, "in: refused"),
             (Err(IntakeFault::Unknown("no client".to_owned())), Judgement::Warning, "in: no client"),

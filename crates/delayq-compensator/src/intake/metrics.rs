@@ -44,7 +44,7 @@ impl IntakesMetrics {
             sources: sources.clone(),
             lost: metrics.register(
                 "intake_lost",
-                "Records that the broker's retention dropped before they were read",
+                "Records that the broker's retention dropped before they were read, at most",
                 Family::default(),
             ),
             lag: metrics.register(

@@ -10,7 +10,7 @@ use async_nats::{ConnectOptions, HeaderMap, HeaderName};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use delayq_compensator::{IntakeFault, IntakeLook};
-use delayq_tests::deadline::{LONG, wait_for};
+use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use delayq_tests::folder::Folder;
 use delayq_tests::nats_server::NatsServer;
 use futures_util::future::try_join_all;
@@ -27,6 +27,30 @@ struct Nats {
 impl Nats {
     async fn context(&self) -> Context {
         jetstream::new(self.options.clone().connect(self.server.url()).await.unwrap())
+    }
+
+    /// Bounds the stream, which drops the oldest records.
+    async fn keep_at_most(&self, records: i64) {
+        let context = self.context().await;
+        let mut config = context.get_stream("in").await.unwrap().cached_info().config.clone();
+        config.max_messages = records;
+        context.update_stream(config).await.unwrap();
+    }
+
+    async fn publish_to(&self, subject: &str, records: Vec<Sent>) {
+        let context = self.context().await;
+        for some in records.chunks(1000) {
+            let mut acks = Vec::new();
+            for record in some {
+                let mut headers = HeaderMap::new();
+                for (name, value) in &record.headers {
+                    headers.append(name.parse::<HeaderName>().unwrap(), value.as_str());
+                }
+                let body = record.body.clone().into();
+                acks.push(context.publish_with_headers(subject.to_owned(), headers, body).await.unwrap());
+            }
+            try_join_all(acks.into_iter().map(IntoFuture::into_future)).await.unwrap();
+        }
     }
 }
 
@@ -70,19 +94,7 @@ impl Broker for Nats {
     }
 
     async fn publish(&self, records: Vec<Sent>) {
-        let context = self.context().await;
-        for some in records.chunks(1000) {
-            let mut acks = Vec::new();
-            for record in some {
-                let mut headers = HeaderMap::new();
-                for (name, value) in &record.headers {
-                    headers.append(name.parse::<HeaderName>().unwrap(), value.as_str());
-                }
-                let body = record.body.clone().into();
-                acks.push(context.publish_with_headers("in.orders", headers, body).await.unwrap());
-            }
-            try_join_all(acks.into_iter().map(IntoFuture::into_future)).await.unwrap();
-        }
+        self.publish_to("in.orders", records).await;
     }
 
     async fn dead(&self, count: usize) -> Vec<Sent> {
@@ -287,10 +299,7 @@ async fn what_a_limit_of_the_stream_dropped_before_it_was_read_is_counted() {
     stage.is_settled().await;
     first.stop().await;
     stage.broker.publish(puts(10..110)).await;
-    let context = stage.broker.context().await;
-    let mut config = context.get_stream("in").await.unwrap().cached_info().config.clone();
-    config.max_messages = 50;
-    context.update_stream(config).await.unwrap();
+    stage.broker.keep_at_most(50).await;
     let seen = look(&stage.broker, "").await.unwrap();
     assert_eq!((seen.lag, seen.lost), (50, 50));
     let compensator = stage.compensator("").await;
@@ -302,6 +311,44 @@ async fn what_a_limit_of_the_stream_dropped_before_it_was_read_is_counted() {
     stage.has_delayed(100).await;
     stage.is_settled().await;
     compensator.shows("intake_lost_total{intake=\"orders\"}", 50.0).await;
+    compensator.stop().await;
+}
+
+/// The stream drops in the order of all its records, whose subject is not told of those that are gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_subject_a_drop_is_counted_where_it_was_unread_and_not_where_only_others_were_dropped() {
+    const OF_ORDERS: &str = "subject = \"in.orders\"";
+    const LOST: &str = "intake_lost_total{intake=\"orders\"}";
+    let stage = Stage::<Nats>::start().await;
+    let nats = &stage.broker;
+    let puts = |ids: std::ops::Range<u32>| ids.map(|n| Sent::put(&format!("m{n}"), &[])).collect::<Vec<_>>();
+    let others = |count| vec![Sent::new(&[], "of another subject"); count];
+    nats.keep_at_most(100).await;
+    let first = stage.compensator_with("", OF_ORDERS).await;
+    nats.publish(puts(0..10)).await;
+    stage.has_delayed(10).await;
+    stage.is_settled().await;
+    nats.publish_to("in.mail", others(300)).await;
+    let of = nats.context().await.get_stream("in").await.unwrap();
+    wait_until("a consumer that has passed the others", LONG, async || {
+        of.consumer_info("delayq").await.unwrap().delivered.stream_sequence == 310
+    })
+    .await;
+    nats.publish(puts(10..11)).await;
+    stage.has_delayed(11).await;
+    stage.is_settled().await;
+    first.shows(LOST, 0.0).await;
+    first.stop().await;
+    // Of 20 puts and 150 others behind them, the last 95 others and 5 puts are left.
+    nats.publish(puts(11..31)).await;
+    nats.publish_to("in.mail", others(150)).await;
+    nats.publish(puts(31..36)).await;
+    let seen = look(nats, OF_ORDERS).await.unwrap();
+    assert_eq!((seen.lag, seen.lost), (5, 75), "20 of them were puts");
+    let compensator = stage.compensator_with("", OF_ORDERS).await;
+    compensator.shows(LOST, 75.0).await;
+    stage.has_delayed(16).await;
+    stage.is_settled().await;
     compensator.stop().await;
 }
 

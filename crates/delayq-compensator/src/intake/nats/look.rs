@@ -45,8 +45,6 @@ async fn see(client: &Client, config: &NatsIntakeConfig, dead: &str) -> Result<I
         Ok(info) => {
             consumer::check(&info.config, config)?;
             let lost = first.saturating_sub(info.delivered.stream_sequence + 1);
-            // In front of the first record, records of other subjects may have been dropped.
-            let lost = if config.subject.is_none() { lost } else { 0 };
             (info.num_pending + info.num_ack_pending as u64, lost)
         }
         // The first compensator creates it, and begins with the oldest record.

@@ -53,6 +53,8 @@ pub(crate) struct NatsSource {
     in_flight: u16,
     connections: u64,
     progress: Progress,
+    /// Those of the connection before, while none is open.
+    sequences: Sequences,
     open: Option<Open>,
 }
 
@@ -80,6 +82,8 @@ struct Open {
     asking: Option<JoinHandle<Result<Info, String>>>,
     pending: u64,
     sequences: Sequences,
+    /// The last request ended without a record.
+    is_idle: bool,
     /// Which connection it is, from 1.
     number: u64,
     stream: Arc<str>,
@@ -106,12 +110,14 @@ pub(crate) struct NatsTicket {
 impl NatsSource {
     /// Connects nothing yet.
     pub(crate) fn new(config: NatsIntakeConfig, dead: &str, in_flight: u16) -> Self {
+        let sequences = Sequences::new(config.subject.is_none());
         Self {
             config,
             dead: dead.to_owned(),
             in_flight,
             connections: 0,
             progress: Progress::default(),
+            sequences,
             open: None,
         }
     }
@@ -133,8 +139,9 @@ impl NatsSource {
         Ok((self.config.access().connect(options).await?, broken))
     }
 
-    /// The consumer, created where it is missing; one that would lose records is refused.
-    async fn consumer(&self, context: &Context) -> Result<Consumer<Config>, String> {
+    /// The consumer, created where it is missing, and the last sequence of its stream; a consumer that would lose records is
+    /// refused.
+    async fn consumer(&self, context: &Context) -> Result<(Consumer<Config>, u64), String> {
         let NatsIntakeConfig { consumer: name, subject, .. } = &self.config;
         let stream = consumer::stream(context, &self.config, &self.dead).await?;
         let wanted = Config {
@@ -148,7 +155,7 @@ impl NatsSource {
         let created = stream.get_or_create_consumer(name, wanted).await;
         let created = created.map_err(|error| format!("the consumer `{name}`: {error}"))?;
         consumer::check(&created.cached_info().config, &self.config)?;
-        Ok(created)
+        Ok((created, stream.cached_info().state.last_sequence))
     }
 
     fn opened(&mut self) -> Result<&mut Open, String> {
@@ -245,8 +252,10 @@ impl Open {
         });
         let answer = asking.await.unwrap_or_else(|panic| Err(panic.to_string()));
         self.asking = None;
-        self.pending = answer.as_ref().map_or(self.pending, |info| info.num_pending);
-        answer
+        let info = answer?;
+        self.pending = info.num_pending;
+        self.sequences.passed(info.delivered.stream_sequence);
+        Ok(info)
     }
 
     /// Asks for so many records and bytes; 0 bytes: any. Cancel safe, because the request goes out last.
@@ -273,6 +282,11 @@ impl Open {
         if self.request.is_none()
             && let Some((most, bytes)) = self.room()
         {
+            if self.is_idle {
+                // Meanwhile the consumer has passed what is of other subjects.
+                self.ask().await?;
+                self.is_idle = false;
+            }
             self.request(most, bytes).await?;
         }
         self.receive().await
@@ -305,7 +319,10 @@ impl Open {
                 Some(request) if request.since.elapsed() > ENDED => {
                     Err("the server did not end a request for records".to_owned())
                 }
-                _ => Ok(()),
+                request => {
+                    self.is_idle = request.is_some_and(|request| request.count == 0);
+                    Ok(())
+                }
             },
         }
     }
@@ -319,7 +336,7 @@ impl Open {
             request.count += 1;
         }
         self.cramped_at = None;
-        self.sequences.arrived(sequence);
+        self.sequences.arrived(sequence, info.pending);
         match self.outstanding.add(sequence, reply.clone(), record.bytes()) {
             Known::New => {
                 let ticket = self.ticket(sequence);
@@ -354,15 +371,17 @@ impl Source for NatsSource {
         self.close().await;
         let (client, broken) = self.connect().await?;
         let context = jetstream::context::ContextBuilder::new().timeout(PATIENCE).build(client.clone());
-        let consumer = self.consumer(&context).await?;
+        let (consumer, last) = self.consumer(&context).await?;
         let turn = Turn::ask(&client, &self.config.stream, &self.config.consumer).await?;
         let info = consumer.cached_info();
         let suspect = self.progress.connected(info);
         self.connections += 1;
+        self.sequences.connected(last);
         self.open = Some(Open {
             outstanding: Outstanding::start(&client, info.config.ack_wait),
             pending: info.num_pending,
-            sequences: Sequences::new(self.config.subject.is_none()),
+            sequences: mem::replace(&mut self.sequences, Sequences::new(self.config.subject.is_none())),
+            is_idle: false,
             client,
             context,
             consumer,
@@ -416,6 +435,7 @@ impl Source for NatsSource {
         let open = self.opened()?;
         open.ask().await?;
         loop {
+            open.sequences.fall_behind();
             open.receive().await?;
         }
     }
@@ -463,6 +483,7 @@ impl Source for NatsSource {
         if let Some(open) = self.open.take() {
             // What was acked goes out first.
             let _ = tokio::time::timeout(PATIENCE, open.client.flush()).await;
+            self.sequences = open.sequences;
         }
     }
 }
