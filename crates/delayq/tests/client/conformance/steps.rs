@@ -6,7 +6,7 @@ use crate::conformance::shown::{
     changed, code, ended, one_put, shown_cancel, shown_item, shown_put, shown_reschedule, shown_settled,
 };
 use delayq::protocol::{Holder, Keys, Receipt, Release, Reservation, ReserveRequest, Scripts, ShardId, Verb};
-use delayq::{Client, Error, Settled};
+use delayq::{Client, Error, Settled, Shift};
 use delayq_tests::deadline::{LONG, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;
