@@ -229,7 +229,7 @@ async fn check_permissions(
     if role.is_some_and(Role::sweeps) {
         link.run(redis::cmd("SCAN").arg(0)).await?;
     }
-    if role == Some(Role::Admin) {
+    if role.is_some_and(Role::asks_who_listens) {
         link.run(redis::cmd("PUBSUB").arg("SHARDNUMSUB")).await?;
     }
     let Some(shard) = shard else { return Ok(()) };
