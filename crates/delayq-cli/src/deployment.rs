@@ -1,6 +1,6 @@
 //! Which deployment a command is about: the configuration file, the environment, and the options over both.
 
-use crate::failure::{FILE, UNREACHABLE, of_core, unknown};
+use crate::failure::{FILE, UNKNOWN, UNREACHABLE, of_core, unknown};
 use crate::naming::{elsewhere, named};
 use crate::output::Output;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
@@ -8,8 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, ValueEnum};
 use delayq::spool::Spool;
 use delayq::{
-    Admin, Client, GroupTally, Members, Namespace, Producer, ProducerOptions, ShardCount, Target, Topic,
-    UnixMillis,
+    Admin, Client, Members, Namespace, Producer, ProducerOptions, ShardCount, Target, Topic, UnixMillis,
 };
 use delayq_cluster::EtcdConfig;
 use delayq_compensator::OutboxConfig;
@@ -203,13 +202,15 @@ impl Context {
         check_topic(&self.admin(), topic).await
     }
 
-    /// Makes sure that the topic exists whose messages of a group were to be changed, if none was found.
+    /// Makes sure that the topic of a group's messages exists, if one is given. What cannot be asked now is left to the change
+    /// itself, which may be spooled.
     ///
     /// # Errors
-    /// As [`Self::known_topic`].
-    pub async fn known_members(&self, members: &Members, tally: &GroupTally) -> Result<(), Fault> {
-        match &members.topic {
-            Some(topic) if *tally == GroupTally::default() => self.known_topic(topic).await,
+    /// The topic does not exist.
+    pub async fn known_members(&self, members: &Members) -> Result<(), Fault> {
+        let Some(topic) = &members.topic else { return Ok(()) };
+        match self.known_topic(topic).await {
+            Err(fault) if fault.code().id == UNKNOWN.id => Err(fault),
             _ => Ok(()),
         }
     }

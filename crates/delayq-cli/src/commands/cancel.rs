@@ -41,8 +41,8 @@ impl Cancel {
         let Some(topic) = self.topic else {
             let group = self.group.ok_or_else(|| usage("a --group is needed with --all"))?;
             let members = Members { group, topic: self.of_topic };
+            context.known_members(&members).await?;
             let tally = producer.cancel_group(&members).await.map_err(of_core)?;
-            context.known_members(&members, &tally).await?;
             let mut value = json!({
                 "group": members.group.as_str(), "cancelled": tally.changed, "leased_or_failed": tally.passed,
                 "outcome": if tally.spooled { "spooled" } else { "cancelled" },

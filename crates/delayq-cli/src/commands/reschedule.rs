@@ -68,6 +68,9 @@ impl Reschedule {
         context.output.print(&json_of(id, &outcome), || sentence(&target, &outcome))?;
         match outcome {
             RescheduleOutcome::Moved { .. } | RescheduleOutcome::Spooled => Ok(()),
+            RescheduleOutcome::Refused(why) => {
+                Err(usage(format!("{id} was not moved: its {why} is out of range")))
+            }
             RescheduleOutcome::Unknown => Err(context.unknown_message(topic, &target).await),
             _ => Err(refused(format!("{id} was not moved"))),
         }
@@ -81,8 +84,8 @@ impl Reschedule {
             return Err(usage("--by 0 moves nothing"));
         }
         let members = Members { group: group.clone(), topic: self.of_topic.clone() };
+        context.known_members(&members).await?;
         let tally = context.producer()?.reschedule_group(&members, by, token).await.map_err(of_core)?;
-        context.known_members(&members, &tally).await?;
         if tally.busy {
             return Err(refused(format!(
                 "another shift of group {group} is under way; finish it with its token first"
