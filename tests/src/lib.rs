@@ -10,6 +10,7 @@ pub mod admin_endpoint;
 pub mod binary;
 pub mod certs;
 pub mod clock_shim;
+pub mod content;
 pub mod deadline;
 pub mod deployment;
 pub mod disk_shim;

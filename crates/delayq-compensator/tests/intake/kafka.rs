@@ -3,6 +3,7 @@
 use crate::conformance::{self, conforms};
 use crate::guide;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
+use delayq_tests::content::texts;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::kafka_listener::Listener;
 use delayq_tests::kafka_server::KafkaServer;
@@ -285,16 +286,25 @@ async fn the_commands_of_the_guide_take_a_payload_of_any_content_byte_for_byte()
     stage.has_delayed(1).await;
     assert_eq!(guide::stored(&stage, "order-17").await, br#"{"order":17}"#);
     let (_, publish) = put.split_once("order.json\n").unwrap();
-    for (n, payload) in guide::payloads().iter().enumerate() {
+    for (n, payload) in texts().iter().enumerate() {
         std::fs::write(folder.join("order.json"), payload).unwrap();
         guide::run(folder, &publish.replace("order-17", &format!("m{n}")));
     }
-    stage.has_delayed(1 + guide::payloads().len() as u64).await;
-    for (n, payload) in guide::payloads().iter().enumerate() {
+    stage.has_delayed(1 + texts().len() as u64).await;
+    for (n, payload) in texts().iter().enumerate() {
         let stored = guide::stored(&stage, &format!("m{n}")).await;
         assert!(stored == payload.as_bytes(), "{n}: {} bytes", stored.len());
     }
     guide::run(folder, &format!("#{cancel}"));
     wait_until("the cancel", LONG, async || stage.books().await.cancelled == 1).await;
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_of_the_guide_takes_a_payload_of_any_content_byte_for_byte() {
+    let stage = Stage::<Kafka>::start().await;
+    let compensator = stage.compensator("topic = \"orders\"").await;
+    let program = guide::block("from confluent_kafka ").replace("kafka:9092", &stage.broker.server.address());
+    guide::program(&stage, &program, "order-17", r#"{"order":17}"#).await;
     compensator.stop().await;
 }

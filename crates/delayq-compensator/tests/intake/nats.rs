@@ -1,6 +1,7 @@
 //! The intake `nats`.
 
 use crate::conformance::{self, conforms};
+use crate::guide;
 use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use async_nats::jetstream::consumer::pull;
@@ -364,6 +365,36 @@ async fn the_id_for_duplicates_is_not_the_messages_id_so_its_cancel_is_not_dropp
     let dead = stage.broker.dead(1).await;
     assert_eq!(dead[0].header("delayq-reason"), "it has no delayq-id");
     compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_of_the_guide_takes_a_payload_of_any_content_byte_for_byte() {
+    let stage = Stage::<Nats>::start().await;
+    let compensator = stage.compensator("").await;
+    let program = guide::block("import asyncio").replace("nats://nats:4222", &stage.broker.server.url());
+    let program = program.replace("reminders.eu", "in.orders").replace("\"reminders\"", "\"orders\"");
+    guide::program(&stage, &program, "reminder-5", r#"{"user":5}"#).await;
+    compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_permissions_of_the_guide_are_all_that_an_intake_needs() {
+    let rules = Folder::new("nats");
+    let path = rules.join("rules.conf");
+    let block = guide::block("# Kafka: read the topic");
+    let (_, users) = block.split_once("the turn among compensators\n").unwrap();
+    let users =
+        users.replace("dead.reminders", "dead").replace("REMINDERS", "in").replace("$PASSWORD", PASSWORD);
+    let users = users.replace("users = [", "users = [ { user: all, password: p },");
+    std::fs::write(&path, users).unwrap();
+    let server = NatsServer::start(&["-c", path.to_str().unwrap()]).await;
+    let options = ConnectOptions::new().user_and_password("all".to_owned(), "p".to_owned());
+    let nats = Nats { server, options };
+    nats.create(Place::Source).await;
+    nats.create(Place::Dead).await;
+    let stage = Stage::on(nats).await;
+    let login = format!("username = \"{USER}\"\npassword = \"{PASSWORD}\"\n");
+    guide::rights_are_enough(&stage, &login).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

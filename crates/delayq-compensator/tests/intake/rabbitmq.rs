@@ -5,6 +5,7 @@ use crate::guide;
 use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_compensator::{IntakeFault, IntakeLook};
+use delayq_tests::content::texts;
 use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use futures_util::future::join_all;
@@ -367,14 +368,24 @@ async fn the_commands_of_the_guide_take_a_text_of_any_content_byte_for_byte() {
     stage.has_delayed(1).await;
     assert_eq!(guide::stored(&stage, "reminder-5").await, br#"{"user":5}"#);
     let (_, publish) = block.split_once("> reminder.json\n").unwrap();
-    for (n, payload) in guide::payloads().iter().enumerate() {
+    for (n, payload) in texts().iter().enumerate() {
         std::fs::write(folder.join("reminder.json"), payload).unwrap();
         guide::run(folder, &publish.replace("reminder-5", &format!("m{n}")));
     }
-    stage.has_delayed(1 + guide::payloads().len() as u64).await;
-    for (n, payload) in guide::payloads().iter().enumerate() {
+    stage.has_delayed(1 + texts().len() as u64).await;
+    for (n, payload) in texts().iter().enumerate() {
         let stored = guide::stored(&stage, &format!("m{n}")).await;
         assert!(stored == payload.as_bytes(), "{n}: {} bytes", stored.len());
     }
     compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_permissions_of_the_guide_are_all_that_an_intake_needs() {
+    let stage = Stage::<Rabbitmq>::start().await;
+    let command = guide::block("rabbitmqctl set_permissions delayq ").replace("reminders-in", QUEUE);
+    let patterns: Vec<&str> = command.split('\'').skip(1).step_by(2).collect();
+    stage.broker.server.add_user(USER, PASSWORD, patterns.try_into().unwrap()).await;
+    let login = format!("username = \"{USER}\"\npassword = \"{PASSWORD}\"\n");
+    guide::rights_are_enough(&stage, &login).await;
 }
