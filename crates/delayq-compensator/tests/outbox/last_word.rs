@@ -27,7 +27,6 @@ async fn is_put_in_the_end(readers: &Readers, id: &str) {
 
 /// Reserves the one message that is ready.
 async fn hold(readers: &Readers) -> (Holder, delayq::protocol::Receipt) {
-    readers.deployment.put([Message::new(topic(), "x").id("daily").unwrap()]).await;
     let holder = Holder::new(readers.deployment.client.clone());
     let request = || ReserveRequest { topics: vec![topic()], most: 1, max_bytes: 0, lease: None };
     let shards: Vec<_> = (0..4).map(|shard| (ShardId::new(shard), request())).collect();
@@ -36,7 +35,28 @@ async fn hold(readers: &Readers) -> (Holder, delayq::protocol::Receipt) {
     (holder, held.receipt)
 }
 
+/// A put that is due at once, and whose repeat would put it again.
+const REPLACING: &str =
+    "INSERT INTO delayq_outbox (topic, id, payload, replaces) VALUES ('orders', 'a', 'x', TRUE)";
+
+/// The message of the row is delivered once, although the database notes no result until it is well.
+async fn is_delivered_once(readers: &Readers, make_well: impl AsyncFnOnce()) {
+    let forgetful = Policy { remember_own: Some(std::time::Duration::ZERO), ..Policy::default() };
+    readers.deployment.admin.set_policy(&topic(), &forgetful).await.unwrap();
+    let reader = readers.read();
+    readers.is_unready("no space left").await;
+    let (holder, receipt) = hold(readers).await;
+    assert_eq!(holder.ack(&[receipt]).await.remove(0).unwrap(), Settled::Delivered);
+    let turns = readers.held_turns();
+    wait_until("more turns", LONG, async || readers.held_turns() > turns + 3).await;
+    make_well().await;
+    readers.is_all_settled().await;
+    assert_eq!(readers.accepted().await, 1, "what was delivered came again");
+    reader.end().await;
+}
+
 async fn comes_after_the_ack(readers: &Readers, insert: impl AsyncFnOnce()) {
+    readers.deployment.put([Message::new(topic(), "x").id("daily").unwrap()]).await;
     let (holder, receipt) = hold(readers).await;
     insert().await;
     let reader = readers.read();
@@ -82,42 +102,58 @@ async fn in_mariadb_an_occurrence_that_a_handler_adds_before_its_ack_is_put_afte
 async fn a_row_whose_result_cannot_be_noted_is_carried_out_once_and_waits() {
     let stand = Stand::start().await;
     let database = stand.database().await;
-    database
-        .batch_execute(
-            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
-               $$BEGIN RAISE EXCEPTION 'no space left'; END$$;
-             CREATE TRIGGER full_disk BEFORE INSERT ON delayq_outbox_progress_0 FOR EACH ROW EXECUTE FUNCTION full_disk();
-             INSERT INTO delayq_outbox (topic, id, payload, replaces) VALUES ('orders', 'a', 'x', true)",
-        )
-        .await
-        .unwrap();
-    let forgetful = Policy { remember_own: Some(std::time::Duration::ZERO), ..Policy::default() };
-    stand.deployment.admin.set_policy(&topic(), &forgetful).await.unwrap();
-    let reader = stand.read();
-    stand.is_unready("no space left").await;
-    let holder = Holder::new(stand.deployment.client.clone());
-    let request = || ReserveRequest { topics: vec![topic()], most: 1, max_bytes: 0, lease: None };
-    let shards: Vec<_> = (0..4).map(|shard| (ShardId::new(shard), request())).collect();
-    let found = holder.reserve(&shards).await;
-    let held = found.into_iter().flat_map(|report| report.unwrap().messages).next().unwrap();
-    assert_eq!(holder.ack(&[held.receipt]).await.remove(0).unwrap(), Settled::Delivered);
-    let turns = stand.held_turns();
-    wait_until("more turns", LONG, async || stand.held_turns() > turns + 3).await;
-    database.batch_execute("DROP TRIGGER full_disk ON delayq_outbox_progress_0").await.unwrap();
-    stand.is_all_settled().await;
-    assert_eq!(stand.accepted().await, 1, "what was delivered came again");
+    let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+           $$BEGIN RAISE EXCEPTION 'no space left'; END$$;
+         CREATE TRIGGER full_disk BEFORE INSERT ON delayq_outbox_progress_0 FOR EACH ROW EXECUTE FUNCTION full_disk()";
+    database.batch_execute(full).await.unwrap();
+    database.batch_execute(REPLACING).await.unwrap();
+    is_delivered_once(&stand, async || {
+        database.batch_execute("DROP TRIGGER full_disk ON delayq_outbox_progress_0").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_a_row_whose_result_cannot_be_noted_is_carried_out_once_and_waits() {
+    let stand = MariaDb::start().await;
+    let mut database = stand.database().await;
+    let full = "CREATE TRIGGER full_disk BEFORE DELETE ON delayq_outbox FOR EACH ROW
+         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no space left'";
+    database.run(full).await;
+    database.run(REPLACING).await;
+    is_delivered_once(&stand, async || database.run("DROP TRIGGER full_disk").await).await;
+}
+
+async fn is_not_stale(readers: &Readers, insert: impl AsyncFnOnce()) {
+    let refuse = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
+    readers.deployment.admin.set_policy(&topic(), &refuse).await.unwrap();
+    insert().await;
+    let reader = readers.read();
+    is_put_in_the_end(readers, "a").await;
     reader.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_was_never_tried_is_not_stale_however_old_it_is() {
     let stand = Stand::start().await;
-    let refuse = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
-    stand.deployment.admin.set_policy(&topic(), &refuse).await.unwrap();
     let old = "INSERT INTO delayq_outbox (topic, id, due, added) VALUES ('orders', 'a', '2100-01-01Z', now() - interval '1 day')";
-    stand.database().await.batch_execute(old).await.unwrap();
-    let reader = stand.read();
-    is_put_in_the_end(&stand, "a").await;
+    let database = stand.database().await;
+    is_not_stale(&stand, async || database.batch_execute(old).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_a_row_that_was_never_tried_is_not_stale_however_old_it_is() {
+    let stand = MariaDb::start().await;
+    let old = "INSERT INTO delayq_outbox (topic, id, due, added) VALUES ('orders', 'a', '2037-01-01', NOW(6) - INTERVAL 1 DAY)";
+    let mut database = stand.database().await;
+    is_not_stale(&stand, async || database.run(old).await).await;
+}
+
+async fn is_expired(readers: &Readers) {
+    let reader = readers.read();
+    readers.is_all_settled().await;
+    assert_eq!(readers.keeper().books().await.unwrap().rejected, 0);
+    assert_eq!(readers.accepted().await, 1);
     reader.end().await;
 }
 
@@ -127,11 +163,16 @@ async fn a_message_whose_delay_and_expiry_passed_in_an_outage_is_expired_and_not
     let row = "INSERT INTO delayq_outbox (topic, id, delay_ms, expires, added)
         VALUES ('orders', 'a', 1000, now() - interval '1 minute', now() - interval '1 hour')";
     stand.database().await.batch_execute(row).await.unwrap();
-    let reader = stand.read();
-    stand.is_all_settled().await;
-    assert_eq!(stand.keeper().books().await.unwrap().rejected, 0);
-    assert_eq!(stand.accepted().await, 1);
-    reader.end().await;
+    is_expired(&stand).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_a_message_whose_delay_and_expiry_passed_in_an_outage_is_expired_and_not_rejected() {
+    let stand = MariaDb::start().await;
+    let row = "INSERT INTO delayq_outbox (topic, id, delay_ms, expires, added)
+        VALUES ('orders', 'a', 1000, NOW(6) - INTERVAL 1 MINUTE, NOW(6) - INTERVAL 1 HOUR)";
+    stand.database().await.run(row).await;
+    is_expired(&stand).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
