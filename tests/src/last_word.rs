@@ -1,9 +1,13 @@
-//! Random writes of few messages, and the state of each message after all writes in their order.
+//! Random writes of a few messages at a time, and the state of each message after all writes in their order. A few messages, so
+//! that most writes meet an earlier one; others after a while, so that no later write hides what an earlier one did wrong.
 
 use fastrand::Rng;
+use std::collections::BTreeMap;
 
-/// How many messages the writes share: few, so that most writes meet an earlier one.
-pub const MESSAGES: u64 = 5;
+/// How many messages the writes of one time share.
+const AT_ONCE: u64 = 5;
+/// How many writes share these messages.
+const A_TIME: u64 = 100;
 /// The payload of every put, so that no content tells two puts apart.
 pub const PAYLOAD: &str = "x";
 /// The due time of the first write, in seconds: in 2033. Each later write adds a second.
@@ -60,11 +64,12 @@ pub fn writes() -> u64 {
 // === impl Write ===
 
 impl Write {
-    /// The n-th write.
+    /// The n-th write, from 0.
     pub fn random(n: u64, random: &mut Rng) -> Self {
         const VERBS: [Verb; 6] =
             [Verb::Put, Verb::Replace, Verb::Replace, Verb::Cancel, Verb::Cancel, Verb::Reschedule];
-        let (message, verb) = (random.u64(0..MESSAGES), VERBS[random.usize(0..VERBS.len())]);
+        let message = n / A_TIME * AT_ONCE + random.u64(0..AT_ONCE);
+        let verb = VERBS[random.usize(0..VERBS.len())];
         Self { message, verb, due_s: FIRST_DUE_S + n }
     }
 
@@ -108,10 +113,10 @@ impl Is {
     }
 
     /// The state of each message after these writes, by the message's number.
-    pub fn of_each(writes: impl IntoIterator<Item = Write>) -> [Self; MESSAGES as usize] {
-        let mut all = [Self::Unknown; MESSAGES as usize];
+    pub fn of_each(writes: impl IntoIterator<Item = Write>) -> BTreeMap<u64, Self> {
+        let mut all = BTreeMap::new();
         for write in writes {
-            let is = &mut all[write.message as usize];
+            let is: &mut Self = all.entry(write.message).or_default();
             *is = is.after(&write);
         }
         all

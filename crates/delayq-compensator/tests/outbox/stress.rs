@@ -8,7 +8,7 @@ use delayq::State;
 use delayq::admin::Policy;
 use delayq_service::config::Secret;
 use delayq_tests::deadline::{LONG, wait_until};
-use delayq_tests::last_word::{Is, MESSAGES, PAYLOAD, Verb, Write, id, writes};
+use delayq_tests::last_word::{Is, PAYLOAD, Verb, Write, id, writes};
 use delayq_tests::pgbouncer::PgBouncer;
 use futures_util::future::join_all;
 use mysql_async::prelude::Queryable as _;
@@ -75,12 +75,12 @@ async fn write_all<R: AsyncFnMut(String)>(
     };
     readers.deployment.admin.set_policy(&topic(), &remember).await.unwrap();
     let mut run = connect().await;
-    let locks: Vec<String> = (0..MESSAGES).map(|n| format!("({n})")).collect();
-    let fill = format!("INSERT INTO locks VALUES {}", locks.join(", "));
+    let (all, is_over) = (all_writes(), AtomicBool::new(false));
+    let locks = Is::of_each(all.iter().copied()).into_keys().map(|message| format!("({message})"));
+    let fill = format!("INSERT INTO locks VALUES {}", locks.collect::<Vec<_>>().join(", "));
     for statement in TABLES.into_iter().chain([fill.as_str()]) {
         run(statement.to_owned()).await;
     }
-    let (all, is_over) = (all_writes(), AtomicBool::new(false));
     let writing = async {
         join_all((0..WRITERS).map(async |writer| {
             let (mut run, mut random) = (connect().await, fastrand::Rng::with_seed(writer));
@@ -105,7 +105,7 @@ async fn each_is_as_committed(readers: &Readers, commits: Vec<u64>) {
     let all = all_writes();
     assert_eq!(commits.len(), all.len());
     let expected = Is::of_each(commits.iter().map(|&n| all[n as usize]));
-    for (message, expected) in (0..).zip(expected) {
+    for (message, expected) in expected {
         let found = match readers.stored(&id(message), None).await {
             None => Is::Unknown,
             Some(kept) if kept.state == State::Cancelled => Is::Cancelled,
