@@ -5,6 +5,7 @@
 mod alerts;
 mod clients;
 mod documented;
+mod guides;
 mod harness;
 mod links;
 mod metrics;

@@ -24,9 +24,9 @@ const NOT_RUN: [(&str, &str, &str); 8] = [
     (
         "docs/guides/kafka.md",
         "delayq --config delayq.toml config check ",
-        "needs brokers; the forwarder's tests have them",
+        "needs a broker; guides.rs runs it",
     ),
-    ("docs/guides/outbox.md", "delayq outbox init", "needs a database; the compensator's tests have one"),
+    ("docs/guides/outbox.md", "delayq outbox init", "needs a database; guides.rs runs it"),
 ];
 
 /// The languages of blocks; a block without a language would escape the checks.
@@ -106,13 +106,19 @@ fn guides() -> Vec<String> {
     guides
 }
 
+/// The block of the page that begins so.
+pub(crate) fn block(page: &str, begins: &str) -> String {
+    let found = blocks(&read(page)).into_iter().find(|block| block.text.starts_with(begins));
+    found.unwrap_or_else(|| panic!("{page} has no block {begins:?}")).text
+}
+
 fn runs(page: &str, block: &Block) -> bool {
     block.language == "sh"
         && !NOT_RUN.iter().any(|(on, begins, _)| *on == page && block.text.starts_with(begins))
 }
 
 /// A shell in this folder whose PATH begins with this build's programs.
-fn shell(folder: &Path, script: &str) -> Process {
+pub(crate) fn shell(folder: &Path, script: &str) -> Process {
     let programs = Binary::path("delayq").parent().unwrap().to_owned();
     let mut command = Command::new("bash");
     command.current_dir(folder).args(["-euo", "pipefail", "-c"]);
