@@ -108,23 +108,17 @@ pub fn has(sent: &[u8], part: impl AsRef<[u8]>) -> bool {
     sent.windows(part.len()).any(|window| window == part)
 }
 
-/// Recognises a fleet member's release of a shard: the deletion names a claim's key and nothing else of the fleet.
-#[must_use]
-pub fn gives_up_a_claim(sent: &[u8]) -> bool {
-    let others = ["/claims0", "/plan", "/members/", "name"];
-    frames(sent).any(|frame| has(frame, "/claims/") && !others.iter().any(|other| has(frame, other)))
-}
-
 /// Recognises a member that leaves its fleet.
 #[must_use]
 pub fn revokes_its_lease(sent: &[u8]) -> bool {
     has(sent, REVOKE)
 }
 
-/// Recognises a member that begins to lead its fleet: only the leader reads the members together with the plan.
+/// Recognises a member that begins to lead its fleet: only the leader reads all members, up to the end of their range, with
+/// the plan.
 #[must_use]
 pub fn begins_to_lead(sent: &[u8]) -> bool {
-    frames(sent).any(|frame| has(frame, "/members/") && has(frame, "/plan") && !has(frame, "/claims/"))
+    frames(sent).any(|frame| has(frame, "/members0") && has(frame, "/plan"))
 }
 
 /// The HTTP/2 frames (RFC 9113, 4.1) in one read of a client's bytes: on a busy machine several requests arrive
@@ -192,11 +186,10 @@ mod tests {
 
     #[test]
     fn a_request_is_recognised_among_those_that_are_sent_with_it() {
-        let (deletion, creation) = (frame("p/claims/7"), frame("p/claims/7 name p/plan"));
-        let (alive, look) = (frame(""), frame("p/members/ p/plan "));
-        assert!(gives_up_a_claim(&[alive.clone(), look.clone(), deletion.clone()].concat()));
-        assert!(!gives_up_a_claim(&[creation, look.clone(), alive].concat()));
-        assert!(begins_to_lead(&[deletion, look.clone()].concat()));
+        let (follows, all) = (frame("p/members/a p/plan"), frame("p/members/ p/members0"));
+        let (alive, look) = (frame(""), frame("p/members/ p/members0 p/plan "));
+        assert!(begins_to_lead(&[alive, follows.clone(), look.clone()].concat()));
+        assert!(!begins_to_lead(&[follows, all].concat()));
         // Cut short, or no frame at all.
         assert!(begins_to_lead(&look[..look.len() - 1]));
         assert!(!begins_to_lead(b"p/"));

@@ -5,8 +5,8 @@ use delayq::admin::ServerFacts;
 
 /// etcd does not answer: timers keep the shards that they own, and rescue those of a timer that ends.
 pub const SILENT_ETCD: Judgement = Judgement::Warning;
-/// Shards are on their way to another timer, or are rescued when they are overdue, which has a verdict of its own.
-pub const UNCLAIMED_SHARDS: Judgement = Judgement::Warning;
+/// Until the next plan names a timer for these shards, other timers rescue what is overdue, which has a verdict of its own.
+pub const UNPLANNED_SHARDS: Judgement = Judgement::Warning;
 
 /// A Redis with less than a tenth of its limit left refuses puts soon.
 pub fn of_memory(facts: &ServerFacts) -> Judgement {

@@ -1,18 +1,16 @@
 //! The way into a fleet: joins it and starts the member's tasks.
 
 use crate::backoff::Backoff;
-use crate::claim_book::ClaimBook;
-use crate::claims::Follower;
 use crate::config::ClusterConfig;
 use crate::election::Campaigner;
 use crate::error::ClusterError;
 use crate::etcd::{EtcdError, Link};
+use crate::follower::{Board, Follower};
 use crate::handle::{Handle, Inner, Mode};
-use crate::inbox::Inbox;
 use crate::keeper::Keeper;
 use crate::keys::Keys;
 use crate::membership::{Base, Desired, LONGEST_PAUSE, Session, Standing};
-use crate::ownership::{Ownership, OwnershipView};
+use crate::ownership::OwnershipView;
 use crate::registrar::Registrar;
 use crate::single::{self, Single};
 use crate::spawner::Spawner;
@@ -30,24 +28,24 @@ pub struct Cluster;
 // === impl Cluster ===
 
 impl Cluster {
-    /// Joins a fleet: connects, takes a lease, registers, and starts to follow the plan. What is owned arrives through
-    /// [`Ownership::next`].
+    /// Joins a fleet: connects, takes a lease, registers, and starts to follow the plan, which [`Handle::subscribe`]
+    /// shows.
     ///
     /// # Errors
     /// A configuration that cannot be used; etcd unreachable until `join_deadline`, or refusing this user. Nothing of
     /// this member is left in etcd for longer than a lease.
-    pub async fn join(config: ClusterConfig) -> Result<(Handle, Ownership), ClusterError> {
+    pub async fn join(config: ClusterConfig) -> Result<Handle, ClusterError> {
         let (base, desired) = prepare(config)?;
         let session = enroll(&base, &desired).await?;
         Ok(start(base, desired, Standing::enrolled(session)))
     }
 
-    /// Like [`Cluster::join`], but a member whose etcd does not answer the first try is there all the same: it owns
-    /// nothing, its trust is [`Trust::Joining`](crate::Trust::Joining), and it joins by itself as soon as etcd answers.
+    /// Like [`Cluster::join`], but a member whose etcd does not answer the first try is there all the same: nothing
+    /// is planned for it, its trust is [`Trust::Joining`](crate::Trust::Joining), and it joins by itself as soon as etcd answers.
     ///
     /// # Errors
     /// A configuration that cannot be used; etcd refusing this user.
-    pub async fn start(config: ClusterConfig) -> Result<(Handle, Ownership), ClusterError> {
+    pub async fn start(config: ClusterConfig) -> Result<Handle, ClusterError> {
         let (base, desired) = prepare(config)?;
         let standing = match base.enroll(&desired).await {
             Ok(session) => Standing::enrolled(session),
@@ -66,19 +64,17 @@ impl Cluster {
     /// the lock that keeps a second owner out is the caller's.
     ///
     /// Must be called within a tokio runtime.
-    pub fn single(name: impl Into<String>, shards: ShardCount) -> (Handle, Ownership) {
+    pub fn single(name: impl Into<String>, shards: ShardCount) -> Handle {
         let (desired, wanted) = watch::channel(Desired::serving(shards));
         let (standing, stands) = watch::channel(single::standing());
-        let (board, shown) = watch::channel(Arc::new(OwnershipView::default()));
-        let (confirm, confirmed) = mpsc::unbounded_channel();
+        let (view, shown) = watch::channel(Arc::new(OwnershipView::default()));
         let (leaving, left) = watch::channel(false);
         let (spawner, failed) = Spawner::new(left.clone(), wanted.clone());
-        let book = ClaimBook::default();
-        let mut single = Single { desired: wanted, confirmed, standing, board, leaving: left, book };
+        let mut single = Single { desired: wanted, standing, view, leaving: left };
         single.settle();
         spawner.spawn("single owner", single.run());
         let inner = Inner {
-            board: shown.clone(),
+            board: shown,
             standing: stands,
             desired,
             leaving,
@@ -88,7 +84,7 @@ impl Cluster {
             tasks: spawner.tasks,
             mode: Mode::Single { name: name.into() },
         };
-        (Handle { inner: Arc::new(inner) }, Ownership::new(shown, confirm))
+        Handle { inner: Arc::new(inner) }
     }
 }
 
@@ -118,26 +114,24 @@ async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError>
     }
 }
 
-fn start(base: Base, desired: Desired, standing: Standing) -> (Handle, Ownership) {
+fn start(base: Base, desired: Desired, standing: Standing) -> Handle {
     let (desired, wanted) = watch::channel(desired);
     let (standing, stands) = watch::channel(standing);
-    let (board, shown) = watch::channel(Arc::new(OwnershipView::default()));
-    let (confirm, confirmed) = mpsc::unbounded_channel();
+    let (view, shown) = watch::channel(Arc::new(OwnershipView::default()));
     let (recheck, rechecks) = mpsc::unbounded_channel();
     let (missed, missing) = mpsc::unbounded_channel();
     let (leaving, left) = watch::channel(false);
     let (spawner, failed) = Spawner::new(left.clone(), wanted.clone());
-    let inbox =
-        Inbox { standing: stands.clone(), confirmed, rechecks, leaving: left.clone(), drained_alone: false };
+    let board = Board { view, standing: stands.clone(), leaving: left.clone() };
     let keeper = Keeper::new(base.clone(), wanted.clone(), standing, missing, left.clone());
     let registrar = Registrar::new(base.clone(), wanted, stands.clone(), left.clone());
     let campaigner = Campaigner::new(base.clone(), stands.clone(), left);
     spawner.spawn("lease keeper", keeper.run());
     spawner.spawn("registrar", registrar.run());
     spawner.spawn("campaigner", campaigner.run());
-    spawner.spawn("follower", Follower::new(base.clone(), inbox, missed, board).run());
+    spawner.spawn("follower", Follower::new(base.clone(), board, rechecks, missed).run());
     let inner = Inner {
-        board: shown.clone(),
+        board: shown,
         standing: stands,
         desired,
         leaving,
@@ -147,5 +141,5 @@ fn start(base: Base, desired: Desired, standing: Standing) -> (Handle, Ownership
         tasks: spawner.tasks,
         mode: Mode::Etcd { base, recheck },
     };
-    (Handle { inner: Arc::new(inner) }, Ownership::new(shown, confirm))
+    Handle { inner: Arc::new(inner) }
 }

@@ -118,7 +118,7 @@ async fn member_before(base: &Base, rank: i64) -> Result<Option<(Vec<u8>, i64)>,
 /// Waits until the key of the member before is gone, or no member's any more.
 async fn wait_for_end(base: &Base, key: &[u8], read_at: i64) -> Result<(), EtcdError> {
     let key = String::from_utf8_lossy(key).into_owned();
-    let range = WatchRange { key, prefix: false, deletions_only: false };
+    let range = WatchRange::key(key);
     let mut watch = base.link.watch(&[range], read_at).await?;
     loop {
         let changes = watch.next().await?;

@@ -5,7 +5,7 @@ mod lease;
 mod link;
 mod watching;
 
-pub(crate) use keyspace::{ClaimAnswer, Entry, Fence, Range};
+pub(crate) use keyspace::{Entry, Fence, Range};
 pub(crate) use lease::{Grant, KeepAlive};
 pub(crate) use link::{EtcdError, Link};
 pub(crate) use watching::{Change, Watch, WatchRange};

@@ -6,14 +6,16 @@ use crate::keys::MemberId;
 use crate::membership::{Base, Desired, Standing};
 use crate::overview::{MemberInfo, Observer, Overview};
 use crate::ownership::OwnershipView;
+use crate::plan::{Plan, PlanError};
 use crate::stats::{ClusterStats, Counters};
 use crate::trust::Trust;
 use delayq::ShardCount;
 use delayq::protocol::ShardId;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -39,17 +41,8 @@ pub(crate) struct Inner {
 
 /// With others, or alone.
 pub(crate) enum Mode {
-    Etcd { base: Base, recheck: mpsc::UnboundedSender<oneshot::Sender<()>> },
+    Etcd { base: Base, recheck: mpsc::UnboundedSender<()> },
     Single { name: String },
-}
-
-/// How a drain went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DrainReport {
-    /// Shards that were still owned, or stopped but not confirmed, when the deadline passed; empty when all went well.
-    pub left_over: Vec<ShardId>,
-    /// How long it took.
-    pub took: Duration,
 }
 
 // === impl Handle ===
@@ -76,12 +69,13 @@ impl Handle {
         }
     }
 
-    /// What is owned at this moment.
+    /// The plan as this member last saw it.
     pub fn view(&self) -> Arc<OwnershipView> {
         self.inner.board.borrow().clone()
     }
 
-    /// Follows what is owned, for those who only observe. The consumer of the shards uses [`Ownership`](crate::Ownership).
+    /// Follows the plan; the consumer of the shards passes each view to an [`Owning`](crate::Owning). Ends when the member
+    /// has left: a consumer that still pumps a shard then stops.
     pub fn subscribe(&self) -> watch::Receiver<Arc<OwnershipView>> {
         self.inner.board.clone()
     }
@@ -103,24 +97,15 @@ impl Handle {
             .send_if_modified(|desired| std::mem::replace(&mut desired.hindered, hindered) != hindered);
     }
 
-    /// Gives every shard away: the registration says *draining*, the plan moves the shards off, and each is given back
-    /// once the consumer confirmed it. Returns when nothing is held any more, or at the deadline. There is no way back
-    /// but to join again. Cancel safe; safe to call twice.
-    pub async fn drain(&self, deadline: Duration) -> DrainReport {
-        let started = Instant::now();
+    /// Gives every shard away: the registration says *draining*, and the next plan gives the shards to other members. The
+    /// consumer pumps each shard until its new owner fences it, and then calls [`Handle::leave`]. Only a new join undoes a
+    /// drain. Safe to call twice.
+    pub fn drain(&self) {
         self.inner.desired.send_if_modified(|desired| !std::mem::replace(&mut desired.draining, true));
-        let mut board = self.inner.board.clone();
-        let drained = |view: &Arc<OwnershipView>| {
-            let taking = !matches!(view.trust, Trust::Draining { .. } | Trust::Left);
-            !taking && view.owned.is_empty() && view.unsettled == 0
-        };
-        let in_time = timeout(deadline, board.wait_for(drained)).await.is_ok();
-        let left_over = if in_time { Vec::new() } else { held(&self.view()) };
-        DrainReport { left_over, took: started.elapsed() }
     }
 
-    /// Leaves the fleet: what is still owned is reported as lost, the lease is given back, the tasks end. Answers whether
-    /// they ended before the deadline; if not, the lease runs out by itself. Call [`Handle::drain`] before.
+    /// Leaves the fleet: the lease is given back, the tasks end. Answers whether they ended before the deadline; if not, the
+    /// lease runs out by itself. Call [`Handle::drain`] before.
     pub async fn leave(&self, deadline: Duration) -> bool {
         self.inner.leaving.send_replace(true);
         timeout(deadline, self.inner.tasks.wait()).await.is_ok()
@@ -137,37 +122,45 @@ impl Handle {
         }
     }
 
-    /// Reads from etcd which of these shards are claimed by this member now: for a pump that was refused as fenced. If one
-    /// is not, what is owned is read again, and the loss arrives through [`Ownership::next`](crate::Ownership::next).
+    /// Reads from etcd which of these shards the plan gives to this member now: for pumps that were fenced. If a shard is
+    /// missing, the follower reads the plan again, and the loss arrives through [`Handle::subscribe`].
     ///
     /// # Errors
-    /// etcd unreachable or refusing; nothing is known then.
+    /// etcd unreachable or refusing, or a plan that this program cannot read; nothing is known then.
     pub async fn still_mine(&self, shards: &[ShardId]) -> Result<Vec<ShardId>, ClusterError> {
-        let Mode::Etcd { base, recheck } = &self.inner.mode else {
-            return Ok(shards
-                .iter()
-                .copied()
-                .filter(|shard| self.view().owned.contains_key(shard))
-                .collect());
+        let planned = match &self.inner.mode {
+            Mode::Etcd { base, recheck } => {
+                let planned = self.planned(base).await?;
+                if !shards.iter().all(|shard| planned.contains(shard)) {
+                    // Fails only if the follower has ended.
+                    let _ = recheck.send(());
+                }
+                planned
+            }
+            Mode::Single { .. } => self.view().planned.clone(),
         };
-        let lease = self.inner.standing.borrow().session.as_ref().map(|session| session.lease);
-        let Some(lease) = lease else { return Ok(Vec::new()) };
-        let mut mine = Vec::new();
-        for batch in shards.chunks(100) {
-            let ranges: Vec<Range> = batch.iter().map(|&shard| Range::Key(base.keys.claim(shard))).collect();
-            let (_, read) =
-                base.link.read(&ranges).await.map_err(|f| f.to_error(base.link.config(), Duration::ZERO))?;
-            let found =
-                batch.iter().zip(read).filter(|(_, found)| found.first().is_some_and(|e| e.lease == lease));
-            mine.extend(found.map(|(&shard, _)| shard));
+        Ok(shards.iter().copied().filter(|shard| planned.contains(shard)).collect())
+    }
+
+    /// The shards that the plan in etcd gives to this life of the member, if registered.
+    async fn planned(&self, base: &Base) -> Result<BTreeSet<ShardId>, ClusterError> {
+        let session = self.inner.standing.borrow().session.clone();
+        let Some(session) = session else { return Ok(BTreeSet::new()) };
+        let ranges = [base.keys.member(&session.member), base.keys.plan()].map(Range::Key);
+        let read = base.link.read(&ranges).await;
+        let (_, read) = read.map_err(|error| error.to_error(base.link.config(), Duration::ZERO))?;
+        let [registration, plan] = read.as_slice() else { return Ok(BTreeSet::new()) };
+        match plan.first() {
+            Some(plan) if registration.first().is_some_and(|entry| session.wrote(entry)) => {
+                let plan = Plan::from_json(&plan.value);
+                let damaged = |cause: PlanError| ClusterError::Document {
+                    key: base.keys.plan(),
+                    cause: cause.to_string(),
+                };
+                Ok(plan.map_err(damaged)?.shards_of(&session.member))
+            }
+            _ => Ok(BTreeSet::new()),
         }
-        if mine.len() < shards.len() {
-            let (answer, answered) = oneshot::channel();
-            // A follower that has ended has reported every loss already.
-            let _ = recheck.send(answer);
-            let _ = timeout(*base.config.etcd.call_deadline, answered).await;
-        }
-        Ok(mine)
     }
 
     /// The whole fleet as it stands in etcd; in single mode, this member alone.
@@ -205,15 +198,9 @@ impl Handle {
             drained: false,
             since_ms: 0,
             leader: true,
-            planned: usize::from(desired.shards.get()),
-            claimed: view.owned.len(),
+            planned: view.planned.len(),
         };
-        let unclaimed = desired.shards.shards().filter(|shard| !view.owned.contains_key(shard)).collect();
-        Overview { members: vec![member], unclaimed, ..Overview::default() }
+        let unplanned = desired.shards.shards().filter(|shard| !view.planned.contains(shard)).collect();
+        Overview { members: vec![member], unplanned, ..Overview::default() }
     }
-}
-
-fn held(view: &OwnershipView) -> Vec<ShardId> {
-    let handed_over = view.parted.values().filter(|lost| lost.reason.awaits_confirmation());
-    view.owned.keys().copied().chain(handed_over.map(|lost| lost.shard)).collect()
 }

@@ -1,7 +1,6 @@
 //! The keys in etcd: how they are made, and how a key is read back.
 
 use crate::config::ClusterConfig;
-use delayq::protocol::ShardId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -64,21 +63,6 @@ impl Keys {
         format!("{}/drains", self.base)
     }
 
-    pub(crate) fn claims(&self) -> String {
-        format!("{}/claims/", self.base)
-    }
-
-    pub(crate) fn claim(&self, shard: ShardId) -> String {
-        format!("{}/claims/{:04}", self.base, shard.get())
-    }
-
-    /// The shard a claim key is for; none for a key that is not a claim of this fleet.
-    pub(crate) fn shard_of(&self, key: &[u8]) -> Option<ShardId> {
-        let text = std::str::from_utf8(key).ok()?;
-        let number = text.strip_prefix(&self.base)?.strip_prefix("/claims/")?;
-        number.parse().ok().map(ShardId::new)
-    }
-
     /// The member a registration key is for.
     pub(crate) fn member_of(&self, key: &[u8]) -> Option<MemberId> {
         let text = std::str::from_utf8(key).ok()?;
@@ -97,13 +81,10 @@ mod tests {
     fn a_key_reads_back_as_what_it_was_made_from() {
         let config = ClusterConfig::new(&EtcdConfig::default(), &DeploymentConfig::default(), "t");
         let keys = Keys::of(&config);
-        let shard = ShardId::new(7);
         let member = MemberId::new("t", 0x1f);
-        assert_eq!(keys.claim(shard), "/delayq/dq/timer/claims/0007");
-        assert_eq!(keys.shard_of(keys.claim(shard).as_bytes()), Some(shard));
         assert_eq!(keys.member(&member), "/delayq/dq/timer/members/t-1f");
         assert_eq!(keys.member_of(keys.member(&member).as_bytes()), Some(member));
-        assert_eq!(keys.shard_of(b"/delayq/dq/forwarder/claims/0007"), None);
-        assert_eq!(keys.shard_of(keys.plan().as_bytes()), None);
+        assert_eq!(keys.member_of(b"/delayq/dq/forwarder/members/t-1f"), None);
+        assert_eq!(keys.member_of(keys.plan().as_bytes()), None);
     }
 }

@@ -70,11 +70,7 @@ impl Leader {
         }
         tracing::info!(member = %self.session.member, members = self.members.len(), "leads");
         let _leading = Leading::begin(self.base.leads.clone());
-        let watched = [members, plan, drains].map(|key| WatchRange {
-            prefix: key.ends_with('/'),
-            key,
-            deletions_only: false,
-        });
+        let watched = [members, plan, drains].map(|key| WatchRange { prefix: key.ends_with('/'), key });
         let mut watch = self.base.link.watch(&watched, read_at).await?;
         self.quiet.changed(Instant::now());
         loop {

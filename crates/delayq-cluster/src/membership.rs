@@ -1,7 +1,7 @@
 //! Being a member: one lease and one registration under it, and how the member stands with etcd.
 
 use crate::config::ClusterConfig;
-use crate::etcd::{EtcdError, Fence, Grant, Link};
+use crate::etcd::{Entry, EtcdError, Fence, Grant, Link};
 use crate::keys::{Keys, MemberId};
 use crate::registration::Registration;
 use crate::stats::Counters;
@@ -106,6 +106,15 @@ impl Base {
             shards: desired.shards,
             ..Registration::of(&self.config, since_ms)
         }
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Whether this life wrote a registration.
+    pub(crate) fn wrote(&self, registration: &Entry) -> bool {
+        registration.lease == self.lease && registration.create_revision == self.rank
     }
 }
 

@@ -1,4 +1,4 @@
-//! A fleet, observed from outside or inside: its members, its plan, its claims, and whether they agree.
+//! A fleet, observed from outside or inside: the members and the plan. The pump of a shard is the owner of its epoch in Redis.
 
 use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
@@ -6,11 +6,11 @@ use crate::error::ClusterError;
 use crate::etcd::{Entry, EtcdError, Link, Range};
 use crate::keys::{Keys, MemberId};
 use crate::plan::Plan;
-use crate::registration::{Claim, Registration};
+use crate::registration::Registration;
 use crate::stats::Counters;
 use delayq::protocol::ShardId;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,15 +23,11 @@ pub struct Overview {
     pub members: Vec<MemberInfo>,
     /// The plan; none before the first.
     pub plan: Option<PlanInfo>,
-    /// Every claim, by shard.
-    pub claims: Vec<ClaimInfo>,
-    /// Shards that nobody has claimed. The count is the plan's, or the most that any member knows.
-    pub unclaimed: Vec<ShardId>,
-    /// Shards claimed by another than the plan says: on their way, or stuck if they stay here.
-    pub misplaced: Vec<ShardId>,
+    /// Shards that the plan gives to no registered member. The count is the plan's, or the most that any member knows.
+    pub unplanned: Vec<ShardId>,
     /// Who is kept without shards by an operator, registered or not.
     pub drains: Vec<DrainInfo>,
-    /// Registrations, claims and drains that cannot be read, by key.
+    /// Registrations and drains that cannot be read, by key.
     pub unreadable: Vec<String>,
 }
 
@@ -56,10 +52,8 @@ pub struct MemberInfo {
     pub since_ms: u64,
     /// Whether it leads.
     pub leader: bool,
-    /// How many shards the plan means for it.
+    /// How many shards the plan gives it.
     pub planned: usize,
-    /// How many it has claimed.
-    pub claimed: usize,
 }
 
 /// The plan, in short.
@@ -73,19 +67,6 @@ pub struct PlanInfo {
     pub shards: usize,
     /// How many of them nobody can take.
     pub without_owner: usize,
-}
-
-/// One claim.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ClaimInfo {
-    /// The shard.
-    pub shard: ShardId,
-    /// Who claimed it.
-    pub member: MemberId,
-    /// The member's name.
-    pub name: String,
-    /// The revision it was claimed at.
-    pub revision: i64,
 }
 
 /// A member that an operator keeps without shards.
@@ -126,7 +107,6 @@ pub(crate) struct Read {
     revision: i64,
     members: Vec<Entry>,
     plan: Vec<Entry>,
-    claims: Vec<Entry>,
     drains: Vec<Entry>,
 }
 
@@ -187,16 +167,11 @@ impl Observer {
 
     pub(crate) async fn read(&self) -> Result<Read, ClusterError> {
         let keys = &self.keys;
-        let ranges = [
-            Range::Prefix(keys.members()),
-            Range::Key(keys.plan()),
-            Range::Prefix(keys.claims()),
-            Range::Key(keys.drains()),
-        ];
+        let ranges = [Range::Prefix(keys.members()), Range::Key(keys.plan()), Range::Key(keys.drains())];
         let (revision, read) = self.ask(async |link: &Link| link.read(&ranges).await).await?;
         let mut read = read.into_iter();
         let mut next = || read.next().expect("an answer for each range");
-        Ok(Read { revision, members: next(), plan: next(), claims: next(), drains: next() })
+        Ok(Read { revision, members: next(), plan: next(), drains: next() })
     }
 
     /// One request that is safe to repeat, to each endpoint in turn until one answers.
@@ -229,11 +204,9 @@ impl Observer {
     }
 
     pub(crate) fn compose(&self, read: &Read) -> Result<Overview, ClusterError> {
-        let Read { revision, members, plan, claims, drains } = read;
+        let Read { revision, members, plan, drains } = read;
         let mut unreadable = Vec::new();
         let plan = plan.first().map(|entry| self.read_plan(entry)).transpose()?;
-        let claims: Vec<ClaimInfo> =
-            claims.iter().filter_map(|entry| note(entry, self.read_claim(entry), &mut unreadable)).collect();
         let mut read: Vec<(i64, MemberId, Registration)> = members
             .iter()
             .filter_map(|entry| note(entry, self.read_member(entry), &mut unreadable))
@@ -247,27 +220,20 @@ impl Observer {
             unreadable.push(self.keys.drains());
             Drains::default()
         });
-        let members = member_infos(read, plan.as_ref(), &claims, &drains);
+        let members = member_infos(read, plan.as_ref(), &drains);
         let drains = drain_infos(&drains, &members);
-        let claimed: BTreeSet<ShardId> = claims.iter().map(|claim| claim.shard).collect();
-        let unclaimed = (0..count).filter_map(|n| u16::try_from(n).ok()).map(ShardId::new);
-        let unclaimed = unclaimed.filter(|shard| !claimed.contains(shard)).collect();
-        let planned = |shard| plan.as_ref().and_then(|plan| plan.owner_of(shard)).map(|member| &member.id);
-        let misplaced =
-            claims.iter().filter(|c| planned(c.shard) != Some(&c.member)).map(|c| c.shard).collect();
+        let live: BTreeSet<&MemberId> = members.iter().map(|member| &member.id).collect();
+        let owner = |shard| plan.as_ref().and_then(|plan| plan.owner_of(shard));
+        let all = (0..count).filter_map(|n| u16::try_from(n).ok()).map(ShardId::new);
+        let unplanned =
+            all.filter(|&shard| owner(shard).is_none_or(|owner| !live.contains(&owner.id))).collect();
         let (revision, plan) = (*revision, plan.as_ref().map(plan_info));
-        Ok(Overview { revision, members, plan, claims, unclaimed, misplaced, drains, unreadable })
+        Ok(Overview { revision, members, plan, unplanned, drains, unreadable })
     }
 
     fn read_plan(&self, entry: &Entry) -> Result<Plan, ClusterError> {
         Plan::from_json(&entry.value)
             .map_err(|error| ClusterError::Document { key: self.keys.plan(), cause: error.to_string() })
-    }
-
-    fn read_claim(&self, entry: &Entry) -> Option<ClaimInfo> {
-        let shard = self.keys.shard_of(&entry.key)?;
-        let Claim { member, name } = serde_json::from_slice(&entry.value).ok()?;
-        Some(ClaimInfo { shard, member, name, revision: entry.create_revision })
     }
 
     fn read_member(&self, entry: &Entry) -> Option<(i64, MemberId, Registration)> {
@@ -287,16 +253,10 @@ fn note<T>(entry: &Entry, read: Option<T>, unreadable: &mut Vec<String>) -> Opti
 fn member_infos(
     read: Vec<(i64, MemberId, Registration)>,
     plan: Option<&Plan>,
-    claims: &[ClaimInfo],
     drains: &Drains,
 ) -> Vec<MemberInfo> {
-    let mut claimed: BTreeMap<&MemberId, usize> = BTreeMap::new();
-    for claim in claims {
-        *claimed.entry(&claim.member).or_default() += 1;
-    }
     let info = |(place, (_, id, registration)): (usize, (i64, MemberId, Registration))| MemberInfo {
         planned: plan.map_or(0, |plan| plan.shards_of(&id).len()),
-        claimed: claimed.get(&id).copied().unwrap_or(0),
         leader: place == 0,
         drained: drains.holds(&registration.name),
         name: registration.name,

@@ -1,4 +1,5 @@
-//! The plan: one versioned document that says which member each shard is meant for.
+//! The plan: one versioned document that says which member each shard is meant for. It is the only claim that etcd holds:
+//! the member that it names takes the shard's epoch from Redis.
 
 use crate::keys::MemberId;
 use delayq::protocol::ShardId;
@@ -97,13 +98,17 @@ impl Plan {
     /// The shards meant for a member.
     pub fn shards_of(&self, member: &MemberId) -> BTreeSet<ShardId> {
         let Some(mine) = self.members.iter().position(|m| m.id == *member) else { return BTreeSet::new() };
-        let of_mine = |place: &Option<u16>| place.is_some_and(|place| usize::from(place) == mine);
-        (0..)
-            .map(ShardId::new)
-            .zip(&self.owners)
-            .filter(|(_, place)| of_mine(place))
-            .map(|(s, _)| s)
-            .collect()
+        self.shards_where(|place| place.is_some_and(|place| usize::from(place) == mine))
+    }
+
+    /// The shards that no member can take.
+    pub fn shards_of_nobody(&self) -> BTreeSet<ShardId> {
+        self.shards_where(|place| place.is_none())
+    }
+
+    fn shards_where(&self, so: impl Fn(Option<u16>) -> bool) -> BTreeSet<ShardId> {
+        let all = (0..).map(ShardId::new).zip(&self.owners);
+        all.filter(|(_, place)| so(**place)).map(|(shard, _)| shard).collect()
     }
 
     /// The members that have a shard.
@@ -146,6 +151,7 @@ mod tests {
         let mine: Vec<u16> = plan().shards_of(&MemberId::new("a", 1)).into_iter().map(ShardId::get).collect();
         assert_eq!(mine, [0, 2]);
         assert!(plan().shards_of(&MemberId::new("a", 2)).is_empty());
+        assert_eq!(plan().shards_of_nobody(), [ShardId::new(1)].into());
         assert!(plan().owner_of(ShardId::new(1)).is_none());
         assert!(plan().owner_of(ShardId::new(99)).is_none());
     }

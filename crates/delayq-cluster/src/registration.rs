@@ -26,13 +26,6 @@ pub(crate) struct Registration {
     pub(crate) since_ms: u64,
 }
 
-/// A claim's document.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Claim {
-    pub(crate) member: MemberId,
-    pub(crate) name: String,
-}
-
 // === impl Registration ===
 
 impl Registration {
@@ -57,13 +50,5 @@ impl Registration {
     /// itself.
     pub(crate) fn candidate(&self, id: MemberId, hindered: bool, drained: bool) -> Candidate {
         Candidate { id, name: self.name.clone(), draining: self.draining || drained, hindered }
-    }
-}
-
-// === impl Claim ===
-
-impl Claim {
-    pub(crate) fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a claim has only texts, which always serialise")
     }
 }

@@ -1,13 +1,11 @@
 //! One owner of everything, without etcd: the same interface, fewer promises.
 
-use crate::claim_book::ClaimBook;
 use crate::membership::{Desired, Leaving, Standing};
-use crate::ownership::{LossReason, Lost, OwnershipView};
+use crate::ownership::OwnershipView;
 use crate::trust::{Signal, Trust};
-use delayq::protocol::ShardId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// What single mode cannot promise; to be logged at start.
@@ -19,11 +17,9 @@ pub const SINGLE_MODE_LIMITS: &str = "single mode: this process owns every shard
 /// The task that stands in for a cluster.
 pub(crate) struct Single {
     pub(crate) desired: watch::Receiver<Desired>,
-    pub(crate) confirmed: mpsc::UnboundedReceiver<Vec<Lost>>,
     pub(crate) standing: watch::Sender<Standing>,
-    pub(crate) board: watch::Sender<Arc<OwnershipView>>,
+    pub(crate) view: watch::Sender<Arc<OwnershipView>>,
     pub(crate) leaving: Leaving,
-    pub(crate) book: ClaimBook,
 }
 
 // === impl Single ===
@@ -37,40 +33,26 @@ impl Single {
                 biased;
                 _ = self.leaving.changed() => break,
                 Ok(()) = self.desired.changed() => {}
-                Some(stopped) = self.confirmed.recv() => stopped.iter().for_each(|lost| self.book.confirmed(lost)),
                 else => break,
             }
         }
         self.signal(Signal::Leave);
-        self.book.drop_all(&LossReason::Left);
-        self.publish();
     }
 
-    /// Nobody contends: whatever is wanted is won, whatever is stopped is given back.
+    /// Everything is for this member; once it drains, for nobody.
     pub(crate) fn settle(&mut self) {
-        let desired = self.desired.borrow_and_update().clone();
-        if desired.draining {
+        let Desired { draining, shards, .. } = self.desired.borrow_and_update().clone();
+        if draining {
             self.signal(Signal::Drain);
         }
-        let mine: BTreeSet<ShardId> =
-            if desired.draining { BTreeSet::new() } else { desired.shards.shards().collect() };
-        self.book.plan(1, &mine, |_| None, |_| false);
-        self.book.start_yields(usize::MAX);
-        for shard in self.book.start_claims(usize::MAX) {
-            self.book.claim_won(shard, 0);
-        }
-        for shard in self.book.start_deletes(usize::MAX) {
-            self.book.deleted(shard);
-        }
-        self.publish();
+        let (all, trust) = (shards.shards().collect(), self.standing.borrow().trust);
+        let (planned, nobodys) = if draining { (BTreeSet::new(), all) } else { (all, BTreeSet::new()) };
+        let view = OwnershipView { planned, nobodys, members: 1, plan_version: 1, drained: false, trust };
+        self.view.send_replace(Arc::new(view));
     }
 
     fn signal(&self, signal: Signal) {
         self.standing.send_modify(|standing| standing.trust = standing.trust.after(signal, Instant::now()));
-    }
-
-    fn publish(&self) {
-        self.board.send_replace(Arc::new(self.book.view(self.standing.borrow().trust)));
     }
 }
 

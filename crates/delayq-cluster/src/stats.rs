@@ -14,10 +14,6 @@ pub(crate) struct Counters {
     pub(crate) reconnects: Counter,
     pub(crate) relists: Counter,
     pub(crate) compacted: Counter,
-    pub(crate) claims_won: Counter,
-    pub(crate) claims_held: Counter,
-    pub(crate) claims_released: Counter,
-    pub(crate) claims_lost: Counter,
     pub(crate) leases_granted: Counter,
     pub(crate) leases_lost: Counter,
     pub(crate) plans_published: Counter,
@@ -38,14 +34,6 @@ pub struct ClusterStats {
     pub relists: u64,
     /// Watches that ended because the history they needed was compacted.
     pub compacted: u64,
-    /// Shards claimed.
-    pub claims_won: u64,
-    /// Claims that met another's key.
-    pub claims_held: u64,
-    /// Claims given back.
-    pub claims_released: u64,
-    /// Shards lost without a hand-over.
-    pub claims_lost: u64,
     /// Leases granted; more than one means that one was lost.
     pub leases_granted: u64,
     /// Leases that etcd said are gone.
@@ -80,10 +68,6 @@ impl Counters {
             reconnects: self.reconnects.get(),
             relists: self.relists.get(),
             compacted: self.compacted.get(),
-            claims_won: self.claims_won.get(),
-            claims_held: self.claims_held.get(),
-            claims_released: self.claims_released.get(),
-            claims_lost: self.claims_lost.get(),
             leases_granted: self.leases_granted.get(),
             leases_lost: self.leases_lost.get(),
             plans_published: self.plans_published.get(),

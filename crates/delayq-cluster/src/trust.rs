@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// How a member stands with etcd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// No lease yet; nothing is owned.
+    /// No lease yet; nothing is planned for it.
     #[default]
     Joining,
     /// The lease certainly lives until then; none: for ever (single mode).
@@ -24,12 +24,13 @@ pub enum Trust {
         /// When the trust ends, unless a keep-alive is answered before.
         until: Option<Instant>,
     },
-    /// etcd does not answer and the trusted time has passed. What is owned is kept, nothing is claimed.
+    /// etcd does not answer and the trusted time has passed: no newer plan is heard of.
     Degraded {
         /// Since when.
         since: Instant,
     },
-    /// etcd said that the lease is gone. Nothing is owned; a new lease is being asked for.
+    /// etcd said that the lease is gone: no plan counts on this member; a new lease is being asked for. What is pumped is
+    /// pumped until a new owner fences it.
     Lost {
         /// Since when.
         since: Instant,
@@ -69,11 +70,6 @@ impl Trust {
             Self::Trusted { until } | Self::Draining { until } => until.is_none_or(|until| now < until),
             Self::Joining | Self::Degraded { .. } | Self::Lost { .. } | Self::Left => false,
         }
-    }
-
-    /// Whether new shards may be claimed at this moment.
-    pub fn may_claim(&self, now: Instant) -> bool {
-        matches!(self, Self::Trusted { .. }) && self.is_trusted(now)
     }
 
     /// The state's name, for logs and metrics.
@@ -122,7 +118,7 @@ impl Trust {
                 if until <= now { Self::Degraded { since } } else { Self::Trusted { until: Some(until) } }
             }
             (Self::Trusted { .. } | Self::Degraded { .. }, Signal::Gone) => Self::Lost { since: now },
-            // Draining: renewed like Trusted, but it never claims, and a lease that is gone has nothing left to give.
+            // Draining: renewed like Trusted, and a lease that is gone has nothing left to give.
             (Self::Draining { until }, Signal::Answered { sent, ttl }) => {
                 Self::Draining { until: later(until, trusted_until(sent, ttl)) }
             }
@@ -229,7 +225,6 @@ mod tests {
         let trusted = Trust::Trusted { until: Some(t0 + s(8)) };
         assert!(trusted.is_trusted(t0 + s(7)));
         assert!(!trusted.is_trusted(t0 + s(30)));
-        assert!(!trusted.may_claim(t0 + s(30)));
         assert!(Trust::Trusted { until: None }.is_trusted(t0 + s(30)));
     }
 }

@@ -9,7 +9,7 @@ use delayq::protocol::{
     UnixMicros,
 };
 use delayq::{Error, UnixMillis};
-use delayq_cluster::{ClusterError, DrainReport, Handle};
+use delayq_cluster::{ClusterError, Handle};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -21,9 +21,6 @@ use std::time::{Duration, Instant};
 pub(crate) const SHARDS_A_CALL: usize = 64;
 /// No clock reads less: a pump that believes no later time moves nothing, and says what it would have.
 pub(crate) const NO_LATER: UnixMillis = UnixMillis::new(0);
-/// How long handing everything over may take; then the leases and the epochs do it.
-const HAND_OVER: Duration = Duration::from_secs(3);
-
 /// Something to send. A pump moves nothing if Redis's clock reads more than `latest`.
 pub(crate) enum Call {
     Pump {
@@ -57,7 +54,6 @@ pub(crate) enum Call {
     Forget(Page),
     Survey(Question),
     Books(ShardId, BooksAt),
-    Drain,
 }
 
 /// What came back.
@@ -71,7 +67,6 @@ pub(crate) enum Answer {
     Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
     Surveyed { shard: ShardId, answer: Result<Survey, Error> },
     Counted { shard: ShardId, answer: Result<BooksPage, Error> },
-    Drained(DrainReport),
 }
 
 /// When a call was sent and answered, by the local clock.
@@ -113,22 +108,6 @@ impl Call {
         latest: UnixMillis,
     ) -> impl Iterator<Item = Self> {
         shards.chunks(SHARDS_A_CALL).map(move |some| Self::Rescue { node, shards: some.to_vec(), latest })
-    }
-
-    /// The owned shards that it is for: each is confirmed as stopped only once it came back.
-    pub(crate) fn owned_shards(&self) -> Vec<ShardId> {
-        match self {
-            Self::Pump { round, .. } => round.shards.iter().map(|&(shard, _)| shard).collect(),
-            Self::Claim { shards, .. } => shards.clone(),
-            Self::Hold { shard, .. } => vec![*shard],
-            Self::Ask(_)
-            | Self::Probe { .. }
-            | Self::Rescue { .. }
-            | Self::Forget(_)
-            | Self::Survey(_)
-            | Self::Books(..)
-            | Self::Drain => Vec::new(),
-        }
     }
 }
 
@@ -206,7 +185,6 @@ impl Calls {
             Call::Books(shard, at) => {
                 Box::pin(async move { Answer::Counted { shard, answer: redis.books(shard, at).await } })
             }
-            Call::Drain => Box::pin(async move { Answer::Drained(handle.drain(HAND_OVER).await) }),
         });
     }
 }

@@ -87,10 +87,11 @@ impl ClockWatch {
             return Vec::new();
         }
         let wrong = |shard: &ShardId| self.held.contains(shard) != on && !self.sent.contains_key(shard);
-        let call = |shard| Some(Call::Hold { shard, epoch: schedule.epoch(shard)?, on });
-        let calls: Vec<Call> = schedule.owned_at(node).filter(wrong).filter_map(call).collect();
-        self.sent.extend(calls.iter().flat_map(Call::owned_shards).map(|shard| (shard, on)));
-        calls
+        let due: Vec<ShardId> = schedule.owned_at(node).filter(wrong).collect();
+        self.sent.extend(due.iter().map(|&shard| (shard, on)));
+        due.into_iter()
+            .filter_map(|shard| Some(Call::Hold { shard, epoch: schedule.epoch(shard)?, on }))
+            .collect()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::sweep_metrics::{OfKind, SweepMetrics};
 use delayq::admin::{SweptFault, SweptMending};
 use delayq::protocol::ShardId;
 use delayq::{Error, Topic};
-use delayq_cluster::{LossReason, SINGLE_MODE_LIMITS, Trust};
+use delayq_cluster::{SINGLE_MODE_LIMITS, Trust};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,16 +24,15 @@ pub(crate) fn owned(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
     tracing::debug!(%shard, epoch, "owned");
 }
 
-/// A shard is not this timer's any more.
-pub(crate) fn parted(metrics: &TimerMetrics, shard: ShardId, reason: &LossReason) {
-    metrics.epoch(shard, None);
-    match reason {
-        LossReason::HandOver { to } => {
-            tracing::debug!(%shard, to = to.as_deref().unwrap_or("nobody"), "handed over");
-        }
-        LossReason::Left => tracing::debug!(%shard, "left"),
-        reason => tracing::warn!(%shard, ?reason, "lost"),
-    }
+/// The plan took a shard away that is given to nobody, or was not claimed yet.
+pub(crate) fn parted(shard: ShardId) {
+    tracing::debug!(%shard, "not planned for this timer any more");
+}
+
+/// A new owner of a shard has the epoch `known`.
+pub(crate) fn handed_over(metrics: &TimerMetrics, shard: ShardId, known: u64) {
+    metrics.handed_over.inc();
+    tracing::debug!(%shard, known, "handed over");
 }
 
 /// Another timer's lock keeps this one from a shard.
@@ -57,11 +56,14 @@ pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
         Trust::Degraded { .. } => {
             tracing::error!(
                 trust = name,
-                "etcd does not answer: what is owned is pumped on, nothing is claimed"
+                "etcd does not answer: what is owned is pumped on until another timer fences it"
             );
         }
         Trust::Lost { .. } => {
-            tracing::warn!(trust = name, "etcd says that the lease is gone: every shard is stopped");
+            tracing::warn!(
+                trust = name,
+                "etcd says that the lease is gone: what is owned is pumped on until another timer fences it"
+            );
         }
         _ => tracing::info!(trust = name, "membership"),
     }

@@ -2,12 +2,15 @@
 
 use crate::events;
 use crate::metrics::TimerMetrics;
-use delayq_cluster::{ClusterStats, Handle, Lost, Ownership, OwnershipChange, Trust};
+use delayq_cluster::{ClusterStats, Handle, OwnershipView, Trust};
+use std::sync::Arc;
+use tokio::sync::watch;
 
 /// This timer's place in the fleet.
 pub(crate) struct Fleet {
     handle: Handle,
-    ownership: Ownership,
+    /// Views of the plan; none once this timer has left.
+    views: Option<watch::Receiver<Arc<OwnershipView>>>,
     trust: Option<Trust>,
     /// Whether an operator keeps this timer without shards.
     drained: bool,
@@ -17,25 +20,27 @@ pub(crate) struct Fleet {
 // === impl Fleet ===
 
 impl Fleet {
-    pub(crate) fn new(handle: Handle, ownership: Ownership) -> Self {
-        Self { handle, ownership, trust: None, drained: false, counted: ClusterStats::default() }
+    pub(crate) fn new(handle: Handle) -> Self {
+        let mut views = handle.subscribe();
+        views.mark_changed();
+        Self { handle, views: Some(views), trust: None, drained: false, counted: ClusterStats::default() }
     }
 
     pub(crate) const fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// What was gained and lost; never again once it has left. Cancel safe.
-    pub(crate) async fn next(&mut self) -> OwnershipChange {
-        match self.ownership.next().await {
-            Some(change) => change,
-            None => std::future::pending().await,
+    /// Returns the first view of the plan, and each later one; once the timer has left, an empty view, and then nothing.
+    /// Cancel safe.
+    pub(crate) async fn next(&mut self) -> Arc<OwnershipView> {
+        let Some(views) = &mut self.views else { return std::future::pending().await };
+        match views.changed().await {
+            Ok(()) => views.borrow_and_update().clone(),
+            Err(_) => {
+                self.views = None;
+                Arc::new(OwnershipView { trust: Trust::Left, ..OwnershipView::default() })
+            }
         }
-    }
-
-    /// What is lost is stopped.
-    pub(crate) fn confirm(&mut self, stopped: &[Lost]) {
-        self.ownership.confirm(stopped);
     }
 
     pub(crate) fn trust(&mut self, trust: Trust, metrics: &TimerMetrics) {

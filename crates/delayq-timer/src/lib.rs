@@ -40,7 +40,6 @@ mod hindrance;
 mod metrics;
 mod node_id;
 mod nodes;
-mod owning;
 mod progress;
 mod pumping;
 mod redis_health;

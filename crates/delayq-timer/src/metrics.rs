@@ -31,6 +31,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) blocked: Counter,
     calls: Family<OfOutcome, Counter>,
     pub(crate) fenced: Counter,
+    pub(crate) handed_over: Counter,
     pub(crate) resyncs: Counter,
     pub(crate) turns: Counter,
     pub(crate) clock_jumps: Counter,
@@ -97,16 +98,12 @@ pub(crate) struct OfEvent {
 type Event = (&'static str, fn(&ClusterStats) -> u64);
 
 /// What the membership counts.
-const EVENTS: [Event; 14] = [
+const EVENTS: [Event; 10] = [
     ("request", |stats| stats.requests),
     ("keep_alive", |stats| stats.keep_alives),
     ("reconnect", |stats| stats.reconnects),
     ("relist", |stats| stats.relists),
     ("compacted", |stats| stats.compacted),
-    ("claim_won", |stats| stats.claims_won),
-    ("claim_held", |stats| stats.claims_held),
-    ("claim_released", |stats| stats.claims_released),
-    ("claim_lost", |stats| stats.claims_lost),
     ("lease_granted", |stats| stats.leases_granted),
     ("lease_lost", |stats| stats.leases_lost),
     ("plan_published", |stats| stats.plans_published),
@@ -152,7 +149,11 @@ impl TimerMetrics {
                 "Pumps of one shard that moved something, came for a due time and were empty or blocked, or only polled; and pumps and claims that failed",
                 zeroed(OUTCOMES.map(|outcome| OfOutcome { outcome })),
             ),
-            fenced: counter("timer_fenced", "Pumps refused because a newer owner has a higher epoch"),
+            fenced: counter(
+                "timer_fenced",
+                "Pumps of shards that the plan gives to this timer, refused because a newer owner has a higher epoch",
+            ),
+            handed_over: counter("timer_handed_over", "Shards that were pumped here until their new owner fenced them"),
             turns: counter("timer_turns", "Turns of the loop: one for each thing that happens to it"),
             resyncs: counter(
                 "timer_resyncs",
@@ -203,7 +204,7 @@ impl TimerMetrics {
             round_trip: seconds("timer_round_trip", "The last pipeline's time from sending to answer"),
             membership: metrics.register(
                 "timer_membership_events",
-                "What the membership did with etcd: requests, keep-alives, claims, leases, plans",
+                "What the membership did with etcd: requests, keep-alives, leases, plans",
                 zeroed(EVENTS.map(|(event, _)| OfEvent { event })),
             ),
             pump_time: metrics.register_with_unit(

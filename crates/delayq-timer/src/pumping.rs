@@ -24,7 +24,6 @@ use crate::forgetting::Forgetting;
 use crate::guard::Guard;
 use crate::metrics::TimerMetrics;
 use crate::nodes::{Node, Nodes};
-use crate::owning::Owning;
 use crate::progress::{Progress, Stall};
 use crate::redis_health::RedisHealth;
 use crate::safety_poll::SafetyPoll;
@@ -34,9 +33,10 @@ use crate::sweeping::FIRST;
 use crate::wakes::Wakes;
 use delayq::protocol::{Growth, Notification, Owner, ShardId};
 use delayq::{Client, ShardCount};
-use delayq_cluster::{Handle, Ownership, OwnershipChange};
+use delayq_cluster::{Handle, OwnershipView, Owning};
 use delayq_service::{Condition, Fault, Heartbeat, Shutdown};
 use standing::Reported;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -58,7 +58,6 @@ pub(crate) struct Parts {
     /// How long the lock lasts; zero: the fleet settles who owns what.
     pub(crate) lock: Duration,
     pub(crate) handle: Handle,
-    pub(crate) ownership: Ownership,
     /// Whether it is this timer's turn to sweep.
     pub(crate) sweeps: watch::Sender<bool>,
 }
@@ -90,6 +89,8 @@ pub(crate) struct Pumping {
     foreign: Foreign,
     fleet: Fleet,
     wakes: Wakes,
+    /// True if shards went since the wake-ups to follow were chosen.
+    fewer: bool,
     growth: Growth,
     sweeps: watch::Sender<bool>,
     stopping: Option<Instant>,
@@ -100,7 +101,7 @@ enum Woken {
     Answered(Answer),
     Notified(Notification),
     Alarm,
-    Changed(OwnershipChange),
+    Planned(Arc<OwnershipView>),
     Grown(ShardCount),
     Moved,
     Shutdown,
@@ -112,7 +113,7 @@ enum Woken {
 impl Pumping {
     /// To be called in the runtime in which it will run.
     pub(crate) fn new(parts: Parts, heartbeat: Heartbeat, alarm: Alarm) -> Self {
-        let Parts { config, client, metrics, condition, owner, lock, handle, ownership, sweeps } = parts;
+        let Parts { config, client, metrics, condition, owner, lock, handle, sweeps } = parts;
         let shards = Owner::new(client.clone());
         let (now, single) = (Instant::now(), !lock.is_zero());
         let guard = Guard::new(now, *config.max_clock_step, *config.clock_steady);
@@ -134,8 +135,9 @@ impl Pumping {
             books: Books::new(now),
             surveys: Surveys::new(config.horizons.iter().map(|&horizon| *horizon).collect(), now),
             foreign: Foreign::default(),
-            fleet: Fleet::new(handle, ownership),
+            fleet: Fleet::new(handle),
             wakes: Wakes::new(&shards),
+            fewer: false,
             growth: client.growth(),
             sweeps,
             stopping: None,
@@ -160,7 +162,7 @@ impl Pumping {
             let woken = tokio::select! {
                 biased;
                 answer = self.calls.next() => Woken::Answered(answer),
-                change = self.fleet.next() => Woken::Changed(change),
+                view = self.fleet.next() => Woken::Planned(view),
                 wake = self.wakes.next() => Woken::Notified(wake),
                 () = self.alarm.wait_until(shot.wake) => Woken::Alarm,
                 shards = self.growth.next() => Woken::Grown(shards),
@@ -170,18 +172,22 @@ impl Pumping {
             };
             self.metrics.turns.inc();
             match woken {
-                Woken::Answered(Answer::Drained(report)) => return self.farewell(report).await,
                 Woken::Answered(answer) => self.receive(answer),
                 Woken::Notified(wake) => self.notified(wake),
                 Woken::Alarm => self.rang(shot),
-                Woken::Changed(change) => self.change(change),
+                Woken::Planned(view) => self.follow(&view),
                 Woken::Grown(shards) => self.grow(shards),
                 // Shards are placed before anything is sent.
                 Woken::Moved => {}
                 Woken::Failed(name) => return Err(Fault::new(&MEMBER, name)),
                 Woken::Shutdown => self.drain(),
             }
-            self.fleet.confirm(&self.owning.parted());
+            if std::mem::take(&mut self.fewer) {
+                self.listen(Vec::new(), Instant::now());
+            }
+            if self.has_handed_over() {
+                return self.farewell().await;
+            }
             let standing = self.stands();
             let sweeps = standing.is_well() && self.schedule.is_certain(FIRST);
             self.sweeps.send_if_modified(|before| std::mem::replace(before, sweeps) != sweeps);
@@ -200,6 +206,7 @@ impl Pumping {
         self.claim(&wanted);
         let doubted = self.owning.questions(now);
         self.send_all((!doubted.is_empty()).then_some(Call::Ask(doubted)));
+        self.owning.parting_polls(now).into_iter().for_each(|shard| self.schedule.poll(shard));
         let used = self.nodes.in_use().len();
         if let Some(hindered) = self.health.turn(now, used, self.owning.is_given_any()) {
             events::hindrance_changed(&self.metrics, hindered);
@@ -258,7 +265,6 @@ impl Pumping {
     }
 
     fn send(&mut self, call: Call) {
-        call.owned_shards().into_iter().for_each(|shard| self.owning.sent(shard));
         self.calls.send(call, self.nodes.version());
     }
 

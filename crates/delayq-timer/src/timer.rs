@@ -71,7 +71,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     admin.check_server().await.map_err(|error| unusable(&client, error))?;
     // One shard says whether there is a deployment; each of the others is seen when it is claimed.
     admin.layout().await.map_err(|error| unusable(&client, error))?;
-    let (owner, lock, (handle, ownership)) = match membership {
+    let (owner, lock, handle) = match membership {
         Membership::Single { owner } => {
             take_lock(&client, &owner, *config.lock).await?;
             (owner, *config.lock, Cluster::single(config.effective_name(), client.shards()))
@@ -95,7 +95,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     let metrics = TimerMetrics::register(&metrics, &config.horizons);
     let (sweeps, turn) = watch::channel(false);
     Ok(Timer {
-        parts: Parts { config, client, metrics, condition, owner, lock, handle, ownership, sweeps },
+        parts: Parts { config, client, metrics, condition, owner, lock, handle, sweeps },
         readiness,
         sweeping,
         turn,

@@ -67,6 +67,11 @@ impl Timers {
 // === impl Answer ===
 
 impl Answer {
+    /// Number of shards whose owner in Redis is this timer.
+    fn pumped(&self, name: &str) -> usize {
+        self.owners.iter().filter(|owner| owner.name == name).map(|owner| owner.shards.len()).sum()
+    }
+
     fn json(&self) -> Value {
         let owners: Vec<Value> = self.owners.iter().map(Owner::json).collect();
         let fleet = self.fleet.as_ref().and_then(|fleet| fleet.as_ref().ok());
@@ -106,15 +111,15 @@ async fn fleet(context: &Context) -> Result<Fleet, Fault> {
     observer(&context.config)?.overview().await.map_err(|error| of_cluster(&error))
 }
 
-/// How a member is, in a word.
-fn state(member: &MemberInfo) -> &'static str {
+/// The state of a member that pumps this many shards, in a word.
+fn state(member: &MemberInfo, pumped: usize) -> &'static str {
     match member {
         MemberInfo { draining: true, .. } => "stopping",
-        MemberInfo { drained: true, claimed: 1.., .. } => "draining",
+        MemberInfo { drained: true, .. } if pumped > 0 => "draining",
         MemberInfo { drained: true, .. } => "drained",
         MemberInfo { hindered: true, .. } => "hindered",
         MemberInfo { leader: true, .. } => "leads",
-        MemberInfo { planned: 0, claimed: 0, .. } => "spare",
+        MemberInfo { planned: 0, .. } if pumped == 0 => "spare",
         _ => "serves",
     }
 }
@@ -150,29 +155,25 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
         None => text.push_str("etcd is not used: a single timer owns every shard\n\n"),
         Some(Err(_)) => text.push_str("etcd does not say which timers there are\n\n"),
         Some(Ok(fleet)) => {
-            let columns = ["timer", "?version", ">planned", ">claimed", "since", "state", "?admin"];
+            let columns = ["timer", "?version", ">planned", ">pumped", "since", "state", "?admin"];
             let mut rows = context.output.rows(&columns);
             for member in &fleet.members {
+                let pumped = answer.pumped(&member.name);
                 rows.judged(
                     member.can_take(),
                     [
                         member.name.clone(),
                         member.version.clone(),
                         member.planned.to_string(),
-                        member.claimed.to_string(),
+                        pumped.to_string(),
                         time(UnixMillis::new(member.since_ms)),
-                        state(member).to_owned(),
+                        state(member, pumped).to_owned(),
                         member.address.clone(),
                     ],
                 );
             }
-            let (unclaimed, misplaced) = (fleet.unclaimed.len(), fleet.misplaced.len());
-            text = format!(
-                "{}\n{} unclaimed, {misplaced} not where the plan wants them\n{}\n",
-                rows.text(),
-                counted(unclaimed as u64, "shard"),
-                drains(fleet)
-            );
+            let unplanned = counted(fleet.unplanned.len() as u64, "shard");
+            text = format!("{}\n{unplanned} planned for no timer\n{}\n", rows.text(), drains(fleet));
         }
     }
     let mut rows = context.output.rows(&["owner in redis", ">shards", ">epoch", "next pump", ">held"]);

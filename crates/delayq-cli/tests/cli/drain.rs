@@ -51,12 +51,16 @@ impl Fleet {
         assert!(finished.code == Some(code) && finished.stderr.contains(words), "{args:?}: {finished:?}");
     }
 
-    /// How many shards each timer has claimed, by name.
+    /// How many shards each timer pumps, by name.
     async fn claimed(&self) -> Vec<(String, u64)> {
         let timers = self.json(&["timers"]).await;
         let members = timers["fleet"]["members"].as_array().unwrap().iter();
-        let one = |one: &Value| (one["name"].as_str().unwrap().to_owned(), one["claimed"].as_u64().unwrap());
-        members.map(one).collect()
+        let owners = timers["owners"].as_array().unwrap();
+        let pumped = |name: &Value| {
+            let owner = owners.iter().find(|owner| owner["name"] == *name);
+            owner.map_or(0, |owner| owner["shards"].as_array().unwrap().len() as u64)
+        };
+        members.map(|one| (one["name"].as_str().unwrap().to_owned(), pumped(&one["name"]))).collect()
     }
 
     async fn shared(&self) {
@@ -137,7 +141,7 @@ async fn a_drained_timer_is_shown_everywhere_and_keeps_no_shard_over_its_restart
 #[tokio::test]
 async fn the_last_timer_is_drained_by_force_alone_and_a_stuck_one_is_not_waited_for_without_end() {
     let fleet = Fleet::start().await;
-    let one = fleet.timer("one");
+    let _one = fleet.timer("one");
     wait_until("it to own all", LONG, async || fleet.claimed().await == [("one".to_owned(), 4)]).await;
     fleet.refused(&["timers", "drain", "one"], 65, "there is no other").await;
     let drained = fleet.run(&["timers", "drain", "one", "--force"]).await;
@@ -152,9 +156,10 @@ async fn the_last_timer_is_drained_by_force_alone_and_a_stuck_one_is_not_waited_
     fleet.json(&["timers", "undrain", "one"]).await;
     wait_until("it to own all", LONG, async || fleet.claimed().await == [("one".to_owned(), 4)]).await;
 
-    let _two = fleet.timer("two");
+    let two = fleet.timer("two");
     fleet.shared().await;
-    one.signal(Signal::STOP);
+    // The heir does not take the shards, and the former owner keeps pumping.
+    two.signal(Signal::STOP);
     fleet
         .refused(
             &["timers", "drain", "one", "--deadline", "300ms"],
@@ -164,7 +169,7 @@ async fn the_last_timer_is_drained_by_force_alone_and_a_stuck_one_is_not_waited_
         .await;
     let unwaited = fleet.run(&["timers", "drain", "one", "--no-wait"]).await;
     assert!(unwaited.stdout.starts_with("one was drained already: 2 shards on their way"), "{unwaited:?}");
-    one.signal(Signal::CONT);
+    two.signal(Signal::CONT);
     assert_eq!(fleet.json(&["timers", "drain", "one"]).await["done"], "already_drained");
 }
 

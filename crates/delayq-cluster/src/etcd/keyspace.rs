@@ -31,15 +31,6 @@ pub(crate) enum Fence {
     Written(String, i64),
 }
 
-/// What became of one claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClaimAnswer {
-    /// The key is ours, since this revision.
-    Won(i64),
-    /// Another's key was there at this revision.
-    Held(i64),
-}
-
 // === impl Entry ===
 
 impl From<&KeyValue> for Entry {
@@ -118,43 +109,6 @@ impl Link {
         Ok((answer.kvs().first().map(Entry::from), read_at))
     }
 
-    /// Creates each key if it is under no lease (most often because it is absent), all in one request, each decided by itself;
-    /// none if the fence does not hold.
-    /// At most 100 keys: etcd takes 128 operations in a transaction, the inner ones included.
-    pub(crate) async fn create_each(
-        &self,
-        fence: &Fence,
-        keys: &[String],
-        value: &[u8],
-        lease: i64,
-    ) -> Result<Option<Vec<ClaimAnswer>>, EtcdError> {
-        let create = |key: &String| {
-            let put = TxnOp::put(key.as_str(), value, Some(PutOptions::new().with_lease(lease)));
-            // What no member wrote would keep every member out for good.
-            let free = Compare::lease(key.as_str(), CompareOp::Equal, 0);
-            let look = TxnOp::get(key.as_str(), None);
-            TxnOp::txn(Txn::new().when([free]).and_then([put]).or_else([look]))
-        };
-        let each: Vec<TxnOp> = keys.iter().map(create).collect();
-        let txn = Txn::new().when([fence.compare()]).and_then(each);
-        let answer = self.ask(|mut client| async move { client.txn(txn).await }).await?;
-        self.note_write();
-        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
-        let decided = |response: &TxnOpResponse| claim_answer(response, revision, lease);
-        Ok(answer.succeeded().then(|| answer.op_responses().iter().map(decided).collect()))
-    }
-
-    /// Deletes each key that is under this lease, all in one request. At most 100.
-    pub(crate) async fn delete_each(&self, keys: &[String], lease: i64) -> Result<(), EtcdError> {
-        let delete = |key: &String| {
-            let ours = Compare::lease(key.as_str(), CompareOp::Equal, lease);
-            TxnOp::txn(Txn::new().when([ours]).and_then([TxnOp::delete(key.as_str(), None)]))
-        };
-        let each: Vec<TxnOp> = keys.iter().map(delete).collect();
-        let txn = Txn::new().and_then(each);
-        self.ask(|mut client| async move { client.txn(txn).await }).await.map(|_| ())
-    }
-
     /// What each endpoint says of itself, asked one after the other, each within the request deadline.
     pub(crate) async fn statuses(&self) -> Vec<(String, Result<(String, bool), EtcdError>)> {
         let mut statuses = Vec::new();
@@ -177,18 +131,5 @@ fn entries(response: &TxnOpResponse) -> Vec<Entry> {
     match response {
         TxnOpResponse::Get(get) => get.kvs().iter().map(Entry::from).collect(),
         TxnOpResponse::Put(_) | TxnOpResponse::Delete(_) | TxnOpResponse::Txn(_) => Vec::new(),
-    }
-}
-
-fn claim_answer(response: &TxnOpResponse, revision: i64, lease: i64) -> ClaimAnswer {
-    let TxnOpResponse::Txn(inner) = response else { return ClaimAnswer::Held(revision) };
-    if inner.succeeded() {
-        return ClaimAnswer::Won(revision);
-    }
-    // A claim whose first answer was lost meets its own key.
-    let holder = inner.op_responses().first().map(entries).and_then(|found| found.into_iter().next());
-    match holder {
-        Some(entry) if entry.lease == lease => ClaimAnswer::Won(entry.create_revision),
-        _ => ClaimAnswer::Held(revision),
     }
 }

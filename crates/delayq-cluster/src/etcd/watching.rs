@@ -2,7 +2,7 @@
 
 use super::keyspace::Entry;
 use super::link::{EtcdError, Link};
-use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+use etcd_client::{EventType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::timeout;
 
 /// What to watch.
@@ -11,8 +11,6 @@ pub(crate) struct WatchRange {
     pub(crate) key: String,
     /// All keys that begin with it.
     pub(crate) prefix: bool,
-    /// Only deletions.
-    pub(crate) deletions_only: bool,
 }
 
 /// What happened to a key.
@@ -28,6 +26,15 @@ pub(crate) struct Watch {
     stream: WatchStream,
     /// Changes of one range that arrived before etcd had confirmed the others.
     early: Vec<Change>,
+}
+
+// === impl WatchRange ===
+
+impl WatchRange {
+    /// One key.
+    pub(crate) const fn key(key: String) -> Self {
+        Self { key, prefix: false }
+    }
 }
 
 // === impl Link ===
@@ -84,15 +91,6 @@ impl Watch {
         Ok(message.events().iter().filter_map(change).collect())
     }
 
-    /// The next changes, if they have arrived already.
-    pub(crate) async fn ready(&mut self) -> Option<Result<Vec<Change>, EtcdError>> {
-        tokio::select! {
-            biased;
-            changes = self.next() => Some(changes),
-            () = std::future::ready(()) => None,
-        }
-    }
-
     async fn message(&mut self) -> Result<WatchResponse, EtcdError> {
         let message = match self.stream.message().await {
             Ok(Some(message)) => message,
@@ -113,9 +111,6 @@ fn options(range: &WatchRange, id: i64, read_at: i64) -> WatchOptions {
     let mut options = WatchOptions::new().with_watch_id(id).with_start_revision(read_at + 1);
     if range.prefix {
         options = options.with_prefix();
-    }
-    if range.deletions_only {
-        options = options.with_filters([WatchFilterType::NoPut]);
     }
     options
 }

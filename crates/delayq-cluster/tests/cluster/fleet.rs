@@ -1,8 +1,7 @@
-//! Members that really consume what they own, and a floor that knows who works on what.
+//! Members that follow their plan in a real etcd, and a floor that gives out epochs in place of Redis.
 
 use delayq_cluster::{
-    Cluster, ClusterConfig, ClusterStats, EtcdConfig, Handle, LossReason, Lost, Ownership, ShardCount,
-    ShardId, Trust,
+    Cluster, ClusterConfig, ClusterStats, EtcdConfig, Handle, Owning, ShardCount, ShardId, Trust,
 };
 use delayq_service::config::{DeploymentConfig, HumanDuration};
 use delayq_tests::deadline::{LONG, wait_until};
@@ -14,17 +13,24 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+/// How often a consumer pumps its shards.
+const PUMPED_EVERY: Duration = Duration::from_millis(20);
+
 /// Who works on which shard at this moment, as the consumers themselves say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
+    /// The members that pump each shard: two for a moment at a hand-over.
     pub(crate) workers: BTreeMap<ShardId, BTreeSet<String>>,
-    /// Shards that two worked on at once, with both names.
-    pub(crate) overlaps: Vec<(ShardId, String, String)>,
-    /// When each shard was stopped last, and the longest time that one then waited for its next worker.
-    pub(crate) stopped: BTreeMap<ShardId, Instant>,
+    /// The newest epoch of each shard, and its owner.
+    pub(crate) epochs: BTreeMap<ShardId, (u64, String)>,
+    /// When a shard lost its last worker.
+    stopped: BTreeMap<ShardId, Instant>,
+    /// The longest time that a shard had no worker.
     pub(crate) longest_gap: Duration,
-    /// Every loss, in order: who, and what.
-    pub(crate) losses: Vec<(String, Lost)>,
+    /// Number of claimed shards, over all members.
+    pub(crate) claims: usize,
+    /// Number of fenced pumps, over all members.
+    pub(crate) fenced: usize,
 }
 
 /// Where the consumers of a test report.
@@ -42,15 +48,27 @@ pub(crate) struct Member {
     consumer: tokio::task::JoinHandle<()>,
 }
 
+/// Pumps the shards of one member.
+struct Consumer {
+    name: String,
+    handle: Handle,
+    floor: Floor,
+    owning: Owning,
+    epochs: BTreeMap<ShardId, u64>,
+}
+
 impl Work {
     /// How many shards a member works on.
     pub(crate) fn of(&self, name: &str) -> usize {
         self.workers.values().filter(|workers| workers.contains(name)).count()
     }
 
-    /// Whether every shard has exactly one worker.
+    /// Returns true if every shard has exactly one worker, with the newest epoch.
     pub(crate) fn covers(&self, shards: u16) -> bool {
-        (0..shards).all(|n| self.workers.get(&ShardId::new(n)).is_some_and(|workers| workers.len() == 1))
+        (0..shards).map(ShardId::new).all(|shard| {
+            let (workers, newest) = (self.workers.get(&shard), self.epochs.get(&shard));
+            workers.zip(newest).is_some_and(|(workers, (_, owner))| workers.iter().eq([owner]))
+        })
     }
 
     /// Whether every shard has exactly one worker and the counts of these members differ by one at most.
@@ -58,6 +76,12 @@ impl Work {
         let counts: Vec<usize> = names.iter().map(|name| self.of(name)).collect();
         let (most, least) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());
         self.covers(shards) && counts.iter().sum::<usize>() == usize::from(shards) && most - least <= 1
+    }
+
+    /// The shards that a member works on.
+    pub(crate) fn shards_of(&self, name: &str) -> Vec<ShardId> {
+        let theirs = self.workers.iter().filter(|(_, workers)| workers.contains(name));
+        theirs.map(|(&shard, _)| shard).collect()
     }
 }
 
@@ -97,44 +121,115 @@ impl Floor {
         counts
     }
 
-    fn start(&self, name: &str, shards: &[ShardId]) {
+    /// Gives out the next epoch of each shard.
+    fn claim(&self, name: &str, shards: &[ShardId]) -> BTreeMap<ShardId, u64> {
+        let mut epochs = BTreeMap::new();
         self.work.send_modify(|work| {
             for &shard in shards {
-                let workers = work.workers.entry(shard).or_default();
-                if let Some(other) = workers.first() {
-                    work.overlaps.push((shard, other.clone(), name.to_owned()));
-                }
-                workers.insert(name.to_owned());
+                let epoch = work.epochs.get(&shard).map_or(1, |(epoch, _)| epoch + 1);
+                work.epochs.insert(shard, (epoch, name.to_owned()));
+                work.workers.entry(shard).or_default().insert(name.to_owned());
                 if let Some(stopped) = work.stopped.remove(&shard) {
                     work.longest_gap = work.longest_gap.max(stopped.elapsed());
                 }
+                epochs.insert(shard, epoch);
             }
+            work.claims += shards.len();
         });
+        epochs
     }
 
-    fn stop(&self, name: &str, lost: &[Lost]) {
-        self.work.send_modify(|work| {
-            for lost in lost {
-                if let Some(workers) = work.workers.get_mut(&lost.shard) {
-                    workers.remove(name);
-                }
-                work.stopped.insert(lost.shard, Instant::now());
-                work.losses.push((name.to_owned(), lost.clone()));
-            }
-        });
+    /// Returns the shards for which there is a newer epoch.
+    fn fenced(&self, epochs: &BTreeMap<ShardId, u64>) -> Vec<ShardId> {
+        let work = self.work.borrow();
+        let newest = |shard| work.epochs.get(shard).map_or(0, |&(epoch, _)| epoch);
+        epochs.iter().filter(|(shard, epoch)| newest(shard) > **epoch).map(|(&shard, _)| shard).collect()
     }
 
-    fn stop_all(&self, name: &str) {
+    fn stop(&self, name: &str, shards: &[ShardId], fenced: usize) {
         self.work.send_modify(|work| {
-            for workers in work.workers.values_mut() {
+            work.fenced += fenced;
+            for shard in shards {
+                let workers = work.workers.entry(*shard).or_default();
                 workers.remove(name);
+                if workers.is_empty() {
+                    work.stopped.insert(*shard, Instant::now());
+                }
             }
         });
     }
 }
 
+impl Consumer {
+    /// Pumps until the member has left.
+    async fn run(mut self) {
+        let mut views = self.handle.subscribe();
+        views.mark_changed();
+        let mut pumped = tokio::time::interval(PUMPED_EVERY);
+        loop {
+            tokio::select! {
+                changed = views.changed() => match changed {
+                    Ok(()) => self.follow(&views.borrow_and_update().clone()),
+                    Err(_) => break,
+                },
+                _ = pumped.tick() => self.pump(),
+            }
+            self.ask().await;
+            self.claim();
+        }
+        let left: Vec<ShardId> = self.epochs.keys().copied().collect();
+        self.floor.stop(&self.name, &left, 0);
+    }
+
+    fn follow(&mut self, view: &delayq_cluster::OwnershipView) {
+        let gone = self.owning.follow(view, std::time::Instant::now()).gone;
+        self.stop(&gone, 0);
+    }
+
+    fn claim(&mut self) {
+        let now = std::time::Instant::now();
+        let wanted = self.owning.claims(now);
+        if !wanted.is_empty() {
+            self.epochs.extend(self.floor.claim(&self.name, &wanted));
+            wanted.iter().for_each(|&shard| _ = self.owning.claimed(shard, now));
+        }
+    }
+
+    fn pump(&mut self) {
+        let now = std::time::Instant::now();
+        let fenced = self.floor.fenced(&self.epochs);
+        fenced.iter().for_each(|&shard| _ = self.owning.fenced(shard, now));
+        if !fenced.is_empty() {
+            self.stop(&fenced, fenced.len());
+        }
+    }
+
+    async fn ask(&mut self) {
+        let now = std::time::Instant::now();
+        let doubted = self.owning.questions(now);
+        if doubted.is_empty() {
+            return;
+        }
+        let mine = self.handle.still_mine(&doubted).await.unwrap_or_default();
+        for shard in doubted {
+            if mine.contains(&shard) {
+                self.owning.still_mine(shard, now);
+            } else {
+                self.owning.doubt(shard, now + PUMPED_EVERY);
+            }
+        }
+    }
+
+    fn stop(&mut self, shards: &[ShardId], fenced: usize) {
+        if !shards.is_empty() {
+            shards.iter().for_each(|shard| _ = self.epochs.remove(shard));
+            self.floor.stop(&self.name, shards, fenced);
+        }
+    }
+}
+
 impl Member {
-    /// Joins, and consumes: every shard is started when gained, stopped when lost, and then confirmed.
+    /// Joins and consumes: claims each planned shard, and pumps until fenced.
     pub(crate) async fn join(config: ClusterConfig, floor: &Floor) -> Self {
         // DELAYQ_TEST_LOG=delayq_cluster=debug shows what the members did.
         if let Ok(filter) = std::env::var("DELAYQ_TEST_LOG") {
@@ -150,32 +245,28 @@ impl Member {
         Self::consume(name, Cluster::start(config).await.unwrap(), floor)
     }
 
-    fn consume(name: String, (handle, mut ownership): (Handle, Ownership), floor: &Floor) -> Self {
-        let (consumer_name, consumer_floor) = (name.clone(), floor.clone());
-        let consumer = tokio::spawn(async move {
-            while let Some(change) = ownership.next().await {
-                if !change.lost.is_empty() {
-                    consumer_floor.stop(&consumer_name, &change.lost);
-                    ownership.confirm(&change.lost);
-                }
-                if !change.gained.is_empty() {
-                    consumer_floor.start(&consumer_name, &change.gained);
-                }
-            }
-        });
-        Self { name, handle, floor: floor.clone(), consumer }
+    fn consume(name: String, handle: Handle, floor: &Floor) -> Self {
+        let consumer = Consumer {
+            name: name.clone(),
+            handle: handle.clone(),
+            floor: floor.clone(),
+            owning: Owning::default(),
+            epochs: BTreeMap::new(),
+        };
+        Self { name, handle, floor: floor.clone(), consumer: tokio::spawn(consumer.run()) }
     }
 
     /// Dies as a process does: everything stops at once, and the lease stays behind.
     pub(crate) fn die(self) {
         self.consumer.abort();
-        self.floor.stop_all(&self.name);
+        let theirs = self.floor.work().shards_of(&self.name);
+        self.floor.stop(&self.name, &theirs, 0);
     }
 
     /// Drains and leaves in order.
     pub(crate) async fn leave(self) {
-        let drained = self.handle.drain(LONG).await;
-        assert_eq!(drained.left_over, []);
+        self.handle.drain();
+        self.floor.until("nothing is left to it", |work| work.of(&self.name) == 0).await;
         assert!(self.handle.leave(LONG).await);
         self.consumer.await.unwrap();
     }
@@ -221,15 +312,6 @@ pub(crate) fn config(endpoints: &[String], name: &str, shards: u16) -> ClusterCo
     let mut config = ClusterConfig::new(&etcd, &deployment, name);
     config.join_deadline = LONG;
     config
-}
-
-/// Why a member lost its shards, each reason once.
-pub(crate) fn reasons(work: &Work, name: &str) -> BTreeSet<String> {
-    let reason = |lost: &Lost| match &lost.reason {
-        LossReason::HandOver { .. } => "hand-over".to_owned(),
-        other => format!("{other:?}"),
-    };
-    work.losses.iter().filter(|(who, _)| who == name).map(|(_, lost)| reason(lost)).collect()
 }
 
 pub(crate) fn s(seconds: u64) -> Duration {

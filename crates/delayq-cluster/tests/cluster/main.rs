@@ -1,4 +1,4 @@
-//! A fleet of members against a real etcd: one claim per shard at any time, and in the end every shard owned.
+//! A fleet of members against a real etcd: no shard without a worker while its owner lives, and in the end one each.
 
 // A test that cannot go on ends by panicking, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -12,7 +12,7 @@ mod fleet;
 mod growth;
 mod handover;
 mod late;
+mod model;
 mod process;
-mod reader;
 mod scope;
 mod security;

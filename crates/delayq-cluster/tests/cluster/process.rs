@@ -3,7 +3,6 @@
 //! The process is this test binary again, running [`a_member_of_its_own`] only.
 
 use crate::fleet::{Floor, Member, config, s};
-use crate::reader::ClaimReader;
 use delayq_cluster::{Cluster, Handle};
 use delayq_tests::deadline::LONG;
 use delayq_tests::etcd_server::EtcdCluster;
@@ -31,27 +30,34 @@ async fn start_member(endpoint: &str) -> Process {
 #[ignore = "the process that another test starts"]
 async fn a_member_of_its_own() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else { return };
-    let (handle, mut ownership) = Cluster::join(config(&[endpoint], "process", 16)).await.unwrap();
-    let mut owned = 0;
+    let handle = Cluster::join(config(&[endpoint], "process", 16)).await.unwrap();
+    let mut views = handle.subscribe();
     let mut tick = tokio::time::interval(Duration::from_millis(50));
     loop {
         tokio::select! {
-            change = ownership.next() => {
-                let Some(change) = change else { return };
-                ownership.confirm(&change.lost);
-                owned = owned + change.gained.len() - change.lost.len();
-                let reasons: Vec<_> = change.lost.iter().map(|lost| &lost.reason).collect();
-                say(&handle, owned, &format!("{reasons:?}"));
+            changed = views.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                say(&handle, views.borrow_and_update().planned.len(), "planned");
             }
             // The handle is asked too: it must know better than the tasks, which have not run yet after a freeze.
-            _ = tick.tick() => say(&handle, owned, "-"),
+            _ = tick.tick() => say(&handle, handle.view().planned.len(), "-"),
         }
     }
 }
 
-fn say(handle: &Handle, owned: usize, reasons: &str) {
-    println!("says owns={owned} trust={} {reasons}", handle.trust().name());
+fn say(handle: &Handle, owned: usize, why: &str) {
+    println!("says owns={owned} trust={} {why}", handle.trust().name());
     std::io::stdout().flush().unwrap();
+}
+
+/// Waits until the plan gives so many shards to a member; answers how long that took.
+async fn planned(member: &Member, shards: usize) -> Duration {
+    let (started, mut views) = (Instant::now(), member.handle.subscribe());
+    let came = tokio::time::timeout(LONG, views.wait_for(|view| view.planned.len() == shards)).await;
+    assert!(came.is_ok(), "{} are planned, not {shards}", member.handle.view().planned.len());
+    started.elapsed()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,15 +65,14 @@ async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_agai
     conclusive(async || {
         let etcd = EtcdCluster::start_one().await;
         let floor = Floor::new();
-        let reader = ClaimReader::start(&etcd.endpoints()[0]).await;
         let well = Member::join(config(&etcd.endpoints(), "well", 16), &floor).await;
         let mut process = start_member(&etcd.endpoints()[0]).await;
-        floor.until("well has half", |work| work.of("well") == 8).await;
+        planned(&well, 8).await;
 
         process.signal(Signal::STOP);
         let frozen = Instant::now();
         let granted = well.handle.granted_ttl().unwrap();
-        let took = floor.until("well takes all", |work| work.of("well") == 16).await;
+        let took = planned(&well, 16).await;
         println!("a frozen process' shards are owned elsewhere after {took:?} (lease {granted:?})");
         let timing = floor.judge("the take-over from a frozen process", took, granted + s(2));
         // The time itself is what is tested.
@@ -84,15 +89,12 @@ async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_agai
         let since_it_woke = owning.iter().skip_while(|line| line.contains("owns=8 trust=trusted -"));
         assert!(since_it_woke.into_iter().all(|line| !line.contains("trust=trusted -")), "{said:?}");
         process.wait_for_line_from(mark + owning.len(), "owns=8 trust=trusted", LONG).await;
-        floor.until("well has half", |work| work.of("well") == 8).await;
+        planned(&well, 8).await;
 
         process.end_by(Signal::KILL, LONG).await;
-        let took = floor.until("well takes all", |work| work.of("well") == 16).await;
+        let took = planned(&well, 16).await;
         println!("a killed process' shards are owned elsewhere after {took:?}");
-        let timing = timing.and(floor.judge("the take-over from a killed process", took, granted + s(2)));
-        assert_eq!(floor.work().overlaps, []);
-        reader.judge(16, 1).await;
-        timing
+        timing.and(floor.judge("the take-over from a killed process", took, granted + s(2)))
     })
     .await;
 }

@@ -1,7 +1,6 @@
 //! A namespace of its own for each test, in the etcd that the tests share.
 
 use crate::fleet::config;
-use crate::reader::ClaimReader;
 use delayq::Namespace;
 use delayq_cluster::ClusterConfig;
 use delayq_tests::shared;
@@ -31,9 +30,5 @@ impl Scope {
     /// Somebody else's tool.
     pub(crate) async fn tool(&self) -> etcd_client::Client {
         etcd_client::Client::connect(&self.endpoints, None).await.unwrap()
-    }
-
-    pub(crate) async fn reader(&self) -> ClaimReader {
-        ClaimReader::of(self.tool().await, self.key("claims/")).await
     }
 }

@@ -37,7 +37,6 @@ impl Pumping {
             Answer::Forgot { shard, answer } => self.forgot(shard, answer),
             Answer::Surveyed { shard, answer } => self.surveyed(shard, answer),
             Answer::Counted { shard, answer } => self.counted(shard, answer),
-            Answer::Drained(_) => unreachable!("the loop ends with it"),
         }
     }
 
@@ -50,7 +49,6 @@ impl Pumping {
             self.compare(round.node, trip, first.now);
         }
         for (&(shard, epoch), report) in round.shards.iter().zip(reports) {
-            self.owning.returned(shard);
             match report {
                 Ok(report) => self.pumped_one((round.node, shard), epoch.unwrap_or(0), &report, trip),
                 Err(error) => self.failed((round.node, shard), &error, trip.answered),
@@ -82,11 +80,7 @@ impl Pumping {
                 self.schedule.hold(shard, true);
                 self.send_holds(trip.answered);
             }
-            PumpWord::Fenced(known) => {
-                events::fenced(&self.metrics, shard, epoch, known);
-                self.schedule.doubt(shard, true);
-                self.owning.doubt(shard, trip.answered);
-            }
+            PumpWord::Fenced(known) => self.fenced(shard, epoch, known, trip.answered),
         }
     }
 
@@ -99,14 +93,12 @@ impl Pumping {
         let now = trip.answered;
         let mut clock = None;
         for (&shard, claim) in shards.iter().zip(claims) {
-            self.owning.returned(shard);
-            if !self.owning.is_given(shard) {
-                continue;
-            }
             match claim {
                 Ok(Claimed::Mine { epoch, now: redis, next_due }) => {
                     clock = clock.or(Some(redis));
-                    self.owning.claimed(shard);
+                    if !self.owning.claimed(shard, now) {
+                        continue;
+                    }
                     if self.schedule.epoch(shard) == Some(epoch) {
                         self.schedule.learn(shard, next_due);
                         // A fenced answer was of an epoch before this one.
@@ -144,9 +136,9 @@ impl Pumping {
             mine.inspect_err(|error| tracing::debug!(%error, "etcd does not say whose shards these are"));
         for &shard in shards {
             match &mine {
-                Ok(mine) if mine.contains(&shard) => self.owning.retry(shard, now),
+                Ok(mine) if mine.contains(&shard) => self.owning.still_mine(shard, now),
                 Ok(_) => {
-                    // The membership reports its loss.
+                    // A newer plan, which says so, is on its way.
                     self.schedule.drop(shard);
                     self.owning.doubt(shard, now + ASK_RETRY);
                 }
@@ -156,9 +148,23 @@ impl Pumping {
         self.count_shards();
     }
 
+    /// A newer epoch fenced a shard: asks etcd about a shard that is planned for this timer; any other has reached its new owner.
+    fn fenced(&mut self, shard: ShardId, epoch: u64, known: u64, now: Instant) {
+        // An answer to a call from before the last claim.
+        if self.schedule.epoch(shard).is_none_or(|mine| mine >= known) {
+            return;
+        }
+        if self.owning.fenced(shard, now) {
+            events::fenced(&self.metrics, shard, epoch, known);
+            self.schedule.doubt(shard, true);
+        } else {
+            events::handed_over(&self.metrics, shard, known);
+            self.let_go(shard);
+        }
+    }
+
     fn held(&mut self, shard: ShardId, on: bool, answer: Result<HoldAnswer, Error>) {
         let now = Instant::now();
-        self.owning.returned(shard);
         self.clock_of(shard).settled(shard, matches!(answer, Ok(HoldAnswer::Done)));
         match answer {
             Ok(HoldAnswer::Done) => {
@@ -171,8 +177,7 @@ impl Pumping {
             }
             Ok(HoldAnswer::Fenced(known)) => {
                 let epoch = self.schedule.epoch(shard).unwrap_or(0);
-                events::fenced(&self.metrics, shard, epoch, known);
-                self.owning.doubt(shard, now);
+                self.fenced(shard, epoch, known, now);
             }
             Err(error) => tracing::debug!(%shard, %error, on, "the hold is sent again at the next poll"),
         }
@@ -216,14 +221,20 @@ impl Pumping {
     /// A call for a shard that is given to this timer failed.
     fn failed(&mut self, (node, shard): (NodeId, ShardId), error: &Error, now: Instant) {
         self.metrics.call_failed();
-        if is_missing(error) {
+        let kept = if is_missing(error) {
             self.progress.drop(shard);
             self.schedule.drop(shard);
-            self.owning.missing(shard, now + MISSING_RETRY.min(*self.config.poll_interval));
+            self.owning.missing(shard, now + MISSING_RETRY.min(*self.config.poll_interval))
         } else if self.schedule.epoch(shard).is_none() {
-            self.owning.retry(shard, now + CLAIM_RETRY);
-        } else if self.schedule.failed((node, shard), now) {
-            self.progress.failed(shard, now);
+            self.owning.retry(shard, now + CLAIM_RETRY)
+        } else {
+            if self.schedule.failed((node, shard), now) {
+                self.progress.failed(shard, now);
+            }
+            true
+        };
+        if !kept {
+            self.let_go(shard);
         }
         self.lost((node, shard), error, now);
         self.count_shards();

@@ -1,12 +1,11 @@
 //! Who owns what: shards that come and go, wake-ups of theirs, and a deployment that grows.
 
 use super::Pumping;
-use crate::calls::Call;
 use crate::events;
 use crate::nodes::Moved;
 use delayq::ShardCount;
 use delayq::protocol::{Notification, ShardId};
-use delayq_cluster::{DrainReport, Lost, OwnershipChange};
+use delayq_cluster::OwnershipView;
 use delayq_service::Fault;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,6 +13,8 @@ use tokio::time::timeout;
 
 /// Wakes that are received in one go.
 const WAKES_A_STEP: usize = 1024;
+/// How long a stopping timer waits for its shards to be fenced.
+const HAND_OVER: Duration = Duration::from_secs(3);
 /// How long the last calls, giving the locks back, and the farewell may take: each of the three.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -40,23 +41,24 @@ impl Pumping {
         }
     }
 
-    pub(super) fn change(&mut self, change: OwnershipChange) {
+    /// Follows a new view of the plan.
+    pub(super) fn follow(&mut self, view: &OwnershipView) {
         let now = Instant::now();
-        self.fleet.trust(change.trust, &self.metrics);
-        for lost in change.lost {
-            self.lose(lost);
+        self.fleet.trust(view.trust, &self.metrics);
+        let turn = self.owning.follow(view, now);
+        for shard in turn.gone {
+            events::parted(shard);
+            self.let_go(shard);
         }
-        for &shard in &change.gained {
-            self.owning.gain(shard, now);
-        }
-        self.listen(change.gained, now);
+        self.listen(turn.gained, now);
         self.count_shards();
     }
 
-    /// Listens to the shards that are given to this timer, and to others' where few share them.
-    fn listen(&mut self, gained: Vec<ShardId>, now: Instant) {
+    /// Listens to the shards that are pumped here, or soon will be, and to those of others where few timers share them.
+    pub(super) fn listen(&mut self, gained: Vec<ShardId>, now: Instant) {
+        let pumped: BTreeSet<ShardId> = self.owning.shards().collect();
         let (given, others): (Vec<_>, Vec<_>) =
-            self.client.shards().shards().partition(|&shard| self.owning.is_given(shard));
+            self.client.shards().shards().partition(|shard| pumped.contains(shard));
         if !self.is_single() {
             let timers = self.other_timers(given.len());
             self.foreign.set(others.into_iter(), timers, now);
@@ -89,9 +91,9 @@ impl Pumping {
         self.listen(Vec::new(), Instant::now());
     }
 
-    fn lose(&mut self, lost: Lost) {
-        let shard = lost.shard;
-        events::parted(&self.metrics, shard, &lost.reason);
+    /// A shard is not pumped here any more.
+    pub(super) fn let_go(&mut self, shard: ShardId) {
+        self.metrics.epoch(shard, None);
         self.schedule.drop(shard);
         let node = self.nodes.of(shard);
         self.nodes[node].clock.drop(shard);
@@ -99,25 +101,32 @@ impl Pumping {
         self.forgetting.drop(shard);
         self.surveys.drop(shard);
         self.books.drop(shard);
-        self.owning.lose(lost);
+        self.fewer = true;
+        self.count_shards();
     }
 
+    /// Asks for other owners; this timer pumps each shard until the new owner fences it.
     pub(super) fn drain(&mut self) {
         self.stopping = Some(Instant::now());
-        // Who leaves gives everything away as it is.
+        // A timer that leaves gives its shards away, whatever its health.
         self.health.leave();
-        self.send(Call::Drain);
+        self.fleet.handle().drain();
+    }
+
+    /// Returns true if this timer stops and has no shard left, or its time for handing over has ended.
+    pub(super) fn has_handed_over(&self) -> bool {
+        self.stopping.is_some_and(|since| self.owning.is_empty() || since.elapsed() >= HAND_OVER)
     }
 
     /// Waits for the calls that are out, gives locks back, and leaves.
-    pub(super) async fn farewell(mut self, report: DrainReport) -> Result<(), Fault> {
+    pub(super) async fn farewell(mut self) -> Result<(), Fault> {
         let _ = timeout(FAREWELL, self.calls.settle()).await;
         if self.is_single() {
             let _ = timeout(FAREWELL, self.calls.give_locks_back()).await;
         }
         self.fleet.handle().leave(FAREWELL).await;
-        let took = self.stopping.map_or(report.took, |since| since.elapsed());
-        events::stopped(took, report.left_over.len());
+        let took = self.stopping.map_or(Duration::ZERO, |since| since.elapsed());
+        events::stopped(took, self.schedule.count());
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! How they were chosen: what owns its shards throughout pumps on, so nothing but the machine makes its messages late,
 //! and a second is allowed. What has to be noticed by a lease, a lock or a poll may take that long and the two seconds
-//! in which etcd polls for what ran out, a plan is made and claims are won. Planned moves have a bound of 50 ms.
+//! in which etcd polls for what ran out and a plan is made. Planned moves have a bound of 50 ms.
 //!
 //! What is late by more is judged by [`delayq_tests::timing`]: it fails, or the machine's own pauses ([`crate::pulse`])
 //! may explain it, and the run is repeated.
@@ -39,17 +39,15 @@ pub(crate) struct Times {
     pub(crate) lock: Duration,
 }
 
-/// What is owned is pumped on; but a shard that is just being handed over waits for etcd's election, for a call to the
-/// lost leader to run into its deadline, and for the next try.
 pub(crate) const ETCD_LEADER_LOST: Bound =
-    Bound::of("etcd's leader is killed, or cut off from its peers").s(4);
+    Bound::of("etcd's leader is killed, or cut off from its peers").s(1);
 pub(crate) const ETCD_RESTARTED: Bound = Bound::of("etcd is restarted, one member after another").s(1);
 pub(crate) const ETCD_GONE: Bound = Bound::of("etcd has no quorum, or does not answer").s(1);
-pub(crate) const ETCD_REBUILT: Bound = Bound::of("etcd is emptied and rebuilt").s(3);
+pub(crate) const ETCD_REBUILT: Bound = Bound::of("etcd is emptied and rebuilt").s(1);
 pub(crate) const ETCD_COMPACTED: Bound = Bound::of("etcd's history is compacted under a watch").s(1);
 pub(crate) const TOKEN_LOST: Bound = Bound::of("etcd forgets its tokens (a restart)").s(1);
 pub(crate) const LEASE_REVOKED: Bound =
-    Bound::of("timers' leases are revoked, or their keys in etcd deleted, by hand").s(3);
+    Bound::of("timers' leases are revoked, or their keys in etcd deleted, by hand").s(1);
 pub(crate) const CUT_FROM_ETCD: Bound = Bound::of("a timer is cut off from etcd alone").s(1);
 pub(crate) const CUT_FROM_REDIS: Bound = Bound::of("a timer is cut off from Redis alone").calls(2).s(6);
 pub(crate) const CUT_FROM_BOTH: Bound = Bound::of("a timer is cut off from both").leases(1).s(2);

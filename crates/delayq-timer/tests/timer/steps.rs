@@ -7,7 +7,7 @@ use crate::fleet::{Fleet, Route};
 use crate::stand::Running;
 use delayq::protocol::{Scripts, Verb};
 use delayq_tests::timing::{Timing, conclusive};
-use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, gives_up_a_claim, has, revokes_its_lease};
+use delayq_tests::tripwire::{End, Step, Tripwire, begins_to_lead, has, revokes_its_lease};
 use std::pin::pin;
 
 const SHARDS: u16 = 8;
@@ -116,11 +116,6 @@ async fn a_timer_that_dies_as_it_registers_takes_nothing_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timer_that_dies_as_it_claims_its_shards_is_replaced() {
-    dies_joining(|sent| has(sent, r#""name":"doomed"}"#)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_dies_as_it_takes_its_epochs_is_replaced() {
     dies_joining(|sent| calls(sent, Verb::Claim)).await;
 }
@@ -143,11 +138,6 @@ async fn a_timer_that_dies_as_it_writes_the_plan_leaves_the_lead_to_the_next() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_dies_as_it_begins_to_hand_over_is_replaced() {
     dies_stopping(|sent| has(sent, r#""draining":true"#)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_timer_that_dies_as_it_gives_its_shards_up_is_replaced() {
-    dies_stopping(gives_up_a_claim).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

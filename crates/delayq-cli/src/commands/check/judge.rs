@@ -3,7 +3,7 @@
 use super::look::{Fleet, Fullest, Look, Shards};
 use crate::checked::Check;
 use crate::output::{Judgement, counted, duration};
-use crate::verdicts::{SILENT_ETCD, UNCLAIMED_SHARDS, of_memory};
+use crate::verdicts::{SILENT_ETCD, UNPLANNED_SHARDS, of_memory};
 use delayq::Topic;
 use delayq::admin::Numbers;
 use serde::Serialize;
@@ -167,15 +167,15 @@ fn timers(shards: &Shards, fleet: Option<&Result<Fleet, String>>) -> Judged {
         Some(Ok(Fleet { members, drained, .. })) if members == drained => {
             say(Status::Critical, format!("every timer is drained: nobody pumps {shards}"))
         }
-        Some(Ok(Fleet { members, unclaimed: 0, drained })) => {
+        Some(Ok(Fleet { members, unplanned: 0, drained })) => {
             let drained_too = if *drained > 0 { format!(", {drained} drained") } else { String::new() };
             let owners = counted((members - drained) as u64, "timer");
             let own = if members - drained == 1 { "owns" } else { "own" };
             say(Status::Ok, format!("{owners} {own} {shards}{drained_too}"))
         }
-        Some(Ok(Fleet { members, unclaimed, .. })) => say(
-            UNCLAIMED_SHARDS.into(),
-            format!("{unclaimed} of {shards} unclaimed, {} registered", counted(*members as u64, "timer")),
+        Some(Ok(Fleet { members, unplanned, .. })) => say(
+            UNPLANNED_SHARDS.into(),
+            format!("{unplanned} of {shards} unplanned, {} registered", counted(*members as u64, "timer")),
         ),
         None => match unheard {
             Some(unheard @ 1..) => {
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn timers_that_are_missing_are_critical_and_an_etcd_that_is_silent_is_a_warning() {
-        let fleet = |members, unclaimed| Some(Ok(Fleet { members, unclaimed, drained: 0 }));
-        let drained = |members, drained| Some(Ok(Fleet { members, unclaimed: 0, drained }));
+        let fleet = |members, unplanned| Some(Ok(Fleet { members, unplanned, drained: 0 }));
+        let drained = |members, drained| Some(Ok(Fleet { members, unplanned: 0, drained }));
         let four = || Shards { count: 4, ..Shards::default() };
         for (shards, fleet, status) in [
             (four(), None, Status::Ok),

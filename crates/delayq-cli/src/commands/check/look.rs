@@ -55,7 +55,7 @@ pub(super) struct Shards {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Fleet {
     pub(super) members: usize,
-    pub(super) unclaimed: usize,
+    pub(super) unplanned: usize,
     /// How many members an operator keeps without shards.
     pub(super) drained: usize,
 }
@@ -157,5 +157,5 @@ async fn fleet(context: &Context) -> Result<Fleet, String> {
     let observer = observer(&context.config).map_err(|fault| fault.to_string())?;
     let overview = observer.overview().await.map_err(|error| error.to_string())?;
     let drained = overview.members.iter().filter(|member| member.drained).count();
-    Ok(Fleet { members: overview.members.len(), unclaimed: overview.unclaimed.len(), drained })
+    Ok(Fleet { members: overview.members.len(), unplanned: overview.unplanned.len(), drained })
 }

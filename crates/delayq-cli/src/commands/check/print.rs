@@ -43,8 +43,8 @@ fn performance(look: &Look, limits: &Limits) -> String {
         shards.held,
     );
     if let Some(Ok(fleet)) = &look.fleet {
-        let Fleet { members, unclaimed, drained } = fleet;
-        data.push_str(&format!(" timers={members} unclaimed={unclaimed} drained={drained}"));
+        let Fleet { members, unplanned, drained } = fleet;
+        data.push_str(&format!(" timers={members} unplanned={unplanned} drained={drained}"));
     }
     data
 }
@@ -82,7 +82,11 @@ pub(super) fn prometheus(look: &Look, status: Status) -> String {
     if let Some(Ok(fleet)) = &look.fleet {
         metric("timers", "Timers that are registered in etcd", one(fleet.members as f64));
         metric("timers_drained", "Timers that an operator keeps without shards", one(fleet.drained as f64));
-        metric("shards_unclaimed", "Shards that no timer claims in etcd", one(fleet.unclaimed as f64));
+        metric(
+            "shards_unplanned",
+            "Shards that the plan in etcd gives to no timer",
+            one(fleet.unplanned as f64),
+        );
     }
     let states: [State; 4] = [
         ("delayed", |numbers| numbers.delayed),

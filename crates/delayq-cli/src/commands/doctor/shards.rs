@@ -4,7 +4,7 @@ use super::Check;
 use crate::deployment::Context;
 use crate::fleet::{drained, observer};
 use crate::output::{counted, duration};
-use crate::verdicts::UNCLAIMED_SHARDS;
+use crate::verdicts::UNPLANNED_SHARDS;
 use delayq::UnixMillis;
 use delayq::admin::Overview;
 use delayq::protocol::ShardId;
@@ -84,19 +84,19 @@ async fn timers(context: &Context, overviews: &[(ShardId, Overview)], fleet: Opt
     }
     // etcd has a check of its own.
     let Some(fleet) = fleet else { return Check::good("timers", "nothing is overdue") };
-    let (members, unclaimed) = (fleet.members.len(), fleet.unclaimed.len());
+    let (members, unplanned) = (fleet.members.len(), fleet.unplanned.len());
     if members == 0 {
         return Check::bad("timers", "no timer is registered in etcd", START);
     }
     if fleet.members.iter().all(|member| member.drained) {
         return Check::bad("timers", "every timer is drained: nobody pumps", "delayq timers undrain NAME");
     }
-    match unclaimed {
+    match unplanned {
         0 => Check::good("timers", format!("{members} registered, nothing is overdue")),
         _ => Check::new(
             "timers",
-            UNCLAIMED_SHARDS,
-            format!("{unclaimed} of {shards} unclaimed, {} registered", counted(members as u64, "timer")),
+            UNPLANNED_SHARDS,
+            format!("{unplanned} of {shards} unplanned, {} registered", counted(members as u64, "timer")),
             "see the timers' logs, and delayq timers",
         ),
     }

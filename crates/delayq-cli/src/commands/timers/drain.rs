@@ -1,7 +1,7 @@
 //! `delayq timers drain` and `undrain`.
 
 use crate::deployment::{Context, of_cluster};
-use crate::failure::{DRAIN_UNFINISHED, NOBODY_LEFT, unknown};
+use crate::failure::{DRAIN_UNFINISHED, NOBODY_LEFT, of_core, unknown};
 use crate::fleet::operator;
 use crate::output::{complain, counted, duration};
 use clap::Args;
@@ -11,11 +11,10 @@ use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
 use indicatif::ProgressBar;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// How often etcd is asked how far the shards are.
+/// How often etcd and Redis are asked how far the shards are.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Move all shards from a running timer to the others, and keep it without any
@@ -56,8 +55,8 @@ pub(super) struct Undrain {
 /// The shards of a timer that is being drained.
 struct Departing {
     name: String,
-    /// What it held when it was asked.
-    held: BTreeSet<ShardId>,
+    /// The shards that the timer pumped before the drain.
+    held: Vec<ShardId>,
 }
 
 // === impl Drain ===
@@ -66,7 +65,7 @@ impl Drain {
     pub(super) async fn run(self, context: &Context) -> Result<(), Fault> {
         let Self { name, reason, .. } = &self;
         let operator = operator(&context.config)?;
-        let departing = Departing::of(name, &overview(&operator).await?);
+        let departing = Departing::of(name, context).await?;
         let outcome = operator.drain(name, reason, self.force).await.map_err(|error| of_cluster(&error))?;
         let done = match outcome {
             DrainOutcome::Drained => "drained",
@@ -85,20 +84,21 @@ impl Drain {
         value["took_ms"] = (took.as_millis() as u64).into();
         context.output.print(&value, || {
             let was = if outcome == DrainOutcome::Already { "was drained already" } else { "is drained" };
-            let moved = match (self.no_wait, departing.held.len() as u64) {
-                (true, held) => format!("{} on their way", counted(held, "shard")),
+            let held = counted(departing.held.len() as u64, "shard");
+            let moved = match (self.no_wait, departing.held.len()) {
+                (true, _) => format!("{held} on their way"),
                 (false, 0) => "it has no shard".to_owned(),
-                (false, held) if untaken > 0 => {
-                    format!("{untaken} of {} given up, and no timer takes them", counted(held, "shard"))
+                (false, _) if untaken > 0 => {
+                    format!("{untaken} of {held} given up, and no timer takes them")
                 }
-                (false, held) => format!("{} handed over in {}", counted(held, "shard"), duration(took)),
+                (false, _) => format!("{held} handed over in {}", duration(took)),
             };
             format!("{name} {was}: {moved}\nit gets no shard again before: delayq timers undrain {name}")
         })
     }
 
-    /// Waits until the timer holds nothing, and others what it held, if there is any other. Returns how many shards no timer
-    /// takes.
+    /// Waits until no shard is planned for the timer, and other timers, if any, own its shards in Redis. Returns the number of
+    /// shards that no timer takes.
     async fn wait(
         &self,
         context: &Context,
@@ -111,7 +111,7 @@ impl Drain {
         let mut shown = None;
         loop {
             let fleet = overview(operator).await?;
-            let left = departing.left(&fleet) as u64;
+            let left = departing.left(context, &fleet).await as u64;
             if left == 0 {
                 bar.finish_and_clear();
                 return Ok(departing.untaken(&fleet).count());
@@ -150,24 +150,27 @@ impl Undrain {
 // === impl Departing ===
 
 impl Departing {
-    fn of(name: &str, fleet: &Overview) -> Self {
-        let held = fleet.claims.iter().filter(|claim| claim.name == name).map(|claim| claim.shard).collect();
-        Self { name: name.to_owned(), held }
+    async fn of(name: &str, context: &Context) -> Result<Self, Fault> {
+        let all = context.admin().overview().await.map_err(of_core)?;
+        let held = all.into_iter().filter(|(_, overview)| overview.owner == name).map(|(shard, _)| shard);
+        Ok(Self { name: name.to_owned(), held: held.collect() })
     }
 
-    /// How many shards are still its own, planned for it, or on their way to another.
-    fn left(&self, fleet: &Overview) -> usize {
-        let mut left: BTreeSet<ShardId> = Self::of(&self.name, fleet).held;
-        if fleet.heirs(&self.name).next().is_some() {
-            left.extend(self.untaken(fleet));
-        }
+    /// Number of shards that are still planned for the timer, or have no new owner in Redis.
+    async fn left(&self, context: &Context, fleet: &Overview) -> usize {
         let planned = fleet.members.iter().filter(|member| member.name == self.name);
-        left.len().max(planned.map(|member| member.planned).sum())
+        let planned = planned.map(|member| member.planned).sum();
+        if fleet.heirs(&self.name).next().is_none() {
+            return planned;
+        }
+        let overviews = context.admin().overview_of(&self.held).await;
+        let still = |seen: &Result<delayq::admin::Overview, _>| !matches!(seen, Ok(overview) if overview.owner != self.name);
+        planned.max(overviews.iter().filter(|seen| still(seen)).count())
     }
 
-    /// Of the shards that it held, those that no timer holds.
+    /// The shards of the drained timer that are planned for no timer.
     fn untaken(&self, fleet: &Overview) -> impl Iterator<Item = ShardId> {
-        fleet.unclaimed.iter().copied().filter(|shard| self.held.contains(shard))
+        fleet.unplanned.iter().copied().filter(|shard| self.held.contains(shard))
     }
 }
 
@@ -187,7 +190,7 @@ fn no_timer(name: &str, fleet: &Overview) -> Fault {
 fn nobody_left(name: &str, fleet: &Overview) -> Fault {
     let others = fleet.members.iter().filter(|member| member.name != name);
     let others: Vec<String> =
-        others.map(|member| format!("{} is {}", member.name, super::state(member))).collect();
+        others.map(|member| format!("{} is {}", member.name, super::state(member, 0))).collect();
     let others = if others.is_empty() { "there is no other".to_owned() } else { others.join(", ") };
     Fault::new(&NOBODY_LEFT, format!("{name} is the last timer that can have shards: {others}"))
 }
