@@ -7,9 +7,9 @@
 #[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
 mod fleet;
 
-use delayq_cluster::{Candidate, MemberId, ShardCount, compute};
+use delayq_cluster::{Candidate, ClusterConfig, MemberId, ShardCount, compute};
 use delayq_tests::etcd_server::EtcdCluster;
-use etcd_client::{Client, GetOptions};
+use etcd_client::{Client, GetOptions, ResponseHeader};
 use fleet::{Floor, Member, config};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -30,10 +30,23 @@ async fn main() {
     print_keys(&etcd).await;
     print_steady_state(&etcd, members, fleet[0].handle.granted_ttl().unwrap_or(lease)).await;
     let fleet = kill(fleet, &floor, shards, doomed).await;
-    drain_one(fleet, &floor, shards).await;
-    let overlaps = floor.work().overlaps;
-    println!("shards with two workers at once      {}", overlaps.len());
-    assert!(overlaps.is_empty(), "no fault was injected that permits two workers on a shard: {overlaps:?}");
+    let written = revision(&etcd).await;
+    floor.forget_gaps();
+    let fleet = drain_one(fleet, &floor, shards).await;
+    print_cost(&etcd, &floor, written).await;
+    let written = revision(&etcd).await;
+    floor.forget_gaps();
+    restart_in_turn(fleet, &floor, doomed, |name| config_of(&etcd, name, shards, lease)).await;
+    print_cost(&etcd, &floor, written).await;
+    let work = floor.work();
+    println!("claims in Redis, and pumps fenced    {}, {}", work.claims, work.fenced);
+}
+
+fn config_of(etcd: &EtcdCluster, name: &str, shards: u16, lease: Duration) -> ClusterConfig {
+    let mut config = config(&etcd.endpoints(), name, shards);
+    config.etcd.lease_ttl = lease.into();
+    config.etcd.call_deadline = Duration::from_secs(5).into();
+    config
 }
 
 /// The pure function alone.
@@ -76,9 +89,7 @@ async fn start(
     let started = Instant::now();
     let joining: Vec<_> = (0..members)
         .map(|n| {
-            let mut config = config(&etcd.endpoints(), &format!("m{n}"), shards);
-            config.etcd.lease_ttl = lease.into();
-            config.etcd.call_deadline = Duration::from_secs(5).into();
+            let config = config_of(etcd, &format!("m{n}"), shards, lease);
             let floor = floor.clone();
             tokio::spawn(async move { Member::join(config, &floor).await })
         })
@@ -105,6 +116,18 @@ async fn print_keys(etcd: &EtcdCluster) {
     let bytes: usize = all.kvs().iter().map(|kv| kv.key().len() + kv.value().len()).sum();
     let plan = all.kvs().iter().find(|kv| kv.key().ends_with(b"/plan")).map_or(0, |kv| kv.value().len());
     println!("keys in etcd                         {} ({bytes} bytes, the plan {plan})", all.kvs().len());
+}
+
+/// Prints how often etcd was written to since this revision, and how long a shard had no worker.
+async fn print_cost(etcd: &EtcdCluster, floor: &Floor, written: i64) {
+    println!("  written to etcd                    {} times", revision(etcd).await - written);
+    println!("  a shard without a worker           {:?} at most", floor.work().longest_gap);
+}
+
+/// etcd's revision, which rises with each write.
+async fn revision(etcd: &EtcdCluster) -> i64 {
+    let mut client = Client::connect(etcd.endpoints(), None).await.expect("etcd is up");
+    client.get("/", None).await.expect("etcd answers").header().map_or(0, ResponseHeader::revision)
 }
 
 async fn print_steady_state(etcd: &EtcdCluster, members: usize, lease: Duration) {
@@ -134,11 +157,31 @@ async fn kill(mut fleet: Vec<Member>, floor: &Floor, shards: u16, doomed: usize)
     left
 }
 
-async fn drain_one(mut fleet: Vec<Member>, floor: &Floor, shards: u16) {
-    let Some(leaving) = fleet.pop().filter(|_| !fleet.is_empty()) else { return };
+async fn drain_one(mut fleet: Vec<Member>, floor: &Floor, shards: u16) -> Vec<Member> {
+    let Some(leaving) = fleet.pop().filter(|_| !fleet.is_empty()) else { return fleet };
     let started = Instant::now();
     leaving.leave().await;
     println!("one member drains and leaves         {:?}", started.elapsed());
     wait_balanced(floor, &fleet, shards).await;
     println!("  balanced                           {:?}", started.elapsed());
+    fleet
+}
+
+/// Restarts this many members one after the other, as a rolling upgrade does, each under its name.
+async fn restart_in_turn(
+    mut fleet: Vec<Member>,
+    floor: &Floor,
+    restarted: usize,
+    config: impl Fn(&str) -> ClusterConfig,
+) {
+    let started = Instant::now();
+    for _ in 0..restarted.min(fleet.len() - 1) {
+        let leaving = fleet.remove(0);
+        let config = config(&leaving.name);
+        let shards = config.shards.get();
+        leaving.leave().await;
+        fleet.push(Member::join(config, floor).await);
+        wait_balanced(floor, &fleet, shards).await;
+    }
+    println!("{restarted} members restart in turn, balanced   {:?}", started.elapsed());
 }
