@@ -136,13 +136,13 @@ async fn no_verb_reads_a_whole_large_body_for_its_head() {
     let server = RedisServer::private().await;
     let Deployment { client, producer, admin, .. } = Deployment::on(&*server, 1).await;
     let (topic, holder) = (Topic::new("t").unwrap(), Holder::new(client));
-    let message = |n: u8| Message::new(topic.clone(), vec![n; 200_000]).id(&format!("m-{n}")).unwrap();
+    let message = |n: u8| Message::new(topic.clone(), vec![n; 200_000]).id(format!("m-{n}")).unwrap();
     let due = |n: u8| if n < 3 { message(n) } else { message(n).after(Duration::from_secs(3600)) };
     assert!(producer.put_many((0..5).map(due).collect()).await.iter().all(Result::is_ok));
     let request = ReserveRequest { topics: vec![topic.clone()], most: 3, max_bytes: 0, lease: None };
     let reserved = holder.reserve(&[(ShardId::new(0), request)]).await.remove(0).unwrap().messages;
     let receipts: Vec<_> = reserved.into_iter().map(|message| message.receipt).collect();
-    let target = |n: u8| Target::from(MessageId::own(&format!("m-{n}")).unwrap());
+    let target = |n: u8| Target::from(MessageId::own(format!("m-{n}")).unwrap());
     let monitor = RedisMonitor::start(&server).await;
 
     assert!(holder.extend(&receipts, None).await.iter().all(Result::is_ok));
