@@ -2,7 +2,7 @@
 
 use delayq::{Group, Message, MessageId, Target, Topic};
 use delayq_bench::event_log::Event;
-use delayq_cli::put_line::payload_bytes;
+use delayq_service::put_line::payload_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 //! {"checkpoint":{"cursor":"0-1:5d41:1536:2-3","pending":1000,"dead":0,"missing":0}}
 //! {"end":{"pending":5000,"dead":3,"missing":0}}
 //! ```
-//! All others are messages, in the words of [`crate::put_line`].
+//! All others are messages, in the words of [`delayq_service::put_line`].
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -2,15 +2,16 @@
 
 use crate::deployment::Context;
 use crate::failure::of_core;
-use crate::output::{add_time, complain, time_from};
+use crate::output::{complain, time_from};
 use crate::printable::printable;
-use base64::Engine as _;
 use clap::Args;
 use delayq::admin::{ListCursor, Listed, ListedPage, Listing};
 use delayq::protocol::Envelope;
-use delayq::{Admin, Error, Group, State, UnixMillis};
+use delayq::{Admin, Error, State, UnixMillis};
 use delayq_service::Fault;
 use serde_json::{Value, json};
+
+pub use delayq_service::json::message as json_of;
 
 /// How many messages at least are read at a time in search of a reason.
 const SEARCHED: usize = 500;
@@ -130,45 +131,6 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
         rows.row(cells);
     }
     rows.text()
-}
-
-/// A message as JSON; the payload only if it is asked for.
-pub fn json_of(listed: &Listed, payload: bool) -> Value {
-    let group = listed.group.as_ref().map(Group::as_str);
-    let mut value = json!({ "id": listed.id, "topic": listed.topic, "group": group, "shard": listed.shard });
-    let envelope = match &listed.envelope {
-        Ok(envelope) => envelope,
-        Err(error) => {
-            value["unreadable"] = error.to_string().into();
-            return value;
-        }
-    };
-    value["state"] = envelope.state.word().into();
-    add_time(&mut value, "due", Some(envelope.due));
-    let at = if envelope.state == State::Leased { "lease_ends" } else { "since" };
-    add_time(&mut value, at, Some(envelope.at));
-    value["attempt"] = envelope.attempt.into();
-    value["delivery"] = envelope.delivery.into();
-    if envelope.state.is_over() {
-        return value;
-    }
-    value["max_attempts"] = envelope.max_attempts.into();
-    add_time(&mut value, "expires", envelope.expires);
-    value["cancelled_while_leased"] = envelope.doomed.into();
-    value["reason"] = envelope.reason.clone().into();
-    value["headers"] = envelope.headers.iter().map(|(name, value)| json!([name, value])).collect();
-    value["payload_bytes"] = envelope.payload.len().into();
-    if payload {
-        match std::str::from_utf8(&envelope.payload) {
-            Ok(text) if !envelope.zstd => value["payload"] = text.into(),
-            _ => {
-                value["payload_base64"] =
-                    base64::engine::general_purpose::STANDARD.encode(&envelope.payload).into();
-            }
-        }
-        value["payload_is_zstd"] = envelope.zstd.into();
-    }
-    value
 }
 
 /// What happened to a message, as sentences, the newest last.

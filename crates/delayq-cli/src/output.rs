@@ -7,11 +7,11 @@ use delayq::UnixMillis;
 use delayq_service::Fault;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
-use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 pub use crate::table::Judgement;
+pub use delayq_service::json::add_time;
 pub use delayq_service::when::time;
 
 /// How to print.
@@ -133,12 +133,6 @@ pub fn distance(at: UnixMillis, now: UnixMillis) -> String {
 /// How many whole seconds ago a time was; empty without one.
 pub fn age(since: Option<UnixMillis>, now: UnixMillis) -> String {
     since.map_or(String::new(), |since| duration(Duration::from_secs(now.since(since).as_secs())))
-}
-
-/// Adds a time to an object: `{name}_at` as RFC 3339 and `{name}_ms`; both are null where there is none.
-pub fn add_time(value: &mut Value, name: &str, at: Option<UnixMillis>) {
-    value[format!("{name}_at")] = at.map(time).into();
-    value[format!("{name}_ms")] = at.map(UnixMillis::get).into();
 }
 
 /// A duration in at most two units.

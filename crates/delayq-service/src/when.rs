@@ -29,6 +29,8 @@ use std::time::Duration;
 /// The advice in an error about an invalid time.
 const WRITE: &str = "write RFC 3339 (2026-12-24T18:00:00+01:00), +30m, now, milliseconds since the epoch, or \
                      [today|tomorrow|monday|2026-12-24] 09:00 [Europe/Berlin]";
+const WRITE_ANYWHERE: &str =
+    "write RFC 3339 (2026-12-24T18:00:00+01:00), +30m, now, or milliseconds since the epoch";
 const WRITE_MOMENT: &str =
     "expected milliseconds since the epoch, or RFC 3339 such as 2026-12-24T18:00:00+01:00";
 
@@ -48,19 +50,37 @@ impl When {
     /// A sentence with the fault and the accepted forms.
     pub fn parse(text: &str, here: &Here) -> Result<Self, String> {
         let text = text.trim();
-        if text == "now" {
-            return Ok(Self::sure(Due::After(Duration::ZERO)));
-        }
-        if let Some(span) = text.strip_prefix('+') {
-            let span: HumanDuration = span.trim().parse()?;
-            return Ok(Self::sure(Due::After(*span)));
-        }
-        if let Some(at) = number::read(text) {
-            return Ok(Self { due: Due::At(at?), bare: true });
+        if let Some(when) = Self::without_clock(text) {
+            return when;
         }
         let unread = |why| format!("{text:?} is not a time: {why}; {WRITE}");
         let clock = WallClock::read(text).map_err(unread)?;
         Ok(Self::sure(Due::At(millis(clock.next(here)?)?)))
+    }
+
+    /// Reads a time that means the same on any machine: `now`, `+DURATION`, or a [`moment`].
+    ///
+    /// # Errors
+    /// A sentence with the fault and the accepted forms.
+    pub fn anywhere(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if let Some(when) = Self::without_clock(text) {
+            return when;
+        }
+        let unread = |why| format!("{text:?} is not a time: {why}; {WRITE_ANYWHERE}");
+        let clock = WallClock::read(text).map_err(unread)?.fixed().map_err(unread)?;
+        Ok(Self::sure(Due::At(millis(clock)?)))
+    }
+
+    /// Reads the forms without a wall clock; `None` for any other text.
+    fn without_clock(text: &str) -> Option<Result<Self, String>> {
+        if text == "now" {
+            return Some(Ok(Self::sure(Due::After(Duration::ZERO))));
+        }
+        if let Some(span) = text.strip_prefix('+') {
+            return Some(span.trim().parse().map(|span: HumanDuration| Self::sure(Due::After(*span))));
+        }
+        number::read(text).map(|at| Ok(Self { due: Due::At(at?), bare: true }))
     }
 
     const fn sure(due: Due) -> Self {

@@ -3,10 +3,11 @@
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
 use crate::naming::elsewhere;
-use crate::output::{add_time, time};
+use crate::output::time;
 use clap::Args;
 use delayq::{CancelOutcome, Group, Members, MessageId, Target, Topic};
 use delayq_service::Fault;
+use delayq_service::json::cancel as json_of;
 use serde_json::{Value, json};
 
 /// Cancel messages
@@ -82,34 +83,9 @@ impl Cancel {
     }
 }
 
-fn json_of(id: &MessageId, outcome: &CancelOutcome) -> Value {
-    let mut value = json!({ "id": id, "outcome": word(outcome) });
-    match outcome {
-        CancelOutcome::Finished(state, at) => {
-            value["state"] = state.word().into();
-            add_time(&mut value, "since", Some(*at));
-        }
-        CancelOutcome::Failed(why) => value["reason"] = why.as_str().into(),
-        _ => {}
-    }
-    value
-}
-
 /// Whether the cancel is in force: done, or certain to be.
 const fn is_taken(outcome: &CancelOutcome) -> bool {
     matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased | CancelOutcome::Spooled)
-}
-
-const fn word(outcome: &CancelOutcome) -> &'static str {
-    match outcome {
-        CancelOutcome::Cancelled => "cancelled",
-        CancelOutcome::Leased => "leased",
-        CancelOutcome::Dead => "dead",
-        CancelOutcome::Finished(..) => "finished",
-        CancelOutcome::Unknown => "unknown",
-        CancelOutcome::Spooled => "spooled",
-        CancelOutcome::Failed(_) => "failed",
-    }
 }
 
 fn sentence(target: &Target, outcome: &CancelOutcome) -> String {

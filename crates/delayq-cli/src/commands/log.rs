@@ -4,12 +4,13 @@ use crate::deployment::Context;
 use crate::failure::of_core;
 use crate::listing::{json_of, story};
 use crate::naming::named;
-use crate::output::{add_time, counted, duration, time, time_from};
+use crate::output::{counted, duration, time, time_from};
 use crate::printable::printable;
 use clap::Args;
 use delayq::admin::{Happening, History, HistoryEvent, Next};
 use delayq::{Group, MessageId, Target, Topic, UnixMillis};
 use delayq_service::Fault;
+use delayq_service::json::{events, with_holders};
 use serde_json::{Value, json};
 
 /// Show what happened to a message
@@ -47,7 +48,7 @@ impl Log {
             .map_or_else(|| json_of_name(&self.topic, &target), |listed| json_of(listed, false));
         value["history_kept"] = history.kept.into();
         value["history_cut"] = history.is_cut().into();
-        value["events"] = events_json(&history);
+        value["events"] = events(&history);
         context.output.print(&value, || {
             let head = found.as_ref().map_or_else(
                 || format!("{name} of {}: nothing is stored of it any more", self.topic),
@@ -91,26 +92,6 @@ fn lines(history: &History, now: UnixMillis) -> Vec<String> {
     with_holders(history).map(line).collect()
 }
 
-/// Each event, and who held the message: it is the holder of the lease who settles it.
-fn with_holders(history: &History) -> impl Iterator<Item = (&HistoryEvent, Option<&str>)> {
-    let mut holder = None;
-    history.events.iter().map(move |event| match &event.what {
-        Happening::Leased { by, .. } => {
-            holder = by.as_deref();
-            (event, holder)
-        }
-        Happening::Delivered | Happening::Released { .. } | Happening::Failed { .. } => {
-            (event, holder.take())
-        }
-        // Who asked for it is not known, and the lease goes on.
-        Happening::CancelRequested => (event, None),
-        _ => {
-            holder = None;
-            (event, None)
-        }
-    })
-}
-
 fn sentence(what: &Happening) -> String {
     let because = |reason: &str| if reason.is_empty() { String::new() } else { format!(": {reason}") };
     let next = |next: &Next| match next.ready {
@@ -137,42 +118,4 @@ fn sentence(what: &Happening) -> String {
         Happening::Repaired => "put back where it belongs by a repair".to_owned(),
         other => other.word().to_owned(),
     }
-}
-
-fn events_json(history: &History) -> Value {
-    with_holders(history).map(|(event, holder)| event_json(event, holder)).collect()
-}
-
-fn event_json(event: &HistoryEvent, holder: Option<&str>) -> Value {
-    let mut value = json!({ "event": event.what.word() });
-    add_time(&mut value, "event", Some(event.at));
-    if let Some(by) = holder {
-        value["by"] = by.into();
-    }
-    let next = match &event.what {
-        Happening::Put(next) | Happening::LeaseEnded(next) | Happening::Replayed(next) => Some(next),
-        Happening::Rescheduled { from, next } => {
-            add_time(&mut value, "old_due", Some(*from));
-            Some(next)
-        }
-        Happening::Released { next, reason } | Happening::Failed { next, reason } => {
-            value["reason"] = reason.as_str().into();
-            Some(next)
-        }
-        Happening::Buried { reason } => {
-            value["reason"] = reason.as_str().into();
-            None
-        }
-        Happening::Leased { attempt, until, .. } => {
-            value["attempt"] = (*attempt).into();
-            add_time(&mut value, "lease_ends", Some(*until));
-            None
-        }
-        _ => None,
-    };
-    if let Some(next) = next {
-        add_time(&mut value, "due", Some(next.due));
-        value["state"] = if next.ready { "ready" } else { "delayed" }.into();
-    }
-    value
 }

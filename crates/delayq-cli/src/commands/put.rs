@@ -4,14 +4,12 @@ use crate::backup_line::is_record;
 use crate::commands::put::many::{Line, LineFault, Lines, Many};
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
-use crate::output::{add_time, complain, time};
-use crate::put_line;
+use crate::output::{complain, time};
 use clap::{Args, value_parser};
-use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic, UnixMillis};
-use delayq_service::Fault;
+use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_service::when::When;
-use serde_json::{Value, json};
+use delayq_service::{Fault, json, put_line};
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
@@ -115,7 +113,7 @@ impl Put {
             Some(topic) if !context.output.json => remembered(context, topic, &answer).await,
             _ => None,
         };
-        context.output.print(&json_of(&answer), || sentence(&answer))?;
+        context.output.print(&json::put(&answer.reference, &answer.outcome), || sentence(&answer))?;
         let stored = new.filter(|_| answer.outcome.is_accepted());
         for hint in stored.into_iter().chain(remembered) {
             complain(&hint);
@@ -205,43 +203,6 @@ async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option
     Some(format!(
         "its id is recognised until {remembered} after it has finished: delayq topic set {topic} --remember-own"
     ))
-}
-
-/// The word of an outcome, and the time that goes with it.
-fn word(outcome: &PutOutcome) -> (&'static str, Option<UnixMillis>) {
-    match outcome {
-        PutOutcome::Stored(due) => ("stored", Some(*due)),
-        PutOutcome::Ready(due) => ("ready", Some(*due)),
-        PutOutcome::Exists(_, at) => ("exists", Some(*at)),
-        PutOutcome::Conflict(_, at) => ("conflict", Some(*at)),
-        PutOutcome::Newer | PutOutcome::Malformed => ("conflict", None),
-        PutOutcome::Leased => ("leased", None),
-        PutOutcome::Stale => ("stale", None),
-        PutOutcome::Spooled => ("spooled", None),
-        PutOutcome::Refused(_) => ("refused", None),
-    }
-}
-
-fn json_of(answer: &Answer) -> Value {
-    let (word, at) = word(&answer.outcome);
-    let mut value = json!({ "outcome": word, "id": answer.reference.id, "shard": answer.reference.shard });
-    match &answer.outcome {
-        PutOutcome::Exists(state, _) | PutOutcome::Conflict(state, _) => {
-            value["state"] = state.word().into();
-        }
-        PutOutcome::Newer => value["state"] = "newer".into(),
-        PutOutcome::Malformed => value["state"] = "malformed".into(),
-        PutOutcome::Refused(why) => value["reason"] = why.as_str().into(),
-        _ => {}
-    }
-    if let Some(at) = at {
-        let name = match answer.outcome {
-            PutOutcome::Stored(_) | PutOutcome::Ready(_) => "due",
-            _ => "since",
-        };
-        add_time(&mut value, name, Some(at));
-    }
-    value
 }
 
 fn sentence(answer: &Answer) -> String {

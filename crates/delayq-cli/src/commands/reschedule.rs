@@ -10,8 +10,9 @@ use delayq::{
 };
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
+use delayq_service::json::reschedule as json_of;
 use delayq_service::when::When;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 /// Change the due time of a message, or of a whole group
@@ -141,27 +142,6 @@ fn difference(text: &str) -> Result<Shift, String> {
     match text.strip_prefix('-') {
         Some(earlier) => span(earlier).map(Shift::Earlier),
         None => span(text.strip_prefix('+').unwrap_or(text)).map(Shift::Later),
-    }
-}
-
-fn json_of(id: &MessageId, outcome: &RescheduleOutcome) -> Value {
-    match outcome {
-        RescheduleOutcome::Moved { old, due, ready } => json!({
-            "id": id, "outcome": "moved", "old_due_at": time(*old), "old_due_ms": old, "due_at": time(*due), "due_ms": due,
-            "ready_now": ready,
-        }),
-        RescheduleOutcome::Changed(due) => {
-            json!({ "id": id, "outcome": "changed", "due_at": time(*due), "due_ms": due })
-        }
-        RescheduleOutcome::Leased => json!({ "id": id, "outcome": "leased" }),
-        RescheduleOutcome::Dead => json!({ "id": id, "outcome": "dead" }),
-        RescheduleOutcome::Finished(state, at) => {
-            json!({ "id": id, "outcome": "finished", "state": state.word(), "since_at": time(*at), "since_ms": at })
-        }
-        RescheduleOutcome::Unknown => json!({ "id": id, "outcome": "unknown" }),
-        RescheduleOutcome::Spooled => json!({ "id": id, "outcome": "spooled" }),
-        RescheduleOutcome::Refused(why) => json!({ "id": id, "outcome": "refused", "reason": why }),
-        RescheduleOutcome::Failed(why) => json!({ "id": id, "outcome": "failed", "reason": why }),
     }
 }
 

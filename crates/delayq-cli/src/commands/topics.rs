@@ -2,11 +2,12 @@
 
 use crate::deployment::Context;
 use crate::failure::of_core;
-use crate::output::{add_time, age, distance};
+use crate::output::{age, distance};
 use clap::Args;
 use delayq::Topic;
 use delayq::admin::Numbers;
 use delayq_service::Fault;
+pub use delayq_service::json::numbers as json_of;
 use serde_json::{Value, json};
 
 /// List topics with their counts
@@ -71,16 +72,6 @@ impl Topics {
             rows.text()
         })
     }
-}
-
-/// The numbers of a topic as JSON.
-pub fn json_of(numbers: &Numbers) -> Value {
-    let mut value = json!(numbers);
-    value.as_object_mut().expect("numbers are an object").remove("next_due");
-    add_time(&mut value, "next_due", numbers.next_due);
-    add_time(&mut value, "oldest_ready", numbers.oldest_ready);
-    add_time(&mut value, "oldest_unhandled", numbers.oldest_unhandled);
-    value
 }
 
 /// Every number with its name, in the order in which the books are read.

@@ -2,8 +2,8 @@
 
 use delayq::UnixMillis;
 use delayq_cli::backup_line::{Record, is_record};
-use delayq_cli::put_line;
 use delayq_service::config::{HumanDuration, backoff};
+use delayq_service::put_line;
 use delayq_service::when::{Here, When, moment};
 use delayq_tests::mutation;
 use jiff::Zoned;

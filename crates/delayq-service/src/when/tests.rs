@@ -141,6 +141,20 @@ fn a_record_is_not_read_by_the_clock_of_its_reader() {
 }
 
 #[test]
+fn a_request_is_not_read_by_the_clock_of_its_server() {
+    for (text, _) in MOMENTS {
+        assert_eq!(When::anywhere(text), read(text), "{text}");
+    }
+    for text in ["now", "+90s", "+ 1m 5s", "1800000000"] {
+        assert_eq!(When::anywhere(text), read(text), "{text}");
+    }
+    for (text, _) in FROM_HERE {
+        let refusal = When::anywhere(text).unwrap_err();
+        assert!(refusal.contains("write RFC 3339"), "{text}: {refusal}");
+    }
+}
+
+#[test]
 fn a_bare_number_of_seconds_or_microseconds_is_not_taken_for_milliseconds() {
     for (text, part) in [
         ("1800000000", "if seconds were meant, write 1800000000000 (2027-01-15T08:00:00.000Z)"),

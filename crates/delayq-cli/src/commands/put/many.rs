@@ -5,6 +5,7 @@ use crate::failure::{self, INTERRUPTED, LINES_REFUSED, of_core};
 use crate::output::{complain, counted};
 use delayq::{Message, Producer, Put, PutError};
 use delayq_service::Fault;
+use delayq_service::json::put_word;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -197,7 +198,7 @@ impl<L: Lines> Run<'_, L> {
     fn answered(&mut self, (number, answer): Answer) {
         match answer {
             Ok(put) => {
-                *self.summary.outcomes.entry(super::word(&put.outcome).0).or_default() += 1;
+                *self.summary.outcomes.entry(put_word(&put.outcome)).or_default() += 1;
                 if !put.outcome.is_accepted() {
                     self.refuse(number, &super::sentence(&put));
                 }

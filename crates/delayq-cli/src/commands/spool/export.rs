@@ -14,11 +14,11 @@ use super::record::due_at;
 use super::select::{is_of, pages};
 use crate::failure::RECORDS_UNREADABLE;
 use crate::output::{complain, counted, write};
-use crate::put_line::line_of_put;
 use clap::{Args, ValueEnum};
 use delayq::spool::{AnyRecord, GroupChange, SpoolAction, SpoolRecord};
 use delayq::{Reschedule, Topic};
 use delayq_service::Fault;
+use delayq_service::put_line::line_of_put;
 use delayq_spool::SpoolReader;
 use serde_json::{Value, json};
 

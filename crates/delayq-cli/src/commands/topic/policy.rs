@@ -3,13 +3,14 @@
 use crate::deployment::Context;
 use crate::failure::{SERVER_UNFIT, UNKNOWN, message_of, of_core, unknown, usage};
 use crate::output::complain;
-use crate::policy_text::text;
 use clap::Args;
 use delayq::admin::{Admin, Codec, Durability, Policy, PolicySetting, Repeats};
 use delayq::{Backoff, Topic};
 use delayq_service::Fault;
 use delayq_service::config::{HumanDuration, backoff};
-use serde_json::{Value, json};
+pub(in crate::commands) use delayq_service::json::policy as json_of;
+use delayq_service::policy_text::text;
+use serde_json::json;
 use std::time::Duration;
 
 /// The shortest lease that the command line sets: a worker extends its leases three times in each.
@@ -178,13 +179,6 @@ async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
 pub(super) fn in_force(policy: &Policy, setting: PolicySetting) -> String {
     let value = text(&policy.in_force(), setting).unwrap_or_default();
     if text(policy, setting).is_some() { value } else { format!("{value} (default)") }
-}
-
-/// Every setting in force by its name.
-pub(in crate::commands) fn json_of(policy: &Policy) -> Value {
-    let policy = policy.in_force();
-    let entry = |setting: PolicySetting| (setting.name().replace('-', "_"), json!(text(&policy, setting)));
-    PolicySetting::ALL.into_iter().map(entry).collect()
 }
 
 fn lease(text: &str) -> Result<HumanDuration, String> {

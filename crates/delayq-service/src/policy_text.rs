@@ -1,7 +1,7 @@
 //! The settings of a policy as text: as operators write and read them, and as a backup carries them.
 
+use crate::config::{HumanDuration, backoff, backoff_text};
 use delayq::admin::{Policy, PolicySetting};
-use delayq_service::config::{HumanDuration, backoff, backoff_text};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A message as one line of NDJSON, for `delayq put --from`.
+//! A message as one line of NDJSON, for `delayq put --from` and the gateway.
 //!
 //! ```json
 //! {"topic":"orders","id":"order-17","group":"user-5","due":"+30m","payload":{"order":17}}
@@ -8,12 +8,12 @@
 //! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
 //! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
 
+use crate::config::{backoff, backoff_text};
+use crate::when::When;
 use base64::Engine as _;
 use delayq::admin::Listed;
 use delayq::protocol::Envelope;
 use delayq::{Due, Message, MessageId, Topic, UnixMillis};
-use delayq_service::config::{backoff, backoff_text};
-use delayq_service::when::When;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -77,6 +77,15 @@ struct Written<'l> {
     delivery: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'l str>,
+}
+
+/// Whose clock and zone a time without an offset means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clock {
+    /// Those of this machine.
+    Here,
+    /// Nobody's: such a time is refused.
+    Nobody,
 }
 
 /// A line as it was read.
@@ -147,6 +156,21 @@ pub fn parse(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Messag
 /// # Errors
 /// A sentence that says what is wrong with the line.
 pub fn parse_any(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Parsed, String> {
+    parse_by(Clock::Here, line, topic, past_ok)
+}
+
+/// As [`parse`], for the message of a request: its sender may be anywhere.
+///
+/// # Errors
+/// A sentence that says what is wrong with the line.
+pub fn parse_anywhere(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Message, String> {
+    match parse_by(Clock::Nobody, line, topic, past_ok)? {
+        Parsed { dead: true, .. } => Err("it is a dead letter of a backup: delayq restore --dead".to_owned()),
+        Parsed { message, .. } => Ok(message),
+    }
+}
+
+fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Parsed, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("it is not UTF-8: {error}"))?;
     let line: Line<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
     let topic = line.topic.or_else(|| topic.cloned());
@@ -162,10 +186,10 @@ pub fn parse_any(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Pa
     let mut message = Message::new(topic, payload).max_attempts(line.max_attempts);
     message.any_time = past_ok;
     if let Some(raw) = line.due {
-        message = message.due(due("due", raw, past_ok)?);
+        message = message.due(due(clock, "due", raw, past_ok)?);
     }
     if let Some(raw) = line.expires {
-        match due("expires", raw, past_ok)? {
+        match due(clock, "expires", raw, past_ok)? {
             Due::At(at) => message = message.expires(at),
             Due::After(_) => return Err("expires: write an absolute time".to_owned()),
         }
@@ -202,9 +226,13 @@ pub fn payload_bytes(raw: &RawValue) -> Vec<u8> {
     }
 }
 
-fn due(field: &str, raw: &RawValue, past_ok: bool) -> Result<Due, String> {
+fn due(clock: Clock, field: &str, raw: &RawValue, past_ok: bool) -> Result<Due, String> {
     let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
-    text.parse::<When>().and_then(|when| when.due(past_ok)).map_err(|fault| format!("{field}: {fault}"))
+    let when = match clock {
+        Clock::Here => text.parse(),
+        Clock::Nobody => When::anywhere(&text),
+    };
+    when.and_then(|when| when.due(past_ok)).map_err(|fault| format!("{field}: {fault}"))
 }
 
 /// A line's fault without serde's "at line 1": the caller knows which line it is.
