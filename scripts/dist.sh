@@ -11,7 +11,7 @@ scripts/deploy-tools.sh sbom
 folder=$(scripts/package-files.sh "$@")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 name=delayq-$version-$(rustc --version --verbose | sed -n 's/^host: //p')
-dist=target/dist programs=(delayq delayq-timer delayq-forwarder delayq-compensator)
+dist=target/dist programs=(delayq delayq-timer delayq-forwarder delayq-compensator delayq-gateway)
 rm -rf "$dist"
 mkdir -p "$dist/$name"/{bin,man,completions,config,systemd}
 
@@ -24,7 +24,7 @@ install -m 644 LICENSE README.md CHANGELOG.md SECURITY.md "$dist/$name"
 
 # A bill for each program: the crate with its dependencies, licences included. The command's bill contains the others'.
 # cargo-cyclonedx writes beside each manifest.
-for crate in cli timer forwarder compensator; do
+for crate in cli timer forwarder compensator gateway; do
     target/deploy-tools/bin/cargo-cyclonedx cyclonedx --manifest-path "crates/delayq-$crate/Cargo.toml" --format json \
         --spec-version 1.5 --all-features --target "${name#delayq-"$version"-}" --override-filename delayq-bill --quiet
     mv "crates/delayq-$crate/delayq-bill.json" "$dist/$name/delayq-$crate.cdx.json"

@@ -88,7 +88,7 @@ of_image() { "$docker" image inspect --format "$1" "$DELAYQ_IMAGE"; }
 [ "$(of_image '{{.Config.User}}')" = 10001:10001 ] || fail "the image's user is a number that is not root"
 claim "the image's user is a number that is not root"
 run() { "$docker" run --rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges "$DELAYQ_IMAGE" "$@"; }
-for program in delayq delayq-timer delayq-forwarder delayq-compensator; do
+for program in delayq delayq-timer delayq-forwarder delayq-compensator delayq-gateway; do
     holds "$program starts with a read-only root and without capabilities" run $program --version
 done
 holds "TLS finds the system's authorities" run test -s /etc/ssl/certs/ca-certificates.crt

@@ -3,6 +3,7 @@
 use delayq_cluster::EtcdConfig;
 use delayq_compensator::{CompensatorConfig, IntakeConfig, OutboxConfig};
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
+use delayq_gateway::GatewayConfig;
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Locations, LogConfig, RedisConfig, ShutdownConfig, SpoolConfig,
     TracesConfig,
@@ -40,6 +41,8 @@ delayq_service::configuration! {
         pub compensator: CompensatorConfig,
         /// `[intake.NAME]`
         pub intake: BTreeMap<String, IntakeConfig>,
+        /// `[gateway]`
+        pub gateway: GatewayConfig,
         /// `[forwarder]`
         pub forwarder: ForwarderConfig,
         /// `[sinks.NAME]`

@@ -22,6 +22,7 @@ mod replaying;
 mod retaining;
 mod scanning;
 mod seeing;
+mod signing;
 mod stuck;
 mod sweep;
 mod training;

@@ -22,6 +22,8 @@ pub enum Role {
     Forwarder,
     /// Resubmits spools: `delayq-compensator`.
     Compensator,
+    /// Does what producers, consumers and operators of topics ask for by HTTP: `delayq-gateway`.
+    Gateway,
     /// Everything: the command `delayq`.
     Admin,
 }
@@ -41,6 +43,19 @@ const PRODUCER: &[Verb] = &[
 
 const CONSUMER: &[Verb] =
     &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
+
+/// Of who looks at messages and sets up topics.
+const OPERATOR: &[Verb] = &[
+    Verb::Configure,
+    Verb::Count,
+    Verb::Forget,
+    Verb::Histogram,
+    Verb::History,
+    Verb::List,
+    Verb::ListGroup,
+    Verb::Peek,
+    Verb::Replay,
+];
 
 const TIMER: &[Verb] = &[
     Verb::Claim,
@@ -97,8 +112,15 @@ const READS: [&str; 18] = [
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 6] =
-        [Self::Producer, Self::Consumer, Self::Timer, Self::Forwarder, Self::Compensator, Self::Admin];
+    pub const ALL: [Self; 7] = [
+        Self::Producer,
+        Self::Consumer,
+        Self::Timer,
+        Self::Forwarder,
+        Self::Compensator,
+        Self::Gateway,
+        Self::Admin,
+    ];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -108,6 +130,7 @@ impl Role {
             Self::Timer => "timer",
             Self::Forwarder => "forwarder",
             Self::Compensator => "compensator",
+            Self::Gateway => "gateway",
             Self::Admin => "admin",
         }
     }
@@ -145,7 +168,7 @@ impl Role {
 
     /// Whether it follows wake-ups.
     pub(crate) const fn listens(self) -> bool {
-        matches!(self, Self::Consumer | Self::Timer | Self::Forwarder | Self::Admin)
+        matches!(self, Self::Consumer | Self::Timer | Self::Forwarder | Self::Gateway | Self::Admin)
     }
 
     /// Whether it asks who listens.
@@ -167,6 +190,7 @@ impl Role {
             Self::Forwarder => [CONSUMER, &[Verb::Count]].concat(),
             // It asks whether Redis takes writes again, and notes what its sources have noted.
             Self::Compensator => [PRODUCER, &[Verb::Overview, Verb::Settled]].concat(),
+            Self::Gateway => [PRODUCER, CONSUMER, OPERATOR].concat(),
             Self::Admin => Verb::ALL.to_vec(),
         }
     }

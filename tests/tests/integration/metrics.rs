@@ -25,8 +25,13 @@ struct Exported {
 type All = BTreeMap<String, Exported>;
 
 /// The sections of the page, with the processes that export their metrics.
-const SECTIONS: [(&str, &[usize]); 4] =
-    [("Every process", &[0, 1, 2]), ("Timer", &[0]), ("Forwarder", &[1]), ("Compensator", &[2])];
+const SECTIONS: [(&str, &[usize]); 5] = [
+    ("Every process", &[0, 1, 2, 3]),
+    ("Timer", &[0]),
+    ("Forwarder", &[1]),
+    ("Compensator", &[2]),
+    ("Gateway", &[3]),
+];
 
 /// Endings of a state's name, which has to be a label.
 const STATES: [&str; 6] = ["empty", "failed", "ok", "success", "waiting", "kept"];
@@ -140,7 +145,7 @@ fn sections(page: &str) -> BTreeMap<String, Vec<String>> {
     sections
 }
 
-/// A timer, a forwarder and a compensator, at work.
+/// A timer, a forwarder, a compensator and a gateway, at work.
 struct Run {
     _deployment: Deployment,
     _folder: Folder,
@@ -160,7 +165,8 @@ impl Run {
         let text = format!(
             "[deployment]\nshards = 2\n[timer]\nhorizons = [\"1m\"]\n[redis]\nurl = {:?}\n[etcd]\nendpoints = {etcd:?}\nprefix = \"/{}\"\n\
              [admin]\nlisten = \"127.0.0.1:0\"\n[spool]\ndir = {:?}\n[outbox]\nurl = \"postgres://127.0.0.1:1/none\"\n[sinks.out.file]\ndir = {:?}\n\
-             [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n[intake.in]\ndead = \"dead\"\n[intake.in.kafka]\nbrokers = [\"127.0.0.1:1\"]\n",
+             [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n[intake.in]\ndead = \"dead\"\n[intake.in.kafka]\nbrokers = [\"127.0.0.1:1\"]\n\
+             [gateway]\nlisten = \"127.0.0.1:0\"\n",
             deployment.server.url(),
             shared::namespace(),
             folder.join("spool"),
@@ -168,11 +174,14 @@ impl Run {
         );
         fs::write(&config, text).unwrap();
         let (mut processes, mut endpoints) = (Vec::new(), Vec::new());
-        for program in ["delayq-timer", "delayq-forwarder", "delayq-compensator"] {
+        for program in ["delayq-timer", "delayq-forwarder", "delayq-compensator", "delayq-gateway"] {
             let mut process = Binary::new(program).arg(&config).start();
             endpoints.push(AdminEndpoint::of(&mut process).await);
             processes.push(process);
         }
+        let listening = processes[3].wait_for_line("gateway listening", SHORT).await;
+        let listening: serde_json::Value = serde_json::from_str(&listening).unwrap();
+        AdminEndpoint::at(listening["address"].as_str().unwrap()).get("/v1/topics").await;
         let due = delayq::UnixMillis::new(deployment.now().await.get() + 300);
         deployment.put([Message::new(Topic::new("orders").unwrap(), "17").at(due)]).await;
         Self { _deployment: deployment, _folder: folder, _processes: processes, endpoints }
@@ -180,7 +189,12 @@ impl Run {
 
     /// The metrics of each, after everything that adds a series.
     async fn exported(&self) -> Vec<All> {
-        let done = ["timer_epoch{", "forwarder_settled_total{word=\"delivered\"", "source_records{"];
+        let done = [
+            "timer_epoch{",
+            "forwarder_settled_total{word=\"delivered\"",
+            "source_records{",
+            "gateway_requests_total{",
+        ];
         let mut exported = Vec::new();
         for (endpoint, done) in self.endpoints.iter().zip(done) {
             let what = format!("a series of delayq_{done}");

@@ -95,6 +95,7 @@ fn codes() -> Vec<String> {
         "timer/src/codes",
         "forwarder/src/codes",
         "compensator/src/codes",
+        "gateway/src/codes",
         "cli/src/failure",
     ] {
         let path = root().join(format!("crates/delayq-{file}.rs"));

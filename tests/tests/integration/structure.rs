@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 /// The libraries, whose imports come from the defining module.
 const LIBRARIES: [&str; 3] = ["delayq-core", "delayq", "delayq-spool"];
 /// The programs and their private libraries.
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
     "delayq-service",
     "delayq-cluster",
     "delayq-timer",
     "delayq-forwarder",
     "delayq-compensator",
+    "delayq-gateway",
     "delayq-cli",
 ];
 

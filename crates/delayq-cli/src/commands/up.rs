@@ -77,7 +77,14 @@ impl Up {
         let output = Output::of_process(global.json());
         let exit = live(PROGRAM, &life, async |process| {
             let roles = Roles::build(&text, &servers, process).await?;
-            let started = Started { folder: &folder, servers: &servers, life: &life, routes: &routes };
+            let gateway = roles.gateway_url();
+            let started = Started {
+                folder: &folder,
+                servers: &servers,
+                life: &life,
+                routes: &routes,
+                gateway: &gateway,
+            };
             started.announce(output)?;
             let servers = &servers;
             Ok(move |tasks: &Tasks| {
@@ -120,13 +127,14 @@ struct Started<'u> {
     servers: &'u Servers,
     life: &'u Life,
     routes: &'u [RouteConfig],
+    gateway: &'u str,
 }
 
 // === impl Started ===
 
 impl Started<'_> {
     fn announce(&self, output: Output) -> Result<(), Fault> {
-        let Self { folder, servers, life, routes } = self;
+        let Self { folder, servers, life, routes, gateway } = self;
         let etcd = servers.config.etcd.enabled.then(|| servers.config.etcd.addresses());
         let forwards: Vec<_> = routes
             .iter()
@@ -134,7 +142,7 @@ impl Started<'_> {
             .collect();
         let value = json!({
             "config": folder.configuration(), "redis": servers.client.address(), "etcd": etcd,
-            "admin": life.admin.listen.to_string(), "forwards": forwards, "created_shards": servers.created,
+            "admin": life.admin.listen.to_string(), "gateway": gateway, "forwards": forwards, "created_shards": servers.created,
         });
         output.line(&value, || {
             let state = if servers.created > 0 { "new" } else { "as it was left" };
@@ -144,6 +152,7 @@ impl Started<'_> {
             rows.row(["redis".to_owned(), format!("{}{password}", servers.client.address())]);
             let none = || "left out: a single timer owns every shard".to_owned();
             rows.row(["etcd".to_owned(), etcd.unwrap_or_else(none)]);
+            rows.row(["http".to_owned(), format!("{gateway}/v1")]);
             rows.row(["metrics".to_owned(), format!("http://{}/metrics", life.admin.listen)]);
             if routes.is_empty() {
                 rows.row(["forwards", "no topic: ready messages wait for your workers"]);

@@ -111,6 +111,9 @@ listen = "127.0.0.1:{admin}"
 [spool]
 dir = {spool}
 
+[gateway]
+listen = "127.0.0.1:{gateway}"
+
 # One name for every life, so that a start after a kill takes its own shards back at once.
 [timer]
 name = "up"
@@ -127,6 +130,7 @@ poll_interval = "500ms"
             redis = self.redis(),
             etcd = self.etcd(),
             admin = self.ports.admin,
+            gateway = self.ports.gateway,
             spool = path("spool"),
             routing = Forward::sections(self.forwards, &self.folder.forwarded()),
         )
@@ -172,7 +176,7 @@ mod tests {
             .map(|name| DataFolder::open(&dir.path().join(name)).unwrap());
         assert_eq!(earlier(&short).unwrap(), None);
         let node = |client| NodePorts { client, bus: client + 100 };
-        let one = Ports { redis: 1, cluster: Vec::new(), nodes: Vec::new(), etcd: 2, admin: 4 };
+        let one = Ports { redis: 1, cluster: Vec::new(), nodes: Vec::new(), etcd: 2, admin: 4, gateway: 3 };
         let three = Ports { cluster: vec![node(5), node(6), node(7)], ..one.clone() };
         let two = Ports { nodes: vec![8, 9], ..one.clone() };
         let cluster = "redis+cluster://127.0.0.1:5,127.0.0.1:6,127.0.0.1:7";

@@ -20,6 +20,8 @@ pub(super) struct Ports {
     pub(super) nodes: Vec<u16>,
     pub(super) etcd: u16,
     pub(super) admin: u16,
+    #[serde(default)]
+    pub(super) gateway: u16,
 }
 
 /// The ports of one node of a Redis Cluster.
@@ -94,6 +96,7 @@ impl Ports {
             nodes,
             etcd: port(earlier.map(|ports| ports.etcd))?,
             admin: port(earlier.map(|ports| ports.admin))?,
+            gateway: port(earlier.map(|ports| ports.gateway))?,
         };
         let text = serde_json::to_string(&ports).expect("ports are plain numbers");
         drop(asked);

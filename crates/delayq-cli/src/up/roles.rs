@@ -1,9 +1,10 @@
-//! The roles of a deployment in one process: timer, forwarder and compensator, each from its own library.
+//! The roles of a deployment in one process: timer, forwarder, compensator and gateway, each from its own library.
 
 use super::servers::Servers;
 use delayq_cluster::advertised;
 use delayq_compensator::{CompensatorConfig, IntakeConfig, Sources, SourcesConfig, SourcesDeps};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
+use delayq_gateway::{Gateway, GatewayConfig};
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::traces::{self, Exporter};
@@ -13,12 +14,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 configuration! {
-    /// The sections of timer and compensator, in addition to those that the command line has anyway.
+    /// The sections of timer, compensator and gateway, in addition to those that the command line has anyway.
     struct RoleSections {
         timer: TimerConfig,
         sweep: SweepConfig,
         compensator: CompensatorConfig,
         intake: BTreeMap<String, IntakeConfig>,
+        gateway: GatewayConfig,
     }
 }
 
@@ -30,6 +32,7 @@ pub struct Roles {
     /// None without a collector for its traces.
     exporter: Option<Exporter>,
     sources: Sources,
+    gateway: Gateway,
 }
 
 // === impl Roles ===
@@ -41,7 +44,7 @@ impl Roles {
     /// What a role cannot do without.
     pub async fn build(text: &str, servers: &Servers, process: &Process) -> Result<Self, Fault> {
         let source = Source::text("delayq.toml", text);
-        let RoleSections { timer, sweep, compensator, intake } =
+        let RoleSections { timer, sweep, compensator, intake, gateway } =
             load::<RoleSections>(&source, &Environment::empty())?.config;
         let Loaded { config: forwarder, locations, .. } =
             load::<ForwarderConfig>(&source, &Environment::empty())?;
@@ -78,6 +81,11 @@ impl Roles {
         };
         // One that cannot be used stops neither the others nor the timer.
         let sources = Sources::build(sources, deps, false).await?;
+        let deps = delayq_gateway::Deps {
+            client: client(&servers.config.deployment, &servers.config.redis)?,
+            metrics: metrics.clone(),
+        };
+        let gateway = delayq_gateway::build(gateway, deps).await?;
         let settings = ForwarderSettings { locations, ..forwarder.settings() };
         let mut exporter = None;
         let forwarder = match settings.routes.is_empty() {
@@ -96,7 +104,12 @@ impl Roles {
                 Some(delayq_forwarder::build(settings, deps).await?)
             }
         };
-        Ok(Self { timer, forwarder, exporter, sources })
+        Ok(Self { timer, forwarder, exporter, sources, gateway })
+    }
+
+    /// Where the gateway answers.
+    pub fn gateway_url(&self) -> String {
+        format!("http://{}", self.gateway.address())
     }
 
     /// Starts them.
@@ -109,5 +122,6 @@ impl Roles {
             tasks.spawn("traces", exporter.run());
         }
         self.sources.run(tasks);
+        self.gateway.run(tasks);
     }
 }

@@ -47,7 +47,8 @@ fn configuration(folder: &Folder, name: &str, url: &str) -> std::path::PathBuf {
     std::fs::create_dir_all(&out).unwrap();
     let text = format!(
         "[deployment]\nshards = 4\n[redis]\nurl = '{url}'\n[etcd]\nenabled = false\n[admin]\nlisten = ''\n\
-         [spool]\ndir = '{}'\n[sinks.out.file]\ndir = '{}'\n[[routes]]\ntopic = 'out'\nsink = 'out'\nto = 'all.ndjson'\n",
+         [spool]\ndir = '{}'\n[sinks.out.file]\ndir = '{}'\n[[routes]]\ntopic = 'out'\nsink = 'out'\nto = 'all.ndjson'\n\
+         [gateway]\nlisten = '127.0.0.1:0'\n",
         spool.display(),
         out.display()
     );
@@ -64,7 +65,7 @@ async fn every_service_works_with_the_rules_that_are_printed_and_is_refused_by_n
     let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("acl"));
     let rules = rules(&redis).await;
     let mut running = Vec::new();
-    for role in ["timer", "forwarder", "compensator"] {
+    for role in ["timer", "forwarder", "compensator", "gateway"] {
         for less in ["+zadd", "+script|load", "+info"] {
             let fewer: Vec<String> = rules[role].iter().filter(|word| *word != less).cloned().collect();
             assert_eq!(fewer.len() + 1, rules[role].len(), "{role} needs {less}");

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod forwarding;
+mod http;
 mod intake;
 mod kept;
 mod port;

@@ -90,6 +90,11 @@ impl Receipt {
         Self { shard, bytes }
     }
 
+    /// The bytes, as `reserve` answered them.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Topic number, `:`, stored id, gen.
     fn target(&self) -> Option<Target> {
         let colon = self.bytes.iter().position(|&byte| byte == b':')?;

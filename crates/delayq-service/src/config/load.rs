@@ -27,6 +27,7 @@ pub const SECTIONS: &[&str] = &[
     "routes",
     "compensator",
     "intake",
+    "gateway",
 ];
 
 /// The source of the TOML.

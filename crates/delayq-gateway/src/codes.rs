@@ -1,0 +1,47 @@
+//! The stable codes of the errors that end a gateway. `problem/kind.rs` has the codes of answers.
+
+use delayq_service::Exit;
+use delayq_service::codes::Code;
+
+/// The address cannot be bound.
+pub const BIND: Code = Code {
+    id: "DQ-G001",
+    title: "the gateway cannot listen",
+    cause: "The address of `[gateway] listen` is taken, or does not belong to this host.",
+    tries: [
+        "Find the program that has the port: ss -ltnp.",
+        "Set another address: DELAYQ__GATEWAY__LISTEN=127.0.0.1:9481.",
+        "Use port 0 for a free port, which the log names.",
+    ],
+    exit: Exit::Unavailable,
+};
+
+/// The tokens cannot be read.
+pub const TOKENS: Code = Code {
+    id: "DQ-G002",
+    title: "the tokens cannot be used",
+    cause: "The file of `[gateway] tokens` is missing, unreadable or empty, or one of its lines is not NAME and the SHA-256 \
+            of a token.",
+    tries: [
+        "Write a line for each token: NAME, a space, and what `printf %s \"$TOKEN\" | sha256sum` prints.",
+        "Check that the user of this process can read the file.",
+        "Run `delayq config check`.",
+    ],
+    exit: Exit::Config,
+};
+
+/// The key of receipts cannot be read.
+pub const RECEIPT_KEY: Code = Code {
+    id: "DQ-G003",
+    title: "the key of receipts cannot be used",
+    cause: "The secret of `[gateway] receipt_key` cannot be read, or has fewer than 16 characters.",
+    tries: [
+        "Make one: openssl rand -hex 32. All gateways of a deployment need the same.",
+        "Check that the user of this process can read the file.",
+        "Leave the setting out: gateways then share a key that they keep in Redis.",
+    ],
+    exit: Exit::Config,
+};
+
+/// Every code of this crate.
+pub const TABLE: &[&Code] = &[&BIND, &TOKENS, &RECEIPT_KEY];

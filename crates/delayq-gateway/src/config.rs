@@ -1,0 +1,122 @@
+//! `[gateway]`: the address of the gateway, access, and limits.
+
+use delayq_service::config::{ByteSize, Faults, HostPort, HumanDuration, Secret, Section};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// `[gateway]`: HTTP without TLS.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GatewayConfig {
+    /// Address; port 0: a free port, named in the log. Default `127.0.0.1:9480`. An address that other hosts reach needs
+    /// `tokens` or `insecure`.
+    pub listen: HostPort,
+    /// File of the tokens that requests may carry, one a line: a name and the SHA-256 of the token in hex. Read again after a
+    /// change. `None`: no request needs a token.
+    pub tokens: Option<PathBuf>,
+    /// Serve other hosts without tokens. Default false.
+    pub insecure: bool,
+    /// Signs receipts; the same in every gateway of the deployment, 16 characters or more. `None`: gateways keep a key in
+    /// Redis.
+    pub receipt_key: Option<Secret>,
+    /// Maximum open connections: 1 to 1,000,000; default 10,000. Further connections are answered 503.
+    pub max_connections: u32,
+    /// Maximum reserves that wait: 1 to `max_connections`; default 5,000. Further connections are answered 503.
+    pub max_polls: u32,
+    /// Maximum bytes of request bodies in memory: 4 MiB to 4 GiB; default 64 MiB. Further requests are answered 503.
+    pub max_bytes: ByteSize,
+    /// Longest time for the head of a request, and between two requests of a connection: 100 ms to 10 m; default 30 s.
+    pub header_timeout: HumanDuration,
+    /// Longest time for the body of a request, or for one line of NDJSON: 100 ms to 10 m; default 30 s.
+    pub body_timeout: HumanDuration,
+    /// Longest time that a client may leave an answer unread: 100 ms to 10 m; default 30 s.
+    pub write_timeout: HumanDuration,
+    /// Lease of a reserve that asks for none: 1 s to 24 h; default 30 s. After it, a message comes back that a client took
+    /// and lost.
+    pub lease: HumanDuration,
+}
+
+// === impl GatewayConfig ===
+
+impl GatewayConfig {
+    /// True if only programs of this host reach the gateway.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        let host = self.listen.host();
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self {
+            listen: HostPort::new("127.0.0.1", 9480),
+            tokens: None,
+            insecure: false,
+            receipt_key: None,
+            max_connections: 10_000,
+            max_polls: 5_000,
+            max_bytes: ByteSize::from_mib(64),
+            header_timeout: HumanDuration::from_secs(30),
+            body_timeout: HumanDuration::from_secs(30),
+            write_timeout: HumanDuration::from_secs(30),
+            lease: HumanDuration::from_secs(30),
+        }
+    }
+}
+
+impl Section for GatewayConfig {
+    fn validate(&self, at: &mut Faults) {
+        if !self.is_local() && self.tokens.is_none() && !self.insecure {
+            let why = "other hosts reach this address: set `tokens`, or `insecure = true` to serve anyone";
+            at.contradiction(&["listen", "tokens"], why);
+        }
+        at.secret("receipt_key", self.receipt_key.as_ref());
+        at.range("max_connections", &self.max_connections, 1..=1_000_000);
+        at.range("max_polls", &self.max_polls, 1..=self.max_connections.max(1));
+        at.range("max_bytes", &self.max_bytes, ByteSize::from_mib(4)..=ByteSize::from_gib(4));
+        let times = [
+            ("header_timeout", &self.header_timeout),
+            ("body_timeout", &self.body_timeout),
+            ("write_timeout", &self.write_timeout),
+        ];
+        for (key, time) in times {
+            at.range(key, time, HumanDuration::from_millis(100)..=HumanDuration::from_secs(600));
+        }
+        at.range("lease", &self.lease, HumanDuration::from_secs(1)..=HumanDuration::from_secs(86_400));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_service::config::{Environment, Source, load};
+
+    delayq_service::configuration! {
+        struct Alone { gateway: GatewayConfig }
+    }
+
+    fn faults(text: &str) -> String {
+        let loaded = load::<Alone>(&Source::text("delayq.toml", text), &Environment::empty());
+        loaded.err().map(|faults| faults.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_gateway_that_other_hosts_reach_needs_tokens_or_an_explicit_word() {
+        for host in ["0.0.0.0", "[::]", "10.0.0.7", "gateway.internal"] {
+            let listen = format!("[gateway]\nlisten = '{host}:9480'\n");
+            assert!(faults(&listen).contains("insecure = true"), "{host}: {}", faults(&listen));
+            assert_eq!(faults(&format!("{listen}insecure = true\n")), "");
+            assert_eq!(faults(&format!("{listen}tokens = '/etc/delayq/tokens'\n")), "");
+        }
+        for host in ["127.0.0.1", "127.9.0.1", "[::1]", "localhost"] {
+            assert_eq!(faults(&format!("[gateway]\nlisten = '{host}:0'\n")), "", "{host}");
+        }
+    }
+
+    #[test]
+    fn polls_cannot_take_more_connections_than_there_are() {
+        assert!(faults("[gateway]\nmax_connections = 10\nmax_polls = 11\n").contains("max_polls"));
+    }
+}

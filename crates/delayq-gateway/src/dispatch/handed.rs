@@ -1,0 +1,52 @@
+//! Messages in flight to a client: given back if anything ends before the socket has taken the answer.
+
+use super::giving_back::Lost;
+use crate::server::Parcel;
+use delayq::protocol::Reservation;
+use tokio::sync::mpsc;
+
+/// Messages that were reserved for a request. Dropped before [`Parcel::sent`], the messages are given back.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    messages: Vec<Reservation>,
+    back: mpsc::UnboundedSender<Lost>,
+}
+
+// === impl Handed ===
+
+impl Handed {
+    pub(super) fn new(messages: Vec<Reservation>, back: mpsc::UnboundedSender<Lost>) -> Self {
+        Self { messages, back }
+    }
+
+    pub(crate) fn messages(&self) -> &[Reservation] {
+        &self.messages
+    }
+
+    /// The messages, for another waiter.
+    pub(super) fn into_messages(mut self) -> Vec<Reservation> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Drops the payloads, which the answer has by now.
+    pub(crate) fn without_payloads(mut self) -> Self {
+        self.messages.iter_mut().for_each(|message| message.envelope.payload = Vec::new());
+        self
+    }
+}
+
+impl Parcel for Handed {
+    fn sent(mut self: Box<Self>) {
+        self.messages.clear();
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        if !self.messages.is_empty() {
+            let lost = std::mem::take(&mut self.messages);
+            // Without a receiver the process is ending: the leases run out.
+            let _ = self.back.send(Lost::new(lost));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The task that reserves for all desks.
+
+use super::desk::{Desk, Waiter, WantedKind};
+use super::giving_back::Lost;
+use crate::receipts::Receipts;
+use delayq::Error;
+use delayq::protocol::{Growth, Holder, Listener, Notification, Places, ReserveReport, ShardId};
+use delayq_service::Shutdown;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// How often every shard is asked without a notification: the maximum cost of a lost notification.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// When a shard is asked again that could not be asked.
+const REST: Duration = Duration::from_millis(200);
+
+/// Reserves for all that wait.
+pub(crate) struct Running {
+    pub(crate) holder: Holder,
+    pub(crate) receipts: Receipts,
+    pub(crate) arriving: mpsc::UnboundedReceiver<Waiter>,
+    pub(crate) back: mpsc::UnboundedSender<Lost>,
+}
+
+/// The state of the task.
+struct Watch {
+    growth: Growth,
+    listener: Listener,
+    places: Places,
+    desks: HashMap<WantedKind, Desk>,
+    rounds: FuturesUnordered<Pin<Box<dyn Future<Output = Round> + Send>>>,
+    /// The shards that are listened to.
+    shards: Vec<ShardId>,
+    /// Shards to ask again later, of a desk.
+    later: Vec<(Instant, WantedKind, ShardId)>,
+}
+
+/// A reserve from shards of a node for a desk.
+struct Round {
+    kind: WantedKind,
+    asked: Vec<(ShardId, usize)>,
+    reports: Vec<Result<ReserveReport, Error>>,
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Reserves until shutdown; then every request is answered, and what still arrives is given back.
+    pub(crate) async fn run(mut self, shutdown: Shutdown) {
+        let mut watch = Watch::new(&self.holder);
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let later = watch.later.iter().map(|(at, ..)| *at).min();
+            tokio::select! {
+                waiter = self.arriving.recv() => match waiter {
+                    Some(waiter) => watch.join(waiter),
+                    None => break,
+                },
+                Some(round) = watch.rounds.next(), if !watch.rounds.is_empty() => watch.end(round, &self.back),
+                notification = watch.listener.next() => watch.note(notification, &self.receipts),
+                _ = watch.growth.next() => watch.grow(),
+                _ = looks.tick() => watch.look(),
+                () = until(later) => watch.ask_later(),
+                () = shutdown.requested() => break,
+            }
+            watch.reserve(&self.holder);
+        }
+        watch.desks.values_mut().for_each(Desk::close);
+        while let Some(round) = watch.rounds.next().await {
+            watch.end(round, &self.back);
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    fn new(holder: &Holder) -> Self {
+        let growth = holder.client().growth();
+        let shards: Vec<ShardId> = growth.shards().shards().collect();
+        let listener = holder.listen(shards.clone());
+        let (desks, rounds, places) = (HashMap::new(), FuturesUnordered::new(), holder.places());
+        Self { growth, listener, places, desks, rounds, shards, later: Vec::new() }
+    }
+
+    fn join(&mut self, waiter: Waiter) {
+        let desk = self.desks.entry(waiter.kind().clone());
+        let desk = desk.or_insert_with_key(|kind| Desk::new(kind.clone(), &self.shards));
+        desk.join(waiter, &self.shards);
+    }
+
+    fn note(&mut self, notification: Notification, receipts: &Receipts) {
+        match notification {
+            Notification::Ready(shard, topic) => {
+                let wants = |desk: &&mut Desk| topic.as_ref().is_none_or(|topic| desk.wants(topic));
+                self.desks.values_mut().filter(wants).for_each(|desk| desk.ask(shard));
+            }
+            Notification::Resync => {
+                receipts.forget();
+                self.ask_all();
+            }
+            Notification::Wake(..) => {}
+        }
+    }
+
+    fn grow(&mut self) {
+        let added: Vec<ShardId> = self.growth.shards().shards().skip(self.shards.len()).collect();
+        self.listener.add(added.clone());
+        self.shards.extend(added);
+        self.ask_all();
+    }
+
+    /// Forgets desks without requests, and asks every shard for the others.
+    fn look(&mut self) {
+        self.desks.retain(|_, desk| desk.tidy());
+        self.ask_all();
+    }
+
+    fn ask_all(&mut self) {
+        let shards = &self.shards;
+        self.desks.values_mut().for_each(|desk| shards.iter().for_each(|&shard| desk.ask(shard)));
+    }
+
+    fn ask_later(&mut self) {
+        let now = Instant::now();
+        for (_, kind, shard) in self.later.extract_if(.., |(at, ..)| *at <= now) {
+            if let Some(desk) = self.desks.get_mut(&kind) {
+                desk.ask(shard);
+            }
+        }
+    }
+
+    /// Starts a reserve from each node that has shards to ask.
+    fn reserve(&mut self, holder: &Holder) {
+        for (kind, desk) in &mut self.desks {
+            for asked in self.places.by_node(desk.take(), |&(shard, _)| shard) {
+                let requests: Vec<_> =
+                    asked.iter().map(|&(shard, most)| (shard, desk.request(most))).collect();
+                let (holder, kind) = (holder.clone(), kind.clone());
+                self.rounds.push(Box::pin(async move {
+                    let reports = holder.reserve(&requests).await;
+                    Round { kind, asked, reports }
+                }));
+            }
+        }
+    }
+
+    fn end(&mut self, round: Round, back: &mpsc::UnboundedSender<Lost>) {
+        let Round { kind, asked, reports } = round;
+        let shards = self.shards.len();
+        let desk = self.desks.get_mut(&kind).expect("a desk with a reserve on its way is kept");
+        let (now, mut messages) = (Instant::now(), Vec::new());
+        for ((shard, most), report) in asked.into_iter().zip(reports) {
+            desk.answered(shard, most, report.as_ref().err(), shards);
+            match report {
+                Ok(report) => {
+                    match report.wait {
+                        Some(wait) if !wait.is_zero() => self.later.push((now + wait, kind.clone(), shard)),
+                        Some(_) => desk.ask(shard),
+                        None if report.messages.len() >= most => desk.ask(shard),
+                        None => {}
+                    }
+                    messages.extend(report.messages);
+                }
+                Err(error) => {
+                    tracing::debug!(%shard, %error, "cannot reserve");
+                    self.later.push((now + REST, kind.clone(), shard));
+                }
+            }
+        }
+        // Together: a request gets the messages of all shards.
+        desk.hand_out(messages, back);
+        desk.dismiss();
+    }
+}

@@ -1,0 +1,145 @@
+//! The checks before every route: request id, host, token and framing; and the text of refusals.
+
+use crate::input::Query;
+use crate::origin;
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use crate::table::{DEADLINE, Route};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use delayq::Fate;
+use delayq_service::config::HumanDuration;
+use std::time::Duration;
+
+/// The header with the id of a request, and of its answer.
+const REQUEST_ID: &str = "x-request-id";
+/// Maximum characters of an id that a client gives.
+const MAX_REQUEST_ID: usize = 128;
+
+/// Of a request that names no deadline, and of any.
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
+const MAX_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Headers that ask for something: one that a route does not know is refused, because ignoring it would change the meaning.
+const ASKING: [&str; 6] =
+    ["idempotency-key", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "range"];
+
+/// The outermost layer: gives the request an id, refuses what no route may see, and writes refusals.
+pub(crate) async fn every(State(app): State<App>, request: Request, next: Next) -> Response {
+    let id = request_id(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let closes = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let mut response = match admitted(&app, &request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        response = problem.render(&id);
+    }
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, HeaderValue::from_str(&id).expect("it is printable"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if closes {
+        // A proxy that reads the length otherwise must not find a second request in the same bytes.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    tracing::debug!(%method, path, status = response.status().as_u16(), id, "answered");
+    response
+}
+
+/// The layer of a route: token, parameters, headers and deadline.
+pub(crate) async fn route(app: App, route: &'static Route, request: Request, next: Next) -> Response {
+    let response = guarded(&app, route, request, next).await.unwrap_or_else(Problem::into_response);
+    app.metrics.answered(route.name, response.status().as_u16());
+    response
+}
+
+async fn guarded(app: &App, route: &Route, mut request: Request, next: Next) -> Result<Response, Problem> {
+    authorised(app, route, request.headers())?;
+    known(route, request.headers())?;
+    let query = Query::of(request.uri().query(), route.query)?;
+    request.extensions_mut().insert(query);
+    let Some(deadline) = deadline(route, request.headers())? else { return Ok(next.run(request).await) };
+    let fate = if *request.method() == Method::GET { Fate::NotApplied } else { Fate::Unknown };
+    let passed = |_| Problem::new(Kind::Deadline, format!("no answer within {deadline:?}")).fate(fate);
+    tokio::time::timeout(deadline, next.run(request)).await.map_err(passed)
+}
+
+/// A path or a method that no route has.
+pub(crate) async fn nowhere(State(app): State<App>, request: Request) -> Problem {
+    app.metrics.answered("none", Kind::NoRoute.status().as_u16());
+    Problem::new(Kind::NoRoute, format!("{}; see /v1/openapi.json", request.uri().path()))
+}
+
+pub(crate) async fn other_method(State(app): State<App>, request: Request) -> Problem {
+    app.metrics.answered("none", Kind::NoMethod.status().as_u16());
+    Problem::new(Kind::NoMethod, format!("{} {}", request.method(), request.uri().path()))
+}
+
+fn admitted(app: &App, request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
+    if headers.get_all(header::HOST).iter().count() != 1 {
+        return Err(Problem::new(Kind::Malformed, "one Host header is needed").at("host"));
+    }
+    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
+        let why = "Content-Length and Transfer-Encoding contradict each other";
+        return Err(Problem::new(Kind::Malformed, why).at("content-length"));
+    }
+    if app.is_stopping() {
+        return Err(Problem::new(Kind::Draining, "send it to another gateway").fate(Fate::NotApplied));
+    }
+    if app.tokens.are_needed() { Ok(()) } else { origin::check(headers, app.is_local) }
+}
+
+fn authorised(app: &App, route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
+    if !app.tokens.are_needed() || route.is_public {
+        return Ok(());
+    }
+    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = value.and_then(|value| value.split_once(' '));
+    let token =
+        token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let name = token.and_then(|token| app.tokens.name(token));
+    match name {
+        Some(name) => tracing::debug!(token = name, route = route.name, "authorised"),
+        None => return Err(Problem::new(Kind::NoToken, "send Authorization: Bearer TOKEN")),
+    }
+    Ok(())
+}
+
+fn known(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
+    for name in headers.keys().map(axum::http::HeaderName::as_str) {
+        let asks = ASKING.contains(&name) || delayq_service::headers::own(name).is_some();
+        if asks && !route.takes_header(name) {
+            return Err(Problem::unknown("header", name, &route.headers()));
+        }
+    }
+    Ok(())
+}
+
+/// `None`: the route has no deadline.
+fn deadline(route: &Route, headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+    if !route.has_deadline {
+        return Ok(None);
+    }
+    let Some(value) = headers.get(DEADLINE) else { return Ok(Some(DEFAULT_DEADLINE)) };
+    let asked = value.to_str().map_err(|error| error.to_string());
+    let asked = asked.and_then(str::parse::<HumanDuration>);
+    let asked = asked.map_err(|why| Problem::invalid(DEADLINE, why))?;
+    match *asked {
+        deadline if deadline.is_zero() || deadline > MAX_DEADLINE => {
+            Err(Problem::invalid(DEADLINE, "write a duration up to 60s"))
+        }
+        deadline => Ok(Some(deadline)),
+    }
+}
+
+/// The client's id of the request, if it can be repeated in a log, or a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    let given = given.filter(|id| !id.is_empty() && id.len() <= MAX_REQUEST_ID);
+    let given = given.filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic()));
+    given.map_or_else(|| format!("{:016x}", fastrand::u64(..)), str::to_owned)
+}

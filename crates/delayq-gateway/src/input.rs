@@ -1,0 +1,157 @@
+//! The parts of a request: names in the path, parameters and the body. An invalid part is refused by name.
+
+mod body;
+mod items;
+mod lines;
+mod query;
+
+pub(crate) use body::Whole;
+pub(crate) use items::Items;
+pub(crate) use lines::Lines;
+pub(crate) use query::Query;
+
+use crate::problem::{Kind, Problem};
+use crate::server::{Outgoing, Peer};
+use crate::state::App;
+use axum::RequestPartsExt as _;
+use axum::body::Body;
+use axum::extract::{FromRequest, RawPathParams, Request};
+use axum::http::{HeaderMap, header};
+use delayq::{Group, MessageId, Target, Topic};
+use delayq_service::when::When;
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// The content types of JSON.
+const JSON: &str = "application/json";
+const NDJSON: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
+
+/// A request in the form that routes read.
+pub(crate) struct Ask {
+    names: Vec<(String, String)>,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    body: Body,
+    /// The connection: the way of an answer with a parcel, and the client.
+    pub(crate) connection: Option<(Outgoing, Peer)>,
+}
+
+/// The form of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Ndjson,
+    Other,
+}
+
+// === impl Ask ===
+
+impl FromRequest<App> for Ask {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let malformed = |error: &dyn Display| Problem::new(Kind::Malformed, format!("the path: {error}"));
+        let names = parts.extract::<RawPathParams>().await.map_err(|error| malformed(&error))?;
+        let names = names.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let query = parts.extensions.remove::<Query>().unwrap_or_default();
+        let connection = parts.extensions.remove::<Outgoing>().zip(parts.extensions.remove::<Peer>());
+        Ok(Self { names, query, headers: parts.headers, body, connection })
+    }
+}
+
+impl Ask {
+    pub(crate) fn topic(&self) -> Result<Topic, Problem> {
+        self.name("topic")
+    }
+
+    pub(crate) fn group(&self) -> Result<Group, Problem> {
+        self.name("group")
+    }
+
+    pub(crate) fn id(&self) -> Result<MessageId, Problem> {
+        self.name("id")
+    }
+
+    /// The message that the path and `?group=` name.
+    pub(crate) fn target(&self) -> Result<Target, Problem> {
+        Ok(Target { id: self.id()?, group: self.query.get("group")? })
+    }
+
+    /// True if times that look like seconds are meant.
+    pub(crate) fn past_ok(&self) -> Result<bool, Problem> {
+        Ok(self.query.get("past_ok")?.unwrap_or(false))
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match kind {
+            kind if kind.eq_ignore_ascii_case(JSON) => Form::Json,
+            kind if NDJSON.iter().any(|ndjson| kind.eq_ignore_ascii_case(ndjson)) => Form::Ndjson,
+            _ => Form::Other,
+        }
+    }
+
+    /// A header that may be there once, as text.
+    pub(crate) fn header(&self, name: &'static str) -> Result<Option<&str>, Problem> {
+        let mut values = self.headers.get_all(name).iter();
+        let (value, more) = (values.next(), values.next());
+        if more.is_some() {
+            return Err(Problem::invalid(name, "it is there twice"));
+        }
+        let text = value.map(|value| std::str::from_utf8(value.as_bytes())).transpose();
+        text.map_err(|_| Problem::invalid(name, "it is not UTF-8"))
+    }
+
+    /// The whole body.
+    pub(crate) async fn whole(self, app: &App) -> Result<Whole, Problem> {
+        Whole::read(self.body, &self.headers, app).await
+    }
+
+    /// The body as lines.
+    pub(crate) fn lines(self, app: &App) -> Result<Lines, Problem> {
+        match self.form() {
+            Form::Ndjson => Lines::of(self.body, app),
+            _ => Err(other_type("application/x-ndjson")),
+        }
+    }
+
+    /// The body as a JSON object.
+    pub(crate) async fn json<T: serde::de::DeserializeOwned>(self, app: &App) -> Result<T, Problem> {
+        match self.form() {
+            Form::Json => Whole::read(self.body, &self.headers, app).await?.json(),
+            _ => Err(other_type(JSON)),
+        }
+    }
+
+    /// As [`Self::json`]; without a body, the default.
+    pub(crate) async fn json_or_default<T>(self, app: &App) -> Result<T, Problem>
+    where
+        T: serde::de::DeserializeOwned + Default,
+    {
+        if axum::body::HttpBody::is_end_stream(&self.body) { Ok(T::default()) } else { self.json(app).await }
+    }
+
+    /// The body as items: an array, or lines.
+    pub(crate) async fn items(self, app: &App) -> Result<Items, Problem> {
+        match self.form() {
+            Form::Other => Err(other_type("application/json or application/x-ndjson")),
+            form => Items::read(form, Whole::read(self.body, &self.headers, app).await?),
+        }
+    }
+
+    fn name<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, Problem> {
+        let text = self.names.iter().find(|(known, _)| known == name).map(|(_, text)| text.as_str());
+        text.unwrap_or_default().parse().map_err(|error| Problem::invalid(name, error))
+    }
+}
+
+fn other_type(wanted: &str) -> Problem {
+    Problem::new(Kind::OtherType, format!("send Content-Type: {wanted}")).at("content-type")
+}
+
+/// A time in a request, which means the same wherever its sender is.
+pub(crate) fn when(pointer: &str, text: &str) -> Result<When, Problem> {
+    When::anywhere(text).map_err(|why| Problem::invalid(pointer, why))
+}

@@ -1,0 +1,112 @@
+//! A body that is read as a whole, within a size and a time, and only while the gateway has room for it.
+
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use axum::body::{Body, BodyDataStream};
+use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use delayq::Fate;
+use futures_util::StreamExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Maximum bytes of a body, and of a line: twice the largest payload in base64, with room for the rest.
+pub(crate) const MAX_BODY: usize = 2 * 1024 * 1024;
+
+/// Maximum bytes that are read and dropped after a refusal.
+const MAX_DISCARDED: usize = 64 * 1024 * 1024;
+
+/// A body, and the room for the bytes until dropped.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) bytes: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+// === impl Whole ===
+
+impl Whole {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is too large, too slow or cut off, or the gateway is full.
+    pub(crate) async fn read(body: Body, headers: &HeaderMap, app: &App) -> Result<Self, Problem> {
+        let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let length = length.map_or(Ok(MAX_BODY), str::parse);
+        let length = length.map_err(|_| Problem::new(Kind::Malformed, "Content-Length is no number"))?;
+        let mut data = body.into_data_stream();
+        if length > MAX_BODY {
+            discard(data, app.body_timeout);
+            return Err(too_large());
+        }
+        let room = room(app, length)?;
+        let reading = tokio::time::timeout(app.body_timeout, all(&mut data)).await;
+        match reading.unwrap_or_else(|_| Err(too_slow("the body", app.body_timeout))) {
+            Ok(bytes) => Ok(Self { bytes, _room: room }),
+            Err(problem) => {
+                discard(data, app.body_timeout);
+                Err(problem)
+            }
+        }
+    }
+
+    /// The body as a JSON value.
+    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.bytes).map_err(|error| faulty(&error))
+    }
+}
+
+/// Takes room for this many bytes.
+pub(super) fn room(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    let bytes = u32::try_from(bytes).expect("a body is bounded");
+    Arc::clone(&app.room).try_acquire_many_owned(bytes).map_err(|_| {
+        Problem::new(Kind::Full, "other requests hold all the memory for bodies").fate(Fate::NotApplied)
+    })
+}
+
+/// The fault of JSON: malformed text, or an invalid value.
+pub(super) fn faulty(error: &serde_json::Error) -> Problem {
+    match error.is_data() {
+        true => Problem::new(Kind::Invalid, error.to_string()),
+        false => Problem::new(Kind::Malformed, format!("the body is not JSON: {error}")),
+    }
+}
+
+pub(super) fn too_large() -> Problem {
+    Problem::new(Kind::TooLarge, format!("at most {MAX_BODY} bytes are taken")).fate(Fate::NotApplied)
+}
+
+pub(super) fn too_slow(what: &str, limit: Duration) -> Problem {
+    Problem::new(Kind::TooSlow, format!("{what} did not come within {limit:?}")).fate(Fate::NotApplied)
+}
+
+pub(super) fn cut_off(error: &axum::Error) -> Problem {
+    Problem::new(Kind::Malformed, format!("the body ended early: {error}")).fate(Fate::NotApplied)
+}
+
+/// Reads and drops what a client still sends: closing the connection instead would reset it, and the client could not read
+/// its answer.
+pub(super) fn discard(mut data: BodyDataStream, limit: Duration) {
+    let all = async move {
+        let mut left = MAX_DISCARDED;
+        while let Some(Ok(part)) = data.next().await
+            && left > 0
+        {
+            left = left.saturating_sub(part.len());
+        }
+    };
+    tokio::spawn(tokio::time::timeout(limit, all));
+}
+
+async fn all(data: &mut BodyDataStream) -> Result<Bytes, Problem> {
+    let mut all = BytesMut::new();
+    while let Some(part) = data.next().await {
+        let part = part.map_err(|error| cut_off(&error))?;
+        if all.len() + part.len() > MAX_BODY {
+            return Err(too_large());
+        }
+        all.extend_from_slice(&part);
+    }
+    Ok(all.freeze())
+}

@@ -1,0 +1,35 @@
+//! The gateway: a delay queue over HTTP.
+//!
+//! ```text
+//!  connection ─► server ─► guard ─► routes ─┬─► producer, admin ─► Redis
+//!  (limits)     (accept)   (who,    (one a  │
+//!                           what)   call)   └─► dispatch ─► one reserve for all that wait
+//! ```
+//! [`build`] does all that can fail, and starts nothing; [`Gateway::run`] serves until shutdown, and then answers the requests that
+//! were taken. A gateway keeps no state: any gateway answers any request, and settles any receipt.
+//!
+//! A gateway may die anywhere. A message that was leased and reached no client returns when the
+//! lease ends.
+
+pub mod codes;
+mod config;
+mod dispatch;
+mod gateway;
+mod guard;
+mod input;
+mod metrics;
+mod openapi;
+mod origin;
+mod problem;
+mod receipts;
+mod routes;
+mod server;
+mod service;
+mod state;
+mod table;
+mod tokens;
+
+pub use config::GatewayConfig;
+pub use gateway::{Deps, Gateway, build};
+pub use openapi::{DOCUMENT, generated};
+pub use service::{Config, GatewayService};

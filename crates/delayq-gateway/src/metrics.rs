@@ -1,0 +1,81 @@
+//! The gateway's metrics.
+
+use delayq_service::Metrics;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+/// The metrics of a gateway; clones share the state.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewayMetrics {
+    requests: Family<OfRoute, Counter>,
+    connections: Gauge,
+    refused: Counter,
+    polls: Gauge,
+    given_back: Counter,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfRoute {
+    route: &'static str,
+    status: u16,
+}
+
+/// Adds 1 to a gauge until dropped.
+#[derive(Debug)]
+pub(crate) struct Counted(Gauge);
+
+// === impl GatewayMetrics ===
+
+impl GatewayMetrics {
+    /// Registers them; once in a process.
+    pub(crate) fn register(metrics: &Metrics) -> Self {
+        let requests = "Answered requests, by route and status; the route is none where no route was found";
+        let refused = "Connections answered 503 because too many were open";
+        let polls = "Reserves that wait for a message";
+        let given_back = "Messages given back because the client that asked for them was gone";
+        Self {
+            requests: metrics.register("gateway_requests", requests, Family::default()),
+            connections: metrics.register("gateway_connections", "Open connections", Gauge::default()),
+            refused: metrics.register("gateway_connections_refused", refused, Counter::default()),
+            polls: metrics.register("gateway_polls", polls, Gauge::default()),
+            given_back: metrics.register("gateway_given_back", given_back, Counter::default()),
+        }
+    }
+
+    pub(crate) fn answered(&self, route: &'static str, status: u16) {
+        self.requests.get_or_create(&OfRoute { route, status }).inc();
+    }
+
+    pub(crate) fn connection_opened(&self) -> Counted {
+        Counted::one(&self.connections)
+    }
+
+    pub(crate) fn connection_refused(&self) {
+        self.refused.inc();
+    }
+
+    pub(crate) fn poll_began(&self) -> Counted {
+        Counted::one(&self.polls)
+    }
+
+    pub(crate) fn given_back(&self, messages: usize) {
+        self.given_back.inc_by(messages as u64);
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn one(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,160 @@
+//! The OpenAPI document: made of the table of routes and of `schemas.json`, and committed as `openapi.json`.
+
+use crate::problem::Kind;
+use crate::table::{Answers, DEADLINE, MESSAGE_HEADER, ROUTES, Route, Takes, Verb};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// The committed document, which `GET /v1/openapi.json` returns.
+pub const DOCUMENT: &str = include_str!("../openapi.json");
+
+const SCHEMAS: &str = include_str!("openapi/schemas.json");
+/// The meaning of each parameter and header.
+const MEANINGS: &str = include_str!("openapi/meanings.json");
+
+/// Statuses that any route may refuse with.
+const EVERYWHERE: [u16; 6] = [400, 401, 403, 421, 500, 503];
+
+const DESCRIPTION: &str = "A delay queue over HTTP. Refusals are problem+json with a stable `code`; after a failure, `fate` says \
+                           whether the call was applied. Own ids are recognised until `remember_own` (60 s) after the \
+                           message has finished. Unknown parameters, keys and Delayq headers are refused.";
+
+/// The document that the code describes; a test compares the two.
+#[must_use]
+pub fn generated() -> String {
+    let meanings: Map<String, Value> = serde_json::from_str(MEANINGS).expect("the meanings are JSON");
+    let schemas: Value = serde_json::from_str(SCHEMAS).expect("the schemas are JSON");
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[verb(route.method)] = operation(route, &meanings);
+    }
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": { "title": "delayq gateway", "version": "1", "description": DESCRIPTION, "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" } },
+        "security": [{ "token": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+    });
+    serde_json::to_string_pretty(&document).expect("it is made of plain values") + "\n"
+}
+
+const fn verb(method: Verb) -> &'static str {
+    match method {
+        Verb::Get => "get",
+        Verb::Put => "put",
+        Verb::Post => "post",
+        Verb::Patch => "patch",
+        Verb::Delete => "delete",
+    }
+}
+
+fn operation(route: &Route, meanings: &Map<String, Value>) -> Value {
+    let mut operation = json!({
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": parameters(route, meanings),
+        "responses": responses(route),
+    });
+    if let Some(body) = body(route.takes) {
+        operation["requestBody"] = body;
+    }
+    if route.is_public {
+        operation["security"] = json!([]);
+    }
+    operation
+}
+
+fn parameters(route: &Route, meanings: &Map<String, Value>) -> Value {
+    let parameter = |place: &str, name: &str| {
+        let meaning = meanings.get(name).unwrap_or_else(|| panic!("meanings.json lacks {name}"));
+        let mut parameter = json!({ "name": name, "in": place, "required": place == "path" });
+        for (key, value) in meaning.as_object().expect("a meaning is an object") {
+            parameter[key] = value.clone();
+        }
+        parameter
+    };
+    let segments = route.path.split('/');
+    let names = segments.filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    let of_path = names.map(|name| parameter("path", name));
+    let of_query = route.query.iter().map(|name| parameter("query", name));
+    let asks = route.headers().into_iter().filter(|name| !name.starts_with(MESSAGE_HEADER));
+    of_path.chain(of_query).chain(asks.map(|name| parameter("header", name))).collect()
+}
+
+fn schema(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+fn body(takes: Takes) -> Option<Value> {
+    let of =
+        |kind: &str, schema: Value| json!({ "required": true, "content": { kind: { "schema": schema } } });
+    Some(match takes {
+        Takes::Nothing => return None,
+        Takes::Json(name) => of("application/json", schema(name)),
+        Takes::MaybeJson(name) => {
+            json!({ "required": false, "content": { "application/json": { "schema": schema(name) } } })
+        }
+        Takes::Message => json!({
+            "required": true,
+            "description": "A message in JSON; of any other type, the body is the payload and Delayq headers describe the \
+                            message: Delayq-Header-NAME is a header of the message.",
+            "content": { "application/json": { "schema": schema("Message") }, "*/*": { "schema": {} } },
+        }),
+        Takes::Lines(name) => of("application/x-ndjson", schema(name)),
+        Takes::Many(name) => json!({
+            "required": true,
+            "content": {
+                "application/json": { "schema": { "type": "array", "maxItems": 500, "items": schema(name) } },
+                "application/x-ndjson": { "schema": schema(name) },
+            },
+        }),
+    })
+}
+
+fn responses(route: &Route) -> Value {
+    let content = |kind: &str, schema: Value| json!({ kind: { "schema": schema } });
+    let done = |content: Value| json!({ "description": "done", "content": content });
+    let mut responses = json!({});
+    match route.answers {
+        Answers::Nothing => responses["204"] = json!({ "description": "done" }),
+        Answers::Json(name, statuses) => {
+            for status in statuses {
+                responses[status.to_string()] = done(content("application/json", schema(name)));
+            }
+        }
+        Answers::Lines(name) => responses["200"] = done(content("application/x-ndjson", schema(name))),
+        Answers::Many(name) => {
+            let item = json!({ "oneOf": [schema(name), schema("Failed")] });
+            let array = json!({ "type": "array", "items": item });
+            responses["200"] = done(json!({
+                "application/json": { "schema": array }, "application/x-ndjson": { "schema": item },
+            }));
+        }
+        Answers::Bytes => responses["200"] = done(content("*/*", json!({}))),
+    }
+    if route.asks.contains(&"if-none-match") {
+        responses["304"] = json!({ "description": "the message is as the tag says" });
+    }
+    for status in refusals(route) {
+        let problem = content("application/problem+json", schema("Problem"));
+        responses[status.to_string()] = json!({ "description": described(status), "content": problem });
+    }
+    responses
+}
+
+fn refusals(route: &Route) -> BTreeSet<u16> {
+    let deadline = route.takes_header(DEADLINE).then_some([422, 504]);
+    let all =
+        EVERYWHERE.into_iter().chain(route.refuses.iter().copied()).chain(deadline.into_iter().flatten());
+    all.filter(|status| *status != 401 || !route.is_public).collect()
+}
+
+/// The titles of the kinds with this status.
+fn described(status: u16) -> String {
+    let kinds = Kind::ALL.into_iter().filter(|kind| kind.status().as_u16() == status);
+    kinds.map(|kind| format!("{}: {}", kind.code(), kind.title())).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,147 @@
+//! Refusals as `application/problem+json` (RFC 9457).
+
+mod kind;
+
+pub(crate) use kind::Kind;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use delayq::protocol::EnvelopeError;
+use delayq::{Advice, Error, Fate, MessageError, PutError};
+use serde_json::{Value, json};
+
+/// A refusal, or a failure.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    kind: Kind,
+    detail: String,
+    fate: Option<Fate>,
+    /// The answer of the script.
+    outcome: Option<Value>,
+    /// The place of the fault: a key, parameter or header.
+    pointer: Option<String>,
+    /// The rest of the request is not read.
+    closes: bool,
+}
+
+// === impl Problem ===
+
+impl Problem {
+    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        let closes = matches!(kind, Kind::TooSlow | Kind::TooLarge | Kind::Draining);
+        Self { kind, detail: detail.into(), fate: None, outcome: None, pointer: None, closes }
+    }
+
+    /// A value of a key, parameter or header that is invalid.
+    pub(crate) fn invalid(pointer: &str, why: impl std::fmt::Display) -> Self {
+        Self::new(Kind::Invalid, format!("{pointer}: {why}")).at(pointer)
+    }
+
+    /// A parameter, header or key that nobody reads here.
+    pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> Self {
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Self::new(Kind::Unknown, format!("the {what} {name} is not known here; known: {known}")).at(name)
+    }
+
+    /// A state of the message or topic that does not allow it, with the answer of the script.
+    pub(crate) fn outcome(kind: Kind, outcome: Value) -> Self {
+        let word = outcome["outcome"].as_str().unwrap_or_default().to_owned();
+        let reason = outcome["reason"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+        let state = outcome["state"].as_str().map(|state| format!(" ({state})")).unwrap_or_default();
+        let detail = format!("{word}{state}{reason}");
+        Self { outcome: Some(outcome), fate: Some(Fate::NotApplied), ..Self::new(kind, detail) }
+    }
+
+    pub(crate) fn at(self, pointer: &str) -> Self {
+        Self { pointer: Some(pointer.to_owned()), ..self }
+    }
+
+    pub(crate) fn fate(self, fate: Fate) -> Self {
+        Self { fate: Some(fate), ..self }
+    }
+
+    /// The members that an answer to one item of many has.
+    pub(crate) fn item(&self) -> Value {
+        let mut value = json!({ "code": self.kind.code(), "detail": self.detail });
+        if let Some(fate) = self.fate {
+            value["fate"] = word(fate).into();
+        }
+        if let Some(Value::Object(outcome)) = &self.outcome {
+            outcome.iter().for_each(|(key, member)| value[key] = member.clone());
+        }
+        value
+    }
+
+    /// The whole answer, to the request with this id.
+    pub(crate) fn render(&self, request_id: &str) -> Response {
+        let mut value = self.item();
+        value["type"] = format!("urn:delayq:problem:{}", self.kind.code()).into();
+        value["title"] = self.kind.title().into();
+        value["status"] = self.kind.status().as_u16().into();
+        value["instance"] = request_id.into();
+        if let Some(pointer) = &self.pointer {
+            value["errors"] = json!([{ "pointer": pointer, "detail": self.detail }]);
+        }
+        let mut response = Response::new(Body::from(value.to_string()));
+        *response.status_mut() = self.kind.status();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.kind.is_passing() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.kind == Kind::NoToken {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+const fn word(fate: Fate) -> &'static str {
+    match fate {
+        Fate::NotApplied => "not_applied",
+        Fate::Unknown => "unknown",
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Message(MessageError::PayloadTooLarge(..) | MessageError::HeadersTooLarge(..)) => {
+                Kind::TooLarge
+            }
+            Error::Message(_) | Error::Name(_) | Error::Option(_) | Error::Time(_) => Kind::Invalid,
+            Error::Redis { code, .. } if code == "DQARG" => Kind::Invalid,
+            Error::Uninitialised(_) => Kind::RedisAway,
+            error if error.advice() == Advice::Retry => Kind::RedisAway,
+            _ => Kind::Fault,
+        };
+        let problem = Self::new(kind, error.to_string()).fate(error.fate());
+        Self { closes: false, ..problem }
+    }
+}
+
+impl From<PutError> for Problem {
+    fn from(error: PutError) -> Self {
+        Self::from(error.error)
+    }
+}
+
+impl From<EnvelopeError> for Problem {
+    fn from(error: EnvelopeError) -> Self {
+        Self::new(Kind::Fault, error.to_string())
+    }
+}
+
+/// Leaves the text to [`crate::guard`], which knows the request's id.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.kind.status();
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,114 @@
+//! The kinds of refusals, each with a stable code.
+
+use axum::http::StatusCode;
+
+/// A kind of refusal. A code never changes its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Malformed,
+    NoToken,
+    OtherOrigin,
+    ForeignHost,
+    NoRoute,
+    NoMethod,
+    NoMessage,
+    NoTopic,
+    TooSlow,
+    Conflict,
+    Changed,
+    TooLarge,
+    OtherType,
+    Invalid,
+    Unknown,
+    Fault,
+    RedisAway,
+    Full,
+    Draining,
+    Deadline,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// Every kind, in the order of codes.
+    pub(crate) const ALL: [Self; 20] = [
+        Self::Malformed,
+        Self::NoToken,
+        Self::OtherOrigin,
+        Self::ForeignHost,
+        Self::NoRoute,
+        Self::NoMethod,
+        Self::NoMessage,
+        Self::NoTopic,
+        Self::TooSlow,
+        Self::Conflict,
+        Self::Changed,
+        Self::TooLarge,
+        Self::OtherType,
+        Self::Invalid,
+        Self::Unknown,
+        Self::Fault,
+        Self::RedisAway,
+        Self::Full,
+        Self::Draining,
+        Self::Deadline,
+    ];
+
+    /// Code, status and title.
+    const fn row(self) -> (&'static str, u16, &'static str) {
+        match self {
+            Self::Malformed => ("DQ-G101", 400, "the request is malformed"),
+            Self::NoToken => ("DQ-G102", 401, "the token is missing or unknown"),
+            Self::OtherOrigin => ("DQ-G103", 403, "the request comes from a web page of another origin"),
+            Self::ForeignHost => ("DQ-G104", 421, "the request is for another host"),
+            Self::NoRoute => ("DQ-G105", 404, "there is no such path"),
+            Self::NoMethod => ("DQ-G106", 405, "the path does not take this method"),
+            Self::NoMessage => ("DQ-G107", 404, "there is no such message"),
+            Self::NoTopic => ("DQ-G108", 404, "there is no such topic"),
+            Self::TooSlow => ("DQ-G109", 408, "the body came too slowly"),
+            Self::Conflict => ("DQ-G110", 409, "the state does not allow it"),
+            Self::Changed => ("DQ-G111", 412, "the due time is not the expected one"),
+            Self::TooLarge => ("DQ-G112", 413, "the request is too large"),
+            Self::OtherType => ("DQ-G113", 415, "the body has the wrong content type"),
+            Self::Invalid => ("DQ-G114", 422, "a value is invalid"),
+            Self::Unknown => ("DQ-G115", 400, "a parameter or header is unknown"),
+            Self::Fault => ("DQ-G116", 500, "Redis refused the call"),
+            Self::RedisAway => ("DQ-G117", 503, "Redis is unavailable"),
+            Self::Full => ("DQ-G118", 503, "the gateway is full"),
+            Self::Draining => ("DQ-G119", 503, "the gateway is stopping"),
+            Self::Deadline => ("DQ-G120", 504, "the deadline passed"),
+        }
+    }
+
+    pub(crate) const fn code(self) -> &'static str {
+        self.row().0
+    }
+
+    pub(crate) fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().1).expect("the table has valid statuses")
+    }
+
+    pub(crate) const fn title(self) -> &'static str {
+        self.row().2
+    }
+
+    /// True if the same request may succeed soon.
+    pub(crate) const fn is_passing(self) -> bool {
+        matches!(self, Self::RedisAway | Self::Full | Self::Draining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_code_of_its_own_that_the_guide_explains() {
+        let guide = include_str!("../../../../docs/guides/http.md");
+        for (number, kind) in (101..).zip(Kind::ALL) {
+            assert_eq!(kind.code(), format!("DQ-G{number}"));
+            let row = format!("| `{}` | {} | {} |", kind.code(), kind.status().as_u16(), kind.title());
+            assert!(guide.contains(&row), "docs/guides/http.md lacks: {row}");
+        }
+    }
+}

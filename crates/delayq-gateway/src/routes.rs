@@ -1,0 +1,110 @@
+//! The router, and the answer of each route.
+
+mod bulk;
+mod change;
+mod groups;
+mod lines;
+mod listing;
+mod message;
+mod policy;
+mod put;
+mod reserve;
+mod settle;
+mod topics;
+
+use crate::guard;
+use crate::openapi::DOCUMENT;
+use crate::problem::Problem;
+use crate::state::App;
+use crate::table::{ROUTES, Route, Verb};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use serde_json::Value;
+
+/// The answer of a route.
+type Answer = Result<Response, Problem>;
+
+/// Every route of the table.
+pub(crate) fn router(app: &App) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let guarding = app.clone();
+        let guard = move |request: Request, next: Next| guard::route(guarding.clone(), route, request, next);
+        router = router.route(route.path, endpoint(route).route_layer(from_fn(guard)));
+    }
+    router
+        .method_not_allowed_fallback(guard::other_method)
+        .fallback(guard::nowhere)
+        .layer(from_fn_with_state(app.clone(), guard::every))
+        .with_state(app.clone())
+}
+
+fn endpoint(route: &Route) -> MethodRouter<App> {
+    let method = match route.method {
+        Verb::Get => MethodFilter::GET,
+        Verb::Put => MethodFilter::PUT,
+        Verb::Post => MethodFilter::POST,
+        Verb::Patch => MethodFilter::PATCH,
+        Verb::Delete => MethodFilter::DELETE,
+    };
+    match route.name {
+        "putMessage" => on(method, put::under_id),
+        "postMessage" => on(method, put::posted),
+        "putMany" => on(method, lines::put_many),
+        "getMessage" => on(method, message::get),
+        "getPayload" => on(method, message::payload),
+        "getHistory" => on(method, message::history),
+        "cancelMessage" => on(method, change::cancel),
+        "rescheduleMessage" => on(method, change::reschedule),
+        "replayMessage" => on(method, change::replay),
+        "cancelMany" => on(method, bulk::cancel),
+        "rescheduleMany" => on(method, bulk::reschedule),
+        "replayMany" => on(method, bulk::replay),
+        "getMany" => on(method, bulk::get),
+        "listMessages" => on(method, listing::of_topic),
+        "listGroup" => on(method, listing::of_group),
+        "cancelGroup" => on(method, groups::cancel),
+        "shiftGroup" => on(method, groups::shift),
+        "listTopics" => on(method, topics::list),
+        "getTopic" => on(method, topics::get),
+        "deleteTopic" => on(method, topics::delete),
+        "getHistogram" => on(method, topics::histogram),
+        "pauseTopic" => on(method, topics::pause),
+        "resumeTopic" => on(method, topics::resume),
+        "setRate" => on(method, topics::set_rate),
+        "getPolicy" => on(method, policy::get),
+        "setPolicy" => on(method, policy::set),
+        "changePolicy" => on(method, policy::change),
+        "reserve" => on(method, reserve::reserve),
+        "settle" => on(method, settle::settle),
+        "getDocument" => on(method, document),
+        name => unreachable!("the table has a route without an endpoint: {name}"),
+    }
+}
+
+async fn document() -> Response {
+    typed(StatusCode::OK, "application/json", DOCUMENT)
+}
+
+/// An answer in JSON.
+fn json(status: StatusCode, value: &Value) -> Response {
+    typed(status, "application/json", value.to_string())
+}
+
+fn typed(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn nothing() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}

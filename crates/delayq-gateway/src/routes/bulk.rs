@@ -1,0 +1,156 @@
+//! Routes with names in the body: for many messages, and for names that a path cannot have.
+//!
+//! `.` and `..` are names of topics and ids, and libraries that follow the URL standard remove such segments even where they
+//! are percent-encoded.
+
+use super::Answer;
+use super::change::{NewDue, NewLife, cancelled, replayed, rescheduled};
+use super::message::{Payload, found};
+use crate::input::{Ask, Items};
+use crate::problem::Problem;
+use crate::state::App;
+use axum::extract::State;
+use delayq::{Reschedule, Target, Topic};
+use delayq_service::config::HumanDuration;
+use futures_util::{StreamExt as _, stream};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Maximum calls of one request at the same time.
+const AT_ONCE: usize = 16;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToCancel {
+    topic: Topic,
+    id: String,
+    group: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToReschedule {
+    topic: Topic,
+    id: String,
+    group: Option<String>,
+    due: Option<Value>,
+    by: Option<String>,
+    expected_due: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToReplay {
+    topic: Topic,
+    id: String,
+    group: Option<String>,
+    delay: Option<HumanDuration>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToGet {
+    topic: Topic,
+    id: String,
+    group: Option<String>,
+    payload: Option<String>,
+}
+
+type Answered = Result<Value, Problem>;
+
+/// The changes of each topic, with the places in the request.
+type ByTopic<T> = BTreeMap<Topic, Vec<(usize, T)>>;
+
+pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
+    let items = ask.items(&app).await?;
+    let named =
+        |item: ToCancel| -> Result<_, Problem> { Ok((item.topic, target(&item.id, item.group.as_deref())?)) };
+    let (topics, mut answers) = by_topic(&items, named);
+    for (topic, targets) in topics {
+        let (places, targets): (Vec<usize>, Vec<Target>) = targets.into_iter().unzip();
+        let outcomes = app.producer.cancel_many(&topic, &targets).await;
+        for ((place, target), outcome) in places.into_iter().zip(&targets).zip(outcomes) {
+            answers[place] = Some(changed(outcome.map(|outcome| cancelled(&topic, target, &outcome))));
+        }
+    }
+    Ok(items.answer(answers.into_iter().map(whole)))
+}
+
+pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
+    let past_ok = ask.past_ok()?;
+    let items = ask.items(&app).await?;
+    let named = |item: ToReschedule| -> Result<_, Problem> {
+        let change = NewDue::new(item.due, item.by, item.expected_due).change(past_ok)?;
+        Ok((item.topic, (target(&item.id, item.group.as_deref())?, change)))
+    };
+    let (topics, mut answers) = by_topic(&items, named);
+    for (topic, changes) in topics {
+        let (places, changes): (Vec<usize>, Vec<(Target, Reschedule)>) = changes.into_iter().unzip();
+        let outcomes = app.producer.reschedule_many(&topic, &changes).await;
+        for ((place, (target, _)), outcome) in places.into_iter().zip(&changes).zip(outcomes) {
+            answers[place] = Some(changed(outcome.map(|outcome| rescheduled(&topic, target, &outcome))));
+        }
+    }
+    Ok(items.answer(answers.into_iter().map(whole)))
+}
+
+pub(super) async fn replay(State(app): State<App>, ask: Ask) -> Answer {
+    let items = ask.items(&app).await?;
+    let calls = items.parse().into_iter().map(|item| replay_one(&app, item));
+    let answers: Vec<Answered> = stream::iter(calls).buffered(AT_ONCE).collect().await;
+    Ok(items.answer(answers.into_iter()))
+}
+
+async fn replay_one(app: &App, item: Result<ToReplay, Problem>) -> Answered {
+    let item = item?;
+    let (target, life) = (target(&item.id, item.group.as_deref())?, NewLife { delay: item.delay });
+    replayed(app, &item.topic, &target, &life).await.map(|(_, value)| value)
+}
+
+pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+    let items = ask.items(&app).await?;
+    let calls = items.parse().into_iter().map(|item| get_one(&app, item));
+    let answers: Vec<Answered> = stream::iter(calls).buffered(AT_ONCE).collect().await;
+    Ok(items.answer(answers.into_iter()))
+}
+
+async fn get_one(app: &App, item: Result<ToGet, Problem>) -> Answered {
+    let item = item?;
+    let payload = item.payload.as_deref().map(str::parse::<Payload>).transpose();
+    let payload = payload.map_err(|why| Problem::invalid("payload", why))?.unwrap_or_default();
+    let target = target(&item.id, item.group.as_deref())?;
+    Ok(payload.shown(&found(app, &item.topic, &target).await?))
+}
+
+fn target(id: &str, group: Option<&str>) -> Result<Target, Problem> {
+    let id = id.parse().map_err(|why| Problem::invalid("id", why))?;
+    let group = group.map(str::parse).transpose().map_err(|why| Problem::invalid("group", why))?;
+    Ok(Target { id, group })
+}
+
+/// The sound items by topic; and a place for each answer, where the faulty ones have theirs.
+fn by_topic<I: serde::de::DeserializeOwned, T>(
+    items: &Items,
+    named: impl Fn(I) -> Result<(Topic, T), Problem>,
+) -> (ByTopic<T>, Vec<Option<Answered>>) {
+    let (mut topics, mut answers) = (ByTopic::new(), Vec::new());
+    for (place, item) in items.parse::<I>().into_iter().enumerate() {
+        answers.push(match item.and_then(&named) {
+            Ok((topic, item)) => {
+                topics.entry(topic).or_default().push((place, item));
+                None
+            }
+            Err(problem) => Some(Err(problem)),
+        });
+    }
+    (topics, answers)
+}
+
+fn changed<S>(outcome: Result<Result<(S, Value), Problem>, delayq::Error>) -> Answered {
+    outcome?.map(|(_, value)| value)
+}
+
+fn whole(answer: Option<Answered>) -> Answered {
+    answer.expect("every item is faulty or sent")
+}

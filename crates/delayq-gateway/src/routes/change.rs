@@ -1,0 +1,153 @@
+//! Changing one message: cancel, reschedule, replay.
+
+use super::{Answer, json};
+use crate::input::{Ask, when};
+use crate::problem::{Kind, Problem};
+use crate::routes::message::unknown;
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use delayq::{CancelOutcome, Due, Reschedule, RescheduleOutcome, Shift, Target, Topic, UnixMillis};
+use delayq_service::config::HumanDuration;
+use delayq_service::json::{cancel as json_of_cancel, reschedule as json_of_reschedule};
+use serde::Deserialize;
+use serde_json::{Value, json as value};
+use std::time::Duration;
+
+/// The outcome of a change, with the status.
+type Changed = Result<(StatusCode, Value), Problem>;
+
+/// A new due time.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewDue {
+    #[serde(default)]
+    due: Option<Value>,
+    #[serde(default)]
+    by: Option<String>,
+    #[serde(default)]
+    expected_due: Option<Value>,
+}
+
+/// Another life of a dead letter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewLife {
+    #[serde(default)]
+    pub(super) delay: Option<HumanDuration>,
+}
+
+// === impl NewDue ===
+
+impl NewDue {
+    pub(super) fn new(due: Option<Value>, by: Option<String>, expected_due: Option<Value>) -> Self {
+        Self { due, by, expected_due }
+    }
+
+    pub(super) fn change(&self, past_ok: bool) -> Result<Reschedule, Problem> {
+        let expected = self.expected_due.as_ref().map(|time| moment("expected_due", time)).transpose()?;
+        match (&self.due, &self.by, expected) {
+            (Some(due), None, expected) => {
+                let due = time("due", due, past_ok)?;
+                Ok(expected.map_or(Reschedule::To(due), |expected| Reschedule::ToIfDue(due, expected)))
+            }
+            (None, Some(by), Some(expected)) => Ok(Reschedule::By(shift("by", by)?, expected)),
+            (None, Some(_), None) => {
+                Err(Problem::invalid("expected_due", "by needs it: otherwise a repeat would move it twice"))
+            }
+            _ => Err(Problem::invalid("due", "write due, or by and expected_due")),
+        }
+    }
+}
+
+pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
+    let (topic, target) = (ask.topic()?, ask.target()?);
+    let outcome = app.producer.cancel(&topic, &target).await?;
+    let (status, value) = cancelled(&topic, &target, &outcome)?;
+    Ok(json(status, &value))
+}
+
+pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
+    let (topic, target, past_ok) = (ask.topic()?, ask.target()?, ask.past_ok()?);
+    let change = ask.json::<NewDue>(&app).await?.change(past_ok)?;
+    let outcome = app.producer.reschedule(&topic, &target, change).await?;
+    let (status, value) = rescheduled(&topic, &target, &outcome)?;
+    Ok(json(status, &value))
+}
+
+pub(super) async fn replay(State(app): State<App>, ask: Ask) -> Answer {
+    let (topic, target) = (ask.topic()?, ask.target()?);
+    let life = ask.json_or_default::<NewLife>(&app).await?;
+    let (status, value) = replayed(&app, &topic, &target, &life).await?;
+    Ok(json(status, &value))
+}
+
+pub(super) fn cancelled(topic: &Topic, target: &Target, outcome: &CancelOutcome) -> Changed {
+    let value = json_of_cancel(&target.id, outcome);
+    match outcome {
+        CancelOutcome::Cancelled => Ok((StatusCode::OK, value)),
+        CancelOutcome::Leased | CancelOutcome::Spooled => Ok((StatusCode::ACCEPTED, value)),
+        CancelOutcome::Dead | CancelOutcome::Finished(..) => Err(Problem::outcome(Kind::Conflict, value)),
+        CancelOutcome::Unknown => Err(unknown(topic, target)),
+        CancelOutcome::Failed(_) => Err(Problem::outcome(Kind::Fault, value)),
+    }
+}
+
+pub(super) fn rescheduled(topic: &Topic, target: &Target, outcome: &RescheduleOutcome) -> Changed {
+    let value = json_of_reschedule(&target.id, outcome);
+    match outcome {
+        RescheduleOutcome::Moved { .. } => Ok((StatusCode::OK, value)),
+        RescheduleOutcome::Spooled => Ok((StatusCode::ACCEPTED, value)),
+        RescheduleOutcome::Changed(_) => Err(Problem::outcome(Kind::Changed, value)),
+        RescheduleOutcome::Leased | RescheduleOutcome::Dead | RescheduleOutcome::Finished(..) => {
+            Err(Problem::outcome(Kind::Conflict, value))
+        }
+        RescheduleOutcome::Unknown => Err(unknown(topic, target)),
+        RescheduleOutcome::Refused(_) => Err(Problem::outcome(Kind::Invalid, value)),
+        RescheduleOutcome::Failed(_) => Err(Problem::outcome(Kind::Fault, value)),
+    }
+}
+
+/// Gives a dead letter another life.
+pub(super) async fn replayed(app: &App, topic: &Topic, target: &Target, life: &NewLife) -> Changed {
+    let delay = life.delay.map_or(Duration::ZERO, |delay| *delay);
+    let replayed = app.admin.replay_ids(topic, std::slice::from_ref(target), delay).await?;
+    if replayed.replayed > 0 {
+        let outcome = if delay.is_zero() { "ready" } else { "delayed" };
+        return Ok((StatusCode::OK, value!({ "id": target.id, "outcome": outcome })));
+    }
+    if let Some(why) = replayed.kept.keys().next() {
+        let kept = value!({ "id": target.id, "outcome": "dead", "reason": why });
+        return Err(Problem::outcome(Kind::Conflict, kept));
+    }
+    let Some(listed) = app.admin.get(topic, target).await? else { return Err(unknown(topic, target)) };
+    let state = listed.envelope?.state.word();
+    Err(Problem::outcome(Kind::Conflict, value!({ "id": target.id, "outcome": "not dead", "state": state })))
+}
+
+/// A time as a string, or as milliseconds.
+fn time(pointer: &str, text: &Value, past_ok: bool) -> Result<Due, Problem> {
+    let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
+    when(pointer, &text)?.due(past_ok).map_err(|why| Problem::invalid(pointer, why))
+}
+
+fn moment(pointer: &str, text: &Value) -> Result<UnixMillis, Problem> {
+    match time(pointer, text, true)? {
+        Due::At(at) => Ok(at),
+        Due::After(_) => Err(Problem::invalid(pointer, "write an absolute time")),
+    }
+}
+
+/// `10m` and `-90s`.
+pub(super) fn shift(pointer: &str, text: &str) -> Result<Shift, Problem> {
+    let span = |text: &str| text.parse::<HumanDuration>().map(|span| *span);
+    let shift = match text.strip_prefix('-') {
+        Some(earlier) => span(earlier).map(Shift::Earlier),
+        None => span(text.strip_prefix('+').unwrap_or(text)).map(Shift::Later),
+    };
+    let shift = shift.map_err(|why| Problem::invalid(pointer, why))?;
+    match shift.millis() {
+        0 => Err(Problem::invalid(pointer, "a shift by nothing")),
+        _ => Ok(shift),
+    }
+}

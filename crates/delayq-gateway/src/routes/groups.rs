@@ -1,0 +1,48 @@
+//! Changing a whole group.
+
+use super::change::shift as shift_of;
+use super::{Answer, json};
+use crate::input::Ask;
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use delayq::Members;
+use serde::Deserialize;
+use serde_json::json as value;
+
+/// Longest token of a shift.
+const MAX_TOKEN: usize = 128;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShiftOf {
+    by: String,
+    token: String,
+}
+
+pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
+    let members = members(&ask)?;
+    let tally = app.producer.cancel_group(&members).await?;
+    let (cancelled, passed) = (tally.changed, tally.passed);
+    Ok(json(StatusCode::OK, &value!({ "cancelled": cancelled, "leased_or_failed": passed })))
+}
+
+pub(super) async fn shift(State(app): State<App>, ask: Ask) -> Answer {
+    let members = members(&ask)?;
+    let ShiftOf { by, token } = ask.json(&app).await?;
+    if token.is_empty() || token.len() > MAX_TOKEN || token.chars().any(char::is_control) {
+        return Err(Problem::invalid("token", "write 1 to 128 bytes without control characters"));
+    }
+    let tally = app.producer.reschedule_group(&members, shift_of("by", &by)?, &token).await?;
+    let (moved, passed) = (tally.changed, tally.passed);
+    if tally.busy {
+        let why = "another shift of the group is under way: finish it with its token first";
+        return Err(Problem::outcome(Kind::Conflict, value!({ "outcome": "busy", "reason": why })));
+    }
+    Ok(json(StatusCode::OK, &value!({ "moved": moved, "passed": passed })))
+}
+
+fn members(ask: &Ask) -> Result<Members, Problem> {
+    Ok(Members { group: ask.group()?, topic: ask.query.get("topic")? })
+}

@@ -1,0 +1,180 @@
+//! Putting a message a line: answers are written while lines still come, in the order of the lines.
+//!
+//! Reading does not wait for a client that reads no answers: many send everything first. At most [`MAX_UNREAD`] bytes of
+//! answers are kept for such a client; then the request ends, and its closing line says so.
+
+use super::{Answer, typed};
+use crate::input::{Ask, Lines};
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use delayq::{Fate, Message};
+use delayq_service::json::{put as json_of, put_word};
+use delayq_service::put_line;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, FuturesOrdered};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::mpsc;
+
+/// Maximum lines of a call.
+const MAX_BATCH: usize = 500;
+/// Maximum calls in flight.
+const MAX_CALLS: usize = 4;
+/// Maximum bytes of answers that the client has not taken.
+const MAX_UNREAD: usize = 1024 * 1024;
+
+/// The number of a line, and the message or the fault.
+type Numbered = (u64, Result<Message, Problem>);
+
+/// The answers on their way to the client.
+struct Answers {
+    sender: mpsc::UnboundedSender<Bytes>,
+    unread: Arc<AtomicUsize>,
+    outcomes: BTreeMap<&'static str, u64>,
+}
+
+/// The incoming lines.
+struct Coming {
+    lines: Lines,
+    number: u64,
+    past_ok: bool,
+    /// `Some`: no further line comes; why, unless the body has ended.
+    end: Option<Option<Problem>>,
+}
+
+pub(super) async fn put_many(State(app): State<App>, ask: Ask) -> Answer {
+    let past_ok = ask.past_ok()?;
+    let coming = Coming { lines: ask.lines(&app)?, number: 0, past_ok, end: None };
+    let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
+    let unread = Arc::new(AtomicUsize::new(0));
+    let answers = Answers { sender, unread: Arc::clone(&unread), outcomes: BTreeMap::new() };
+    tokio::spawn(answer(app, coming, answers));
+    let body = stream::unfold(
+        (receiver, unread),
+        |(mut receiver, unread): (mpsc::UnboundedReceiver<Bytes>, Arc<AtomicUsize>)| async move {
+            let bytes = receiver.recv().await?;
+            unread.fetch_sub(bytes.len(), Ordering::Relaxed);
+            Some((Ok::<_, Infallible>(bytes), (receiver, unread)))
+        },
+    );
+    Ok(typed(StatusCode::OK, "application/x-ndjson", Body::from_stream(body)))
+}
+
+/// Puts until the lines end, the client is gone, or it leaves too many answers unread.
+async fn answer(app: App, mut coming: Coming, mut answers: Answers) {
+    let mut calls = FuturesOrdered::new();
+    loop {
+        let reads = coming.end.is_none() && calls.len() < MAX_CALLS;
+        tokio::select! {
+            batch = coming.batch(), if reads => calls.push_back(put(&app, batch)),
+            Some(values) = calls.next(), if !calls.is_empty() => {
+                if let Err(problem) = answers.write(values) {
+                    coming.end = Some(Some(problem));
+                    break;
+                }
+            }
+            else => break,
+        }
+    }
+    let problem = coming.end.flatten();
+    if problem.is_some() {
+        coming.lines.discard();
+    }
+    answers.close(coming.number, problem);
+}
+
+async fn put(app: &App, batch: Vec<Numbered>) -> Vec<(&'static str, Value)> {
+    let messages = batch.iter().filter_map(|(_, message)| message.as_ref().ok().cloned()).collect();
+    let mut puts = app.producer.put_many(messages).await.into_iter();
+    let answer = |(line, message): Numbered| {
+        let put = message.and_then(|_| Ok(puts.next().expect("one answer for one message")?));
+        let (word, mut value) = match put {
+            Ok(put) => (put_word(&put.outcome), json_of(&put.reference, &put.outcome)),
+            Err(problem) => ("failed", problem.item()),
+        };
+        value["line"] = line.into();
+        (word, value)
+    };
+    batch.into_iter().map(answer).collect()
+}
+
+// === impl Coming ===
+
+impl Coming {
+    /// The next lines: one, and all that have come by then. Cancel safe: nothing is awaited once a line was taken.
+    async fn batch(&mut self) -> Vec<Numbered> {
+        let mut batch = Vec::new();
+        let mut next = self.lines.next().await;
+        loop {
+            match next {
+                Ok(Some(line)) => self.take(&line, &mut batch),
+                Ok(None) => self.end = Some(None),
+                Err(problem) => self.end = Some(Some(problem)),
+            }
+            if self.end.is_some() || batch.len() >= MAX_BATCH {
+                return batch;
+            }
+            match self.lines.ready() {
+                Some(ready) => next = ready,
+                None => return batch,
+            }
+        }
+    }
+
+    fn take(&mut self, line: &[u8], batch: &mut Vec<Numbered>) {
+        self.number += 1;
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        let message = put_line::parse_anywhere(line, None, self.past_ok);
+        batch.push((
+            self.number,
+            message.map_err(|why| Problem::new(Kind::Invalid, why).fate(Fate::NotApplied)),
+        ));
+    }
+}
+
+// === impl Answers ===
+
+impl Answers {
+    fn write(&mut self, values: Vec<(&'static str, Value)>) -> Result<(), Problem> {
+        let mut text = String::new();
+        for (word, value) in values {
+            *self.outcomes.entry(word).or_default() += 1;
+            text += &value.to_string();
+            text.push('\n');
+        }
+        match self.send(text) {
+            unread if unread > MAX_UNREAD => {
+                let why = format!("{unread} bytes of answers were not read: read while you send");
+                Err(Problem::new(Kind::TooSlow, why))
+            }
+            _ if self.sender.is_closed() => Err(Problem::new(Kind::Malformed, "the client is gone")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The closing line.
+    fn close(self, lines: u64, problem: Option<Problem>) {
+        let mut value = problem.map_or_else(|| json!({}), |problem| problem.item());
+        value["lines"] = lines.into();
+        value["outcomes"] = json!(self.outcomes);
+        self.send(format!("{value}\n"));
+    }
+
+    /// Returns how many bytes the client has not taken.
+    fn send(&self, text: String) -> usize {
+        let bytes = Bytes::from(text);
+        let unread = self.unread.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        // A client that is gone reads no answers.
+        let _ = self.sender.send(bytes);
+        unread
+    }
+}

@@ -1,0 +1,75 @@
+//! Pages of messages: of a topic in one state, and of a group.
+
+use super::message::Payload;
+use super::{Answer, json};
+use crate::input::{Ask, Query};
+use crate::problem::Problem;
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use delayq::admin::{ListCursor, ListState, Listing, TimeRange};
+use delayq::{Topic, UnixMillis};
+use delayq_service::when::moment;
+use serde_json::{Value, json as value};
+
+/// Messages of a page without `limit`.
+const DEFAULT_LIMIT: usize = 50;
+/// Maximum messages of a page.
+const MAX_LIMIT: usize = 500;
+
+pub(super) async fn of_topic(State(app): State<App>, ask: Ask) -> Answer {
+    let topic = ask.topic()?;
+    let listing = Listing::Topic { topic: &topic, state: state(&ask.query)?, range: range(&ask.query)? };
+    page(&app, &ask.query, listing).await
+}
+
+pub(super) async fn of_group(State(app): State<App>, ask: Ask) -> Answer {
+    let (group, topic) = (ask.group()?, ask.query.get::<Topic>("topic")?);
+    page(&app, &ask.query, Listing::Group { group: &group, topic: topic.as_ref() }).await
+}
+
+async fn page(app: &App, query: &Query, listing: Listing<'_>) -> Answer {
+    let (payload, limit) = (Payload::of(query)?, limit(query, DEFAULT_LIMIT)?);
+    let after: Option<ListCursor> = query.get("after")?;
+    let page = app.admin.page(listing, after.as_ref(), limit).await?;
+    let messages: Vec<Value> = page.messages.iter().map(|listed| payload.shown(listed)).collect();
+    let next = page.next.as_ref().map(ToString::to_string);
+    Ok(json(StatusCode::OK, &value!({ "messages": messages, "next": next })))
+}
+
+pub(super) fn limit(query: &Query, default: usize) -> Result<usize, Problem> {
+    match query.get("limit")? {
+        Some(limit) if !(1..=MAX_LIMIT).contains(&limit) => {
+            Err(Problem::invalid("limit", format_args!("write 1 to {MAX_LIMIT}")))
+        }
+        limit => Ok(limit.unwrap_or(default)),
+    }
+}
+
+/// The range of times, both ends included.
+pub(super) fn range(query: &Query) -> Result<TimeRange, Problem> {
+    let end = |name: &str, default: UnixMillis| match query.text(name) {
+        Some(text) => moment(text).map_err(|why| Problem::invalid(name, why)),
+        None => Ok(default),
+    };
+    Ok(TimeRange { from: end("from", TimeRange::ALL.from)?, to: end("to", TimeRange::ALL.to)? })
+}
+
+fn state(query: &Query) -> Result<ListState, Problem> {
+    let newest_first = match query.text("order") {
+        None | Some("asc") => false,
+        Some("desc") => true,
+        Some(_) => return Err(Problem::invalid("order", "write asc or desc")),
+    };
+    let state = match query.text("state") {
+        None | Some("delayed") => ListState::Delayed,
+        Some("ready") => ListState::Ready,
+        Some("leased") => ListState::Leased,
+        Some("dead") => return Ok(ListState::Dead { newest_first }),
+        Some(_) => return Err(Problem::invalid("state", "write delayed, ready, leased or dead")),
+    };
+    match newest_first {
+        true => Err(Problem::invalid("order", "desc is for dead letters only")),
+        false => Ok(state),
+    }
+}

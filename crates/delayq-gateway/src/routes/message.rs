@@ -1,0 +1,133 @@
+//! Inspecting a message: state, payload and history.
+
+use super::{Answer, json, typed};
+use crate::input::{Ask, Query};
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayq::admin::Listed;
+use delayq::{Target, Topic};
+use delayq_service::json::{events, message as json_of};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::str::FromStr;
+
+/// The form of a payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Payload {
+    /// Only the size.
+    #[default]
+    None,
+    /// As text; in base64 if the bytes are not UTF-8.
+    Text,
+    Base64,
+}
+
+// === impl Payload ===
+
+impl FromStr for Payload {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self::None),
+            "text" => Ok(Self::Text),
+            "base64" => Ok(Self::Base64),
+            _ => Err("write none, text or base64"),
+        }
+    }
+}
+
+impl Payload {
+    pub(super) fn of(query: &Query) -> Result<Self, Problem> {
+        Ok(query.get("payload")?.unwrap_or_default())
+    }
+
+    /// The message as JSON.
+    pub(super) fn shown(self, listed: &Listed) -> Value {
+        let mut value = json_of(listed, self == Self::Text);
+        if let (Self::Base64, Ok(envelope)) = (self, &listed.envelope)
+            && !envelope.state.is_over()
+        {
+            value["payload_base64"] = STANDARD.encode(&envelope.payload).into();
+            value["payload_is_zstd"] = envelope.zstd.into();
+        }
+        value
+    }
+}
+
+pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+    let payload = Payload::of(&ask.query)?;
+    let listed = found(&app, &ask.topic()?, &ask.target()?).await?;
+    let text = payload.shown(&listed).to_string();
+    let tag = format!("\"{}\"", hex::encode(&Sha256::digest(&text)[..8]));
+    let known = ask.header("if-none-match")?.unwrap_or_default();
+    let is_known = known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag);
+    let mut response = match is_known {
+        true => not_modified(),
+        false => typed(StatusCode::OK, "application/json", text),
+    };
+    response.headers_mut().insert(header::ETAG, HeaderValue::from_str(&tag).expect("it is hex"));
+    Ok(response)
+}
+
+/// The bytes, which no browser takes for a page of the gateway's.
+pub(super) async fn payload(State(app): State<App>, ask: Ask) -> Answer {
+    let listed = found(&app, &ask.topic()?, &ask.target()?).await?;
+    let envelope = listed.envelope?;
+    if envelope.state.is_over() {
+        return Err(Problem::new(Kind::NoMessage, "it is finished: its payload is not kept"));
+    }
+    if envelope.zstd {
+        return Err(Problem::new(Kind::Fault, "the dictionary that compressed its payload is missing"));
+    }
+    let kind = envelope.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let kind = kind.and_then(|(_, kind)| HeaderValue::from_str(kind).ok());
+    let mut response = Response::new(Body::from(envelope.payload));
+    let headers = response.headers_mut();
+    let bytes = HeaderValue::from_static("application/octet-stream");
+    headers.insert(header::CONTENT_TYPE, kind.unwrap_or(bytes));
+    headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    Ok(response)
+}
+
+pub(super) async fn history(State(app): State<App>, ask: Ask) -> Answer {
+    let (topic, target) = (ask.topic()?, ask.target()?);
+    let history = app.admin.history(&topic, &target).await?;
+    let listed = app.admin.get(&topic, &target).await?;
+    if listed.is_none() && history.events.is_empty() {
+        return Err(unknown(&topic, &target));
+    }
+    let group = target.group.as_ref().map(delayq::Group::as_str);
+    let name = || json!({ "id": target.id, "topic": topic, "group": group });
+    let mut value = listed.as_ref().map_or_else(name, |listed| json_of(listed, false));
+    value["history_kept"] = history.kept.into();
+    value["history_cut"] = history.is_cut().into();
+    value["events"] = events(&history);
+    Ok(json(StatusCode::OK, &value))
+}
+
+pub(super) async fn found(app: &App, topic: &Topic, target: &Target) -> Result<Listed, Problem> {
+    app.admin.get(topic, target).await?.ok_or_else(|| unknown(topic, target))
+}
+
+pub(super) fn unknown(topic: &Topic, target: &Target) -> Problem {
+    let group = match &target.group {
+        Some(group) => format!("in the group {group}"),
+        None => "without a group; an own id is another message in each group".to_owned(),
+    };
+    Problem::new(Kind::NoMessage, format!("no {} of {topic} {group}", target.id))
+}
+
+fn not_modified() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}

@@ -1,0 +1,83 @@
+//! The policy of a topic, in the words of `delayq topic show`.
+
+use super::{Answer, json};
+use crate::input::Ask;
+use crate::problem::Problem;
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use delayq::Topic;
+use delayq::admin::{Policy, PolicySetting};
+use delayq_service::json::policy as json_of;
+use delayq_service::policy_text::policy_of;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Settings by name; null: the default.
+type Settings = BTreeMap<String, Value>;
+
+pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+    shown(&app, &ask.topic()?).await
+}
+
+pub(super) async fn set(State(app): State<App>, ask: Ask) -> Answer {
+    let topic = ask.topic()?;
+    let (policy, _) = read(&ask.json::<Settings>(&app).await?)?;
+    app.admin.set_policy(&topic, &policy).await?;
+    shown(&app, &topic).await
+}
+
+pub(super) async fn change(State(app): State<App>, ask: Ask) -> Answer {
+    let topic = ask.topic()?;
+    let (policy, reset) = read(&ask.json::<Settings>(&app).await?)?;
+    app.admin.change_policy(&topic, &policy, &reset).await?;
+    shown(&app, &topic).await
+}
+
+async fn shown(app: &App, topic: &Topic) -> Answer {
+    Ok(json(StatusCode::OK, &json_of(&app.admin.policy(topic).await?)))
+}
+
+/// The settings with a value, and those that are null.
+fn read(settings: &Settings) -> Result<(Policy, Vec<PolicySetting>), Problem> {
+    let (mut set, mut reset) = (BTreeMap::new(), Vec::new());
+    for (name, value) in settings {
+        let known = PolicySetting::ALL.into_iter().find(|setting| setting.name().replace('-', "_") == *name);
+        let known = known.ok_or_else(|| Problem::invalid(name, "there is no such setting"))?;
+        let text = match value {
+            Value::Null => {
+                reset.push(known);
+                continue;
+            }
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => return Err(Problem::invalid(name, "write a string or a number")),
+        };
+        let one = BTreeMap::from([(known.name().to_owned(), text.clone())]);
+        policy_of(&one).map_err(|why| Problem::invalid(name, why))?;
+        set.insert(known.name().to_owned(), text);
+    }
+    let policy = policy_of(&set).map_err(|why| Problem::invalid("policy", why))?;
+    Ok((policy, reset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_setting_is_taken_as_it_is_shown() {
+        let shown: Settings = serde_json::from_value(json_of(&Policy::default())).unwrap();
+        let (policy, reset) = read(&shown).unwrap();
+        assert_eq!((policy.in_force(), reset), (Policy::default().in_force(), vec![]));
+        let settings: Settings =
+            serde_json::from_value(json!({ "lease": "90s", "max_attempts": 3, "history": null })).unwrap();
+        let (policy, reset) = read(&settings).unwrap();
+        assert_eq!((policy.max_attempts, policy.lease.unwrap().as_secs()), (Some(3), 90));
+        assert_eq!(reset, [PolicySetting::History]);
+        for odd in [json!({ "lese": "1s" }), json!({ "lease": "soon" }), json!({ "lease": [1] })] {
+            assert!(read(&serde_json::from_value(odd).unwrap()).is_err());
+        }
+    }
+}

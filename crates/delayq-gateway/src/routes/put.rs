@@ -1,0 +1,185 @@
+//! Putting one message: as the JSON of `delayq put --from`, or with its payload as the body.
+
+use super::{Answer, json};
+use crate::input::{Ask, Form, when};
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use crate::table::MESSAGE_HEADER;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use delayq::{Due, Group, Message, MessageId, Put, PutOutcome, Topic, UnixMillis};
+use delayq_service::config::backoff;
+use delayq_service::json::put as json_of;
+use delayq_service::put_line;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// The header by which a repeat is recognised.
+const KEY: &str = "idempotency-key";
+const TRIED: &str = "delayq-tried";
+/// Headers that describe a message whose payload is the body.
+const DESCRIBING: [&str; 6] = [
+    "delayq-due",
+    "delayq-group",
+    "delayq-expires",
+    "delayq-max-attempts",
+    "delayq-backoff",
+    "delayq-replace",
+];
+
+/// The characters that a segment of a path has to encode.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+pub(super) async fn under_id(State(app): State<App>, ask: Ask) -> Answer {
+    let (id, group) = (ask.id()?, ask.query.get::<Group>("group")?);
+    let message = read(&app, ask).await?;
+    if message.id.as_ref().is_some_and(|named| *named != id) {
+        return Err(Problem::invalid("id", "the body names another id than the path"));
+    }
+    if let (Some(of_path), Some(named)) = (&group, &message.group)
+        && of_path != named
+    {
+        return Err(Problem::invalid("group", "the body names another group than the parameter"));
+    }
+    let mut message = message.with_id(id);
+    message.group = group.or(message.group);
+    let topic = message.topic.clone();
+    let put = app.producer.put(message).await?;
+    answer(&topic, &put)
+}
+
+pub(super) async fn posted(State(app): State<App>, ask: Ask) -> Answer {
+    let key = ask.header(KEY)?.map(|key| key.trim().trim_matches('"').to_owned());
+    let mut message = read(&app, ask).await?;
+    if let Some(key) = &key {
+        let id = MessageId::own(key.as_str()).map_err(|error| Problem::invalid(KEY, error))?;
+        if message.id.as_ref().is_some_and(|named| *named != id) {
+            return Err(Problem::invalid("id", "the body names another id than the Idempotency-Key"));
+        }
+        message = message.with_id(id);
+    }
+    let topic = message.topic.clone();
+    let put = app.producer.put(message).await?;
+    match (&put.outcome, key) {
+        (PutOutcome::Conflict(..), Some(_)) => {
+            Err(Problem::outcome(Kind::Invalid, json_of(&put.reference, &put.outcome)).at(KEY))
+        }
+        _ => answer(&topic, &put),
+    }
+}
+
+/// The answer to a put.
+fn answer(topic: &Topic, put: &Put) -> Answer {
+    let value = json_of(&put.reference, &put.outcome);
+    let status = match put.outcome {
+        PutOutcome::Stored(_) | PutOutcome::Ready(_) => StatusCode::CREATED,
+        PutOutcome::Spooled => StatusCode::ACCEPTED,
+        PutOutcome::Refused(_) => return Err(Problem::outcome(Kind::Invalid, value)),
+        _ if put.outcome.is_accepted() => StatusCode::OK,
+        _ => return Err(Problem::outcome(Kind::Conflict, value)),
+    };
+    let mut response = json(status, &value);
+    if status == StatusCode::CREATED {
+        let place = HeaderValue::from_str(&place(topic, put)).expect("it is percent-encoded");
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// The path of a message.
+fn place(topic: &Topic, put: &Put) -> String {
+    let encoded = |text: &str| utf8_percent_encode(text, SEGMENT).to_string();
+    let (topic, id) = (encoded(topic.as_str()), encoded(&put.reference.id.to_string()));
+    let group = put.reference.group.as_ref().map(|group| format!("?group={}", encoded(group.as_str())));
+    format!("/v1/topics/{topic}/messages/{id}{}", group.unwrap_or_default())
+}
+
+/// The message of a request; the id may be missing.
+async fn read(app: &App, ask: Ask) -> Result<Message, Problem> {
+    let (topic, past_ok, form) = (ask.topic()?, ask.past_ok()?, ask.form());
+    let tried = ask.header(TRIED)?.map(|text| moment(TRIED, text, past_ok)).transpose()?;
+    let described = match form {
+        Form::Other => describe(&ask, topic.clone(), past_ok)?,
+        Form::Json => {
+            undescribed(&ask)?;
+            Message::new(topic.clone(), "")
+        }
+        Form::Ndjson => {
+            return Err(Problem::new(Kind::OtherType, "lines of messages go to POST /v1/messages"));
+        }
+    };
+    let body = ask.whole(app).await?;
+    let mut message = match form {
+        Form::Json => json_message(&body.bytes, &topic, past_ok)?,
+        _ => described,
+    };
+    if form == Form::Other {
+        message.payload = body.bytes.to_vec();
+    }
+    message.tried = tried;
+    Ok(message)
+}
+
+fn json_message(body: &[u8], topic: &Topic, past_ok: bool) -> Result<Message, Problem> {
+    let message = put_line::parse_anywhere(body, Some(topic), past_ok);
+    let message = message.map_err(|why| match why.starts_with("it is not") {
+        true => Problem::new(Kind::Malformed, why),
+        false => Problem::new(Kind::Invalid, why),
+    })?;
+    if message.topic != *topic {
+        return Err(Problem::invalid("topic", "the body names another topic than the path"));
+    }
+    Ok(message)
+}
+
+/// A message without its payload, by the headers of the request.
+fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> {
+    let mut message = Message::new(topic, "");
+    message.any_time = past_ok;
+    if let Some(text) = ask.header("delayq-due")? {
+        let due = when("delayq-due", text)?.due(past_ok);
+        message = message.due(due.map_err(|why| Problem::invalid("delayq-due", why))?);
+    }
+    if let Some(text) = ask.header("delayq-expires")? {
+        message = message.expires(moment("delayq-expires", text, past_ok)?);
+    }
+    if let Some(text) = ask.header("delayq-group")? {
+        message = message.group(text).map_err(|why| Problem::invalid("delayq-group", why))?;
+    }
+    if let Some(text) = ask.header("delayq-max-attempts")? {
+        let attempts = text.parse().map_err(|why| Problem::invalid("delayq-max-attempts", why))?;
+        message = message.max_attempts(attempts);
+    }
+    if let Some(text) = ask.header("delayq-backoff")? {
+        message = message.backoff(backoff(text).map_err(|why| Problem::invalid("delayq-backoff", why))?);
+    }
+    match ask.header("delayq-replace")? {
+        None | Some("false") => {}
+        Some("true") => message = message.replace(),
+        Some(_) => return Err(Problem::invalid("delayq-replace", "write true or false")),
+    }
+    if let Some(kind) = ask.header("content-type")? {
+        message = message.header("content-type", kind);
+    }
+    for (name, value) in &ask.headers {
+        if let Some(own) = name.as_str().strip_prefix(MESSAGE_HEADER) {
+            let value = std::str::from_utf8(value.as_bytes());
+            let value = value.map_err(|_| Problem::invalid(name.as_str(), "it is not UTF-8"))?;
+            message = message.header(own, value);
+        }
+    }
+    Ok(message)
+}
+
+/// Refuses headers that a JSON body makes meaningless.
+fn undescribed(ask: &Ask) -> Result<(), Problem> {
+    let mut names = ask.headers.keys().map(header::HeaderName::as_str);
+    let odd = names.find(|name| DESCRIBING.contains(name) || name.starts_with(MESSAGE_HEADER));
+    odd.map_or(Ok(()), |name| Err(Problem::invalid(name, "a message in JSON says this in its body")))
+}
+
+fn moment(pointer: &str, text: &str, past_ok: bool) -> Result<UnixMillis, Problem> {
+    match when(pointer, text)?.due(past_ok).map_err(|why| Problem::invalid(pointer, why))? {
+        Due::At(at) => Ok(at),
+        Due::After(_) => Err(Problem::invalid(pointer, "write an absolute time")),
+    }
+}

@@ -1,0 +1,163 @@
+//! Reserving: a long poll, whose answer is watched until the socket has taken all bytes.
+
+use super::Answer;
+use crate::dispatch::{Handed, Poll, Wanted, WantedKind};
+use crate::input::Ask;
+use crate::problem::{Kind, Problem};
+use crate::receipts::Signer;
+use crate::server::Outgoing;
+use crate::state::App;
+use axum::body::{Body, HttpBody};
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use delayq::protocol::Reservation;
+use delayq::{Fate, Topic};
+use delayq_service::config::HumanDuration;
+use delayq_service::json::add_time;
+use hyper::body::{Frame, SizeHint};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll as Polled};
+use std::time::Duration;
+
+const MAX_TOPICS: usize = 500;
+const MAX_MESSAGES: u16 = 500;
+const MAX_WAIT: Duration = Duration::from_secs(60);
+const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
+const DEFAULT_BYTES: u32 = 1024 * 1024;
+const MAX_BYTES: u32 = 16 * 1024 * 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reserve {
+    topics: Vec<Topic>,
+    #[serde(default = "one")]
+    max: u16,
+    #[serde(default = "default_bytes")]
+    max_bytes: u32,
+    #[serde(default)]
+    wait: Option<HumanDuration>,
+    #[serde(default)]
+    lease: Option<HumanDuration>,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+const fn default_bytes() -> u32 {
+    DEFAULT_BYTES
+}
+
+/// An answer whose messages go back unless the socket takes all bytes.
+struct Watched {
+    bytes: Option<Bytes>,
+    handed: Option<Handed>,
+    outgoing: Outgoing,
+}
+
+pub(super) async fn reserve(State(app): State<App>, mut ask: Ask) -> Answer {
+    let connection = ask.connection.take();
+    let (outgoing, peer) = connection.expect("the server gives every request its connection");
+    let asked: Reserve = ask.json(&app).await?;
+    let (wanted, wait) = asked.wanted(app.lease)?;
+    let full = || Problem::new(Kind::Full, "too many reserves wait").fate(Fate::NotApplied);
+    let _place = app.dispatcher.place().ok_or_else(full)?;
+    let _counted = app.metrics.poll_began();
+    // Before anything is leased: without the key, no receipt could be given.
+    let signer = app.receipts.signer().await?;
+    let handed = app.dispatcher.reserve(Poll { wanted, wait, peer }).await?;
+    Ok(answer(handed, &signer, outgoing, app.is_stopping()))
+}
+
+fn answer(handed: Option<Handed>, signer: &Signer, outgoing: Outgoing, closes: bool) -> Response {
+    let messages = handed.as_ref().map_or(&[][..], Handed::messages);
+    let messages: Vec<Value> = messages.iter().map(|message| shown(message, signer)).collect();
+    let bytes = Bytes::from(json!({ "messages": messages }).to_string());
+    let handed = handed.map(Handed::without_payloads);
+    let mut response = Response::new(Body::new(Watched { bytes: Some(bytes), handed, outgoing }));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if closes {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+fn shown(message: &Reservation, signer: &Signer) -> Value {
+    let envelope = &message.envelope;
+    let mut value = json!({
+        "receipt": signer.text(&message.receipt), "topic": message.topic, "id": message.id,
+        "group": envelope.group.as_ref().map(delayq::Group::as_str),
+        "attempt": envelope.attempt, "delivery": envelope.delivery,
+        "headers": envelope.headers.iter().map(|(name, value)| json!([name, value])).collect::<Value>(),
+    });
+    add_time(&mut value, "due", Some(envelope.due));
+    add_time(&mut value, "lease_ends", Some(message.lease_end));
+    match std::str::from_utf8(&envelope.payload) {
+        Ok(text) if !envelope.zstd => value["payload"] = text.into(),
+        _ => {
+            value["payload_base64"] = STANDARD.encode(&envelope.payload).into();
+            value["payload_is_zstd"] = envelope.zstd.into();
+        }
+    }
+    value
+}
+
+// === impl Reserve ===
+
+impl Reserve {
+    fn wanted(self, default_lease: Duration) -> Result<(Wanted, Duration), Problem> {
+        let (wait, lease) = (self.wait.map_or(Duration::ZERO, |wait| *wait), self.lease.map(|lease| *lease));
+        let lease = lease.unwrap_or(default_lease);
+        if !(1..=MAX_TOPICS).contains(&self.topics.len()) {
+            return Err(Problem::invalid("topics", format_args!("write 1 to {MAX_TOPICS}")));
+        }
+        if !(1..=MAX_MESSAGES).contains(&self.max) {
+            return Err(Problem::invalid("max", format_args!("write 1 to {MAX_MESSAGES}")));
+        }
+        if !(1..=MAX_BYTES).contains(&self.max_bytes) {
+            return Err(Problem::invalid("max_bytes", format_args!("write 1 to {MAX_BYTES}")));
+        }
+        if wait > MAX_WAIT {
+            return Err(Problem::invalid("wait", "write at most 60s"));
+        }
+        if !(Duration::from_millis(1)..=MAX_LEASE).contains(&lease) {
+            return Err(Problem::invalid("lease", "write 1ms to 24h"));
+        }
+        let kind = WantedKind { topics: self.topics, lease, max_bytes: self.max_bytes };
+        Ok((Wanted { kind, max: self.max }, wait))
+    }
+}
+
+// === impl Watched ===
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Polled<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(bytes) = self.bytes.take() else { return Polled::Ready(None) };
+        if let Some(handed) = self.handed.take() {
+            self.outgoing.push(Box::new(handed));
+        }
+        Polled::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}

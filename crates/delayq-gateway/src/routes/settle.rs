@@ -1,0 +1,129 @@
+//! Settling leased messages by the receipts of any gateway of the deployment.
+
+use super::Answer;
+use crate::input::Ask;
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use axum::extract::State;
+use delayq::protocol::{Holder, Receipt, Release};
+use delayq::{Error, Settled};
+use delayq_service::config::HumanDuration;
+use delayq_service::json::settled as json_of;
+use serde::Deserialize;
+use serde_json::Value;
+use std::time::Duration;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settle {
+    receipt: String,
+    #[serde(rename = "do")]
+    action: Action,
+    delay: Option<HumanDuration>,
+    keep_attempt: Option<bool>,
+    reason: Option<String>,
+    lease: Option<HumanDuration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Ack,
+    Release,
+    Bury,
+    Extend,
+}
+
+/// The settlements by kind, with the places in the request.
+#[derive(Default)]
+struct Sorted {
+    ack: Vec<(usize, Receipt)>,
+    release: Vec<(usize, Release)>,
+    bury: Vec<(usize, (Receipt, String))>,
+    /// With the new lease.
+    extend: Vec<(usize, (Receipt, Option<Duration>))>,
+}
+
+type Answered = Result<Value, Problem>;
+
+pub(super) async fn settle(State(app): State<App>, ask: Ask) -> Answer {
+    let signer = app.receipts.signer().await?;
+    let items = ask.items(&app).await?;
+    let (mut sorted, mut answers) = (Sorted::default(), Vec::new());
+    for (place, item) in items.parse::<Settle>().into_iter().enumerate() {
+        let read = item.and_then(|item| {
+            let receipt = signer.read(&item.receipt);
+            let why = "no gateway of this deployment has given this receipt";
+            let receipt = receipt.ok_or_else(|| Problem::invalid("receipt", why))?;
+            sorted.add(place, receipt, item)
+        });
+        answers.push(read.err().map(Err));
+    }
+    for (place, settled) in sorted.settle(&app.holder).await {
+        answers[place] = Some(settled.map_err(Problem::from).and_then(|settled| answer(&settled)));
+    }
+    Ok(items.answer(answers.into_iter().map(|answer| answer.expect("every item is faulty or settled"))))
+}
+
+fn answer(settled: &Settled) -> Answered {
+    let value = json_of(settled);
+    match settled {
+        Settled::LeaseLost => Err(Problem::outcome(Kind::Conflict, value)),
+        Settled::Failed(_) => Err(Problem::outcome(Kind::Fault, value)),
+        _ => Ok(value),
+    }
+}
+
+// === impl Settle ===
+
+impl Settle {
+    /// Refuses a key that the action does not read.
+    fn check(&self) -> Result<(), Problem> {
+        let unread = [
+            ("delay", self.delay.is_some(), &[Action::Release][..]),
+            ("keep_attempt", self.keep_attempt.is_some(), &[Action::Release]),
+            ("reason", self.reason.is_some(), &[Action::Release, Action::Bury]),
+            ("lease", self.lease.is_some(), &[Action::Extend]),
+        ];
+        let odd = unread.into_iter().find(|(_, is_set, read_by)| *is_set && !read_by.contains(&self.action));
+        odd.map_or(Ok(()), |(key, ..)| Err(Problem::invalid(key, "it means nothing for what is done")))
+    }
+}
+
+// === impl Sorted ===
+
+impl Sorted {
+    fn add(&mut self, place: usize, receipt: Receipt, item: Settle) -> Result<(), Problem> {
+        item.check()?;
+        let Settle { action, delay, keep_attempt, reason, lease, .. } = item;
+        let reason = reason.unwrap_or_default();
+        match action {
+            Action::Ack => self.ack.push((place, receipt)),
+            Action::Release => {
+                let (delay, keep_attempt) = (delay.map(|delay| *delay), keep_attempt.unwrap_or(false));
+                self.release.push((place, Release { receipt, delay, keep_attempt, reason }));
+            }
+            Action::Bury => self.bury.push((place, (receipt, reason))),
+            Action::Extend => self.extend.push((place, (receipt, lease.map(|lease| *lease)))),
+        }
+        Ok(())
+    }
+
+    async fn settle(mut self, holder: &Holder) -> Vec<(usize, Result<Settled, Error>)> {
+        let mut all = Vec::new();
+        let (places, acked): (Vec<usize>, Vec<_>) = self.ack.into_iter().unzip();
+        all.extend(places.into_iter().zip(holder.ack(&acked).await));
+        let (places, released): (Vec<usize>, Vec<_>) = self.release.into_iter().unzip();
+        all.extend(places.into_iter().zip(holder.release(&released).await));
+        let (places, buried): (Vec<usize>, Vec<_>) = self.bury.into_iter().unzip();
+        all.extend(places.into_iter().zip(holder.bury(&buried).await));
+        // Extensions by the same lease go together.
+        self.extend.sort_by_key(|(_, (_, lease))| *lease);
+        for same in self.extend.chunk_by(|(_, (_, one)), (_, (_, other))| one == other) {
+            let receipts: Vec<Receipt> = same.iter().map(|(_, (receipt, _))| receipt.clone()).collect();
+            let extended = holder.extend(&receipts, same[0].1.1).await;
+            all.extend(same.iter().map(|(place, _)| *place).zip(extended));
+        }
+        all
+    }
+}

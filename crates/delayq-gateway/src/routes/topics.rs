@@ -1,0 +1,99 @@
+//! Topics: counts, the histogram of due times, pause, rate, deletion.
+
+use super::listing::{limit, range};
+use super::{Answer, json, nothing};
+use crate::input::Ask;
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use delayq::Topic;
+use delayq::admin::{Slot, TopicDeletion};
+use delayq_service::config::HumanDuration;
+use delayq_service::json::{add_time, numbers, policy};
+use serde::Deserialize;
+use serde_json::{Value, json as value};
+use std::time::Duration;
+
+/// Topics of a page without `limit`: each is counted.
+const DEFAULT_LIMIT: usize = 100;
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rate {
+    /// Messages a second; null: no limit.
+    rate: Option<f64>,
+}
+
+pub(super) async fn list(State(app): State<App>, ask: Ask) -> Answer {
+    let (limit, after) = (limit(&ask.query, DEFAULT_LIMIT)?, ask.query.get::<Topic>("after")?);
+    let topics = app.admin.topics().await?;
+    let mut behind =
+        topics.into_iter().skip_while(|topic| after.as_ref().is_some_and(|after| topic <= after));
+    let mut counted = Vec::new();
+    for topic in behind.by_ref().take(limit) {
+        let mut value = numbers(&app.admin.count(&topic).await?);
+        value["topic"] = value!(topic);
+        counted.push(value);
+    }
+    let last = counted.last().map(|value| value["topic"].clone());
+    let next = behind.next().and(last).unwrap_or_default();
+    Ok(json(StatusCode::OK, &value!({ "topics": counted, "next": next })))
+}
+
+pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+    let topic = ask.topic()?;
+    let mut value = numbers(&app.admin.count(&topic).await?);
+    value["topic"] = value!(topic);
+    value["policy"] = policy(&app.admin.policy(&topic).await?);
+    Ok(json(StatusCode::OK, &value))
+}
+
+pub(super) async fn delete(State(app): State<App>, ask: Ask) -> Answer {
+    let topic = ask.topic()?;
+    match app.admin.delete_topic(&topic).await? {
+        TopicDeletion::Deleted => Ok(nothing()),
+        TopicDeletion::Unknown => Err(Problem::new(Kind::NoTopic, format!("there is no topic {topic}"))),
+        TopicDeletion::Kept(shards) => {
+            let why = shards.first().map(|(shard, why)| format!("shard {shard} has {why} of it"));
+            Err(Problem::outcome(Kind::Conflict, value!({ "outcome": "kept", "reason": why })))
+        }
+    }
+}
+
+pub(super) async fn histogram(State(app): State<App>, ask: Ask) -> Answer {
+    let (topic, range) = (ask.topic()?, range(&ask.query)?);
+    let width = ask.query.get::<HumanDuration>("width")?.map_or(HOUR, |width| *width);
+    let (seconds, nanos) = (width.as_secs(), width.subsec_nanos());
+    if !(60..=3600).contains(&seconds) || 3600 % seconds > 0 || nanos > 0 {
+        return Err(Problem::invalid("width", "write a divisor of an hour from 1m to 1h"));
+    }
+    let slots = app.admin.histogram(&topic, range, width).await?;
+    let value = |slot: &Slot| {
+        let mut value = value!({ "count": slot.count });
+        add_time(&mut value, "from", Some(slot.start));
+        value
+    };
+    Ok(json(StatusCode::OK, &slots.iter().map(value).collect::<Value>()))
+}
+
+pub(super) async fn pause(State(app): State<App>, ask: Ask) -> Answer {
+    app.admin.pause(&ask.topic()?).await?;
+    Ok(nothing())
+}
+
+pub(super) async fn resume(State(app): State<App>, ask: Ask) -> Answer {
+    app.admin.resume(&ask.topic()?).await?;
+    Ok(nothing())
+}
+
+pub(super) async fn set_rate(State(app): State<App>, ask: Ask) -> Answer {
+    let topic = ask.topic()?;
+    let Rate { rate } = ask.json(&app).await?;
+    if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+        return Err(Problem::invalid("rate", "write messages a second, more than 0, or null"));
+    }
+    app.admin.set_rate(&topic, rate).await?;
+    Ok(nothing())
+}

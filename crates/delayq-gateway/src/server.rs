@@ -1,0 +1,148 @@
+//! Accepting connections: a bounded number, each with deadlines that no client can hold open.
+//!
+//! | a client that | is closed after |
+//! | --- | --- |
+//! | is silent, or drips its head | `header_timeout` |
+//! | sends a head of more than 64 KiB, sometimes of more than 32 KiB, or 100 headers | the answer 431 |
+//! | leaves an answer unread | `write_timeout` |
+//!
+//! `axum::serve` and hyper-util's automatic builder never close a silent connection, because their timers start once the
+//! version of HTTP is known.
+
+mod outgoing;
+mod peer;
+mod socket;
+
+pub(crate) use outgoing::{Outgoing, Parcel};
+pub(crate) use peer::Peer;
+
+use crate::config::GatewayConfig;
+use crate::metrics::GatewayMetrics;
+use axum::Router;
+use axum::http::Request;
+use delayq_service::Shutdown;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket::Socket;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tower::ServiceExt as _;
+
+/// Pause after an accept that failed for lack of files or memory, to avoid spinning.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of a head after which no more is read of one that has not ended. The last read may double the size.
+const MAX_HEAD: usize = 32 * 1024;
+
+/// The answer to a connection without a place.
+const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\
+                          Connection: close\r\n\r\n";
+
+/// Serves connections.
+pub(crate) struct Server {
+    listener: TcpListener,
+    router: Router,
+    places: Arc<Semaphore>,
+    header_timeout: Duration,
+    write_timeout: Duration,
+    metrics: GatewayMetrics,
+}
+
+// === impl Server ===
+
+impl Server {
+    pub(crate) fn new(
+        listener: TcpListener,
+        router: Router,
+        config: &GatewayConfig,
+        metrics: GatewayMetrics,
+    ) -> Self {
+        Self {
+            listener,
+            router,
+            places: Arc::new(Semaphore::new(config.max_connections as usize)),
+            header_timeout: *config.header_timeout,
+            write_timeout: *config.write_timeout,
+            metrics,
+        }
+    }
+
+    /// Serves until shutdown, and then until every request that was taken is answered.
+    pub(crate) async fn run(self, shutdown: Shutdown) {
+        let mut connections = JoinSet::new();
+        while let Some(accepted) = shutdown.or(self.listener.accept()).await {
+            while connections.try_join_next().is_some() {}
+            match accepted {
+                Ok((stream, _)) => self.take(stream, &mut connections, &shutdown),
+                Err(error) => {
+                    tracing::warn!(%error, "the gateway cannot accept");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        // The port is free for the next process while the last answers are written.
+        drop(self.listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    fn take(&self, stream: TcpStream, connections: &mut JoinSet<()>, shutdown: &Shutdown) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.metrics.connection_refused();
+            // Bytes beyond the buffer of the socket are not worth a wait.
+            let _ = stream.try_write(NO_PLACE);
+            return;
+        };
+        // An answer is a single write: there is nothing to gather.
+        let _ = stream.set_nodelay(true);
+        let served = self.serve(stream, shutdown.clone());
+        let open = self.metrics.connection_opened();
+        connections.spawn(async move {
+            served.await;
+            drop((place, open));
+        });
+    }
+
+    fn serve(&self, stream: TcpStream, shutdown: Shutdown) -> impl Future<Output = ()> + Send + use<> {
+        let (stream, outgoing) = (Arc::new(stream), Outgoing::default());
+        let (router, peer) = (self.router.clone(), Peer::of(&stream));
+        let socket = Socket::new(stream, outgoing.clone(), self.write_timeout);
+        let header_timeout = self.header_timeout;
+        async move {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let mut request = request.map(axum::body::Body::new);
+                request.extensions_mut().insert(outgoing.clone());
+                request.extensions_mut().insert(peer.clone());
+                answer(router.clone(), request)
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(header_timeout)
+                .max_buf_size(MAX_HEAD)
+                .serve_connection(TokioIo::new(socket), service);
+            let mut connection = pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = shutdown.requested() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        }
+    }
+}
+
+async fn answer(
+    router: Router,
+    request: Request<axum::body::Body>,
+) -> Result<axum::response::Response, Infallible> {
+    router.oneshot(request).await
+}

@@ -1,0 +1,53 @@
+//! The gateway as a service: sections and life.
+
+use crate::config::GatewayConfig;
+use crate::gateway::{Deps, Gateway, build};
+use delayq::admin::Role;
+use delayq_service::config::{DeploymentConfig, RedisConfig};
+use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
+
+delayq_service::sections! {
+    /// The sections that a gateway uses.
+    pub struct Config {
+        deployment: DeploymentConfig,
+        redis: RedisConfig,
+        gateway: GatewayConfig,
+    } and |config, at| config.deployment.contradictions(&config.redis, at)
+}
+
+/// Serves HTTP. Without Redis it starts, and answers 503 until Redis is there.
+pub struct GatewayService {
+    gateway: Gateway,
+    fitness: Fitness,
+}
+
+// === impl GatewayService ===
+
+impl Service for GatewayService {
+    type Config = Config;
+
+    const PROGRAM: Program = Program { name: "delayq-gateway", version: env!("CARGO_PKG_VERSION") };
+
+    async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
+        let client = delayq_service::deployment::client_of(Role::Gateway, &config.deployment, &config.redis)?;
+        let fitness = Fitness::if_there(&client, &process.readiness).await?;
+        let deps = Deps { client, metrics: process.metrics.clone() };
+        Ok(Self { gateway: build(config.gateway, deps).await?, fitness })
+    }
+
+    fn run(self, tasks: &Tasks) {
+        tasks.spawn("fitness of Redis", self.fitness.watch(tasks.shutdown().clone()));
+        self.gateway.run(tasks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_file_holds_every_key_with_its_default() {
+        let sample = include_str!("../../../config/delayq.toml");
+        delayq_service::config::check_sample::<Config>(sample).unwrap();
+    }
+}

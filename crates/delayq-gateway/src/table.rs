@@ -1,0 +1,113 @@
+//! Every route, with its parameters, bodies and answers. The router, the checks of parameters and headers, and the OpenAPI document
+//! are made of the table, so they cannot differ.
+
+mod entries;
+
+pub(crate) use entries::ROUTES;
+
+/// The header with the longest time that a client waits.
+pub(crate) const DEADLINE: &str = "delayq-deadline";
+/// The prefix of headers that become headers of the message.
+pub(crate) const MESSAGE_HEADER: &str = "delayq-header-";
+/// A route.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// Its name, in metrics and in the document.
+    pub(crate) name: &'static str,
+    pub(crate) method: Verb,
+    pub(crate) path: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) query: &'static [&'static str],
+    /// Headers that ask for something, in addition to the deadline's.
+    pub(crate) asks: &'static [&'static str],
+    /// True if any header that begins with `delayq-header-` is accepted.
+    pub(crate) takes_message_headers: bool,
+    pub(crate) takes: Takes,
+    pub(crate) answers: Answers,
+    /// Statuses of refusals, in addition to those of every route.
+    pub(crate) refuses: &'static [u16],
+    pub(crate) is_public: bool,
+    pub(crate) has_deadline: bool,
+}
+
+/// The method of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    Put,
+    Post,
+    Patch,
+    Delete,
+}
+
+/// The body that a route takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    Nothing,
+    /// A JSON object of this schema.
+    Json(&'static str),
+    /// As [`Self::Json`], and may be missing.
+    MaybeJson(&'static str),
+    /// A message as JSON, or its payload as any other type.
+    Message,
+    /// Lines of NDJSON of this schema, without an end.
+    Lines(&'static str),
+    /// An array, or lines of NDJSON, of up to 500 items of this schema.
+    Many(&'static str),
+}
+
+/// The answer of a route that did what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// 204
+    Nothing,
+    /// JSON of this schema, with these statuses.
+    Json(&'static str, &'static [u16]),
+    /// An answer for each line, as NDJSON.
+    Lines(&'static str),
+    /// An answer for each item, in the form of the request.
+    Many(&'static str),
+    /// The bytes of a payload.
+    Bytes,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// A route without parameters, bodies and refusals of its own.
+    pub(crate) const fn new(
+        method: Verb,
+        path: &'static str,
+        name: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            method,
+            path,
+            summary,
+            query: &[],
+            asks: &[],
+            takes_message_headers: false,
+            takes: Takes::Nothing,
+            answers: Answers::Nothing,
+            refuses: &[],
+            is_public: false,
+            has_deadline: true,
+        }
+    }
+
+    /// True if the route reads this header, in lower case.
+    pub(crate) fn takes_header(&self, name: &str) -> bool {
+        (self.has_deadline && name == DEADLINE)
+            || self.asks.contains(&name)
+            || (self.takes_message_headers && name.starts_with(MESSAGE_HEADER))
+    }
+
+    /// The headers that the route reads, for people.
+    pub(crate) fn headers(&self) -> Vec<&'static str> {
+        let deadline = self.has_deadline.then_some(DEADLINE);
+        let any = self.takes_message_headers.then_some("delayq-header-NAME");
+        deadline.into_iter().chain(self.asks.iter().copied()).chain(any).collect()
+    }
+}

@@ -1,0 +1,319 @@
+//! The routes, in the order of a message's life.
+
+use super::{Answers, Route, Takes, Verb};
+
+/// Headers that describe a message whose payload is the body.
+const MESSAGE: &[&str] = &[
+    "delayq-due",
+    "delayq-group",
+    "delayq-expires",
+    "delayq-max-attempts",
+    "delayq-backoff",
+    "delayq-replace",
+    "delayq-tried",
+];
+const MESSAGE_AND_KEY: &[&str] = &[
+    "delayq-due",
+    "delayq-group",
+    "delayq-expires",
+    "delayq-max-attempts",
+    "delayq-backoff",
+    "delayq-replace",
+    "delayq-tried",
+    "idempotency-key",
+];
+
+const PUT: Answers = Answers::Json("Put", &[201, 200]);
+
+/// Every route.
+pub(crate) static ROUTES: &[Route] = &[
+    Route {
+        query: &["group", "past_ok"],
+        asks: MESSAGE,
+        takes_message_headers: true,
+        takes: Takes::Message,
+        answers: PUT,
+        refuses: &[408, 409, 413, 415, 422],
+        ..Route::new(
+            Verb::Put,
+            "/v1/topics/{topic}/messages/{id}",
+            "putMessage",
+            "Puts a message under your own id",
+        )
+    },
+    Route {
+        query: &["past_ok"],
+        asks: MESSAGE_AND_KEY,
+        takes_message_headers: true,
+        takes: Takes::Message,
+        answers: PUT,
+        refuses: &[408, 409, 413, 415, 422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/topics/{topic}/messages",
+            "postMessage",
+            "Puts a message under a generated id, or under the Idempotency-Key",
+        )
+    },
+    Route {
+        query: &["past_ok"],
+        takes: Takes::Lines("Message"),
+        answers: Answers::Lines("PutLine"),
+        refuses: &[415],
+        has_deadline: false,
+        ..Route::new(
+            Verb::Post,
+            "/v1/messages",
+            "putMany",
+            "Puts a message a line; answers a line each, in order, and a closing line",
+        )
+    },
+    Route {
+        query: &["group", "payload"],
+        asks: &["if-none-match"],
+        answers: Answers::Json("Stored", &[200]),
+        refuses: &[404, 422],
+        ..Route::new(
+            Verb::Get,
+            "/v1/topics/{topic}/messages/{id}",
+            "getMessage",
+            "Shows a message, or what is remembered of it",
+        )
+    },
+    Route {
+        query: &["group"],
+        answers: Answers::Bytes,
+        refuses: &[404, 422],
+        ..Route::new(
+            Verb::Get,
+            "/v1/topics/{topic}/messages/{id}/payload",
+            "getPayload",
+            "Returns the payload of a message",
+        )
+    },
+    Route {
+        query: &["group"],
+        answers: Answers::Json("History", &[200]),
+        refuses: &[404, 422],
+        ..Route::new(
+            Verb::Get,
+            "/v1/topics/{topic}/messages/{id}/history",
+            "getHistory",
+            "Shows what happened to a message, if its topic keeps a history",
+        )
+    },
+    Route {
+        query: &["group"],
+        answers: Answers::Json("Cancelled", &[200, 202]),
+        refuses: &[404, 409, 422],
+        ..Route::new(
+            Verb::Delete,
+            "/v1/topics/{topic}/messages/{id}",
+            "cancelMessage",
+            "Cancels a message; 202: a consumer holds it, and no further attempt follows",
+        )
+    },
+    Route {
+        query: &["group", "past_ok"],
+        takes: Takes::Json("Reschedule"),
+        answers: Answers::Json("Rescheduled", &[200]),
+        refuses: &[404, 408, 409, 412, 413, 415, 422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/topics/{topic}/messages/{id}/reschedule",
+            "rescheduleMessage",
+            "Changes the due time of a pending message",
+        )
+    },
+    Route {
+        query: &["group"],
+        takes: Takes::MaybeJson("Replay"),
+        answers: Answers::Json("Replayed", &[200]),
+        refuses: &[404, 408, 409, 413, 415, 422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/topics/{topic}/messages/{id}/replay",
+            "replayMessage",
+            "Makes a dead letter ready again",
+        )
+    },
+    Route {
+        takes: Takes::Many("Target"),
+        answers: Answers::Many("Cancelled"),
+        refuses: &[408, 413, 415, 422],
+        ..Route::new(Verb::Post, "/v1/cancel", "cancelMany", "Cancels messages that are named in the body")
+    },
+    Route {
+        query: &["past_ok"],
+        takes: Takes::Many("TargetToReschedule"),
+        answers: Answers::Many("Rescheduled"),
+        refuses: &[408, 413, 415, 422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/reschedule",
+            "rescheduleMany",
+            "Reschedules messages that are named in the body",
+        )
+    },
+    Route {
+        takes: Takes::Many("TargetToReplay"),
+        answers: Answers::Many("Replayed"),
+        refuses: &[408, 413, 415, 422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/replay",
+            "replayMany",
+            "Replays dead letters that are named in the body",
+        )
+    },
+    Route {
+        takes: Takes::Many("TargetToGet"),
+        answers: Answers::Many("Stored"),
+        refuses: &[408, 413, 415, 422],
+        ..Route::new(Verb::Post, "/v1/get", "getMany", "Shows messages that are named in the body")
+    },
+    Route {
+        query: &["state", "from", "to", "order", "limit", "after", "payload"],
+        answers: Answers::Json("Page", &[200]),
+        refuses: &[422],
+        ..Route::new(
+            Verb::Get,
+            "/v1/topics/{topic}/messages",
+            "listMessages",
+            "Lists the messages of a topic in one state, by time",
+        )
+    },
+    Route {
+        query: &["topic", "limit", "after", "payload"],
+        answers: Answers::Json("Page", &[200]),
+        refuses: &[422],
+        ..Route::new(
+            Verb::Get,
+            "/v1/groups/{group}/messages",
+            "listGroup",
+            "Lists the pending messages of a group, by due time",
+        )
+    },
+    Route {
+        query: &["topic"],
+        answers: Answers::Json("GroupCancelled", &[200]),
+        refuses: &[422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/groups/{group}/cancel",
+            "cancelGroup",
+            "Cancels every pending message of a group, or those of one topic",
+        )
+    },
+    Route {
+        query: &["topic"],
+        takes: Takes::Json("Shift"),
+        answers: Answers::Json("GroupShifted", &[200]),
+        refuses: &[408, 409, 413, 415, 422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/groups/{group}/shift",
+            "shiftGroup",
+            "Shifts the due times of a group's pending messages, each once under the same token",
+        )
+    },
+    Route {
+        query: &["limit", "after"],
+        answers: Answers::Json("Topics", &[200]),
+        refuses: &[422],
+        ..Route::new(Verb::Get, "/v1/topics", "listTopics", "Lists the topics with their counts")
+    },
+    Route {
+        answers: Answers::Json("Topic", &[200]),
+        refuses: &[422],
+        ..Route::new(Verb::Get, "/v1/topics/{topic}", "getTopic", "Shows a topic's counts, rate and policy")
+    },
+    Route {
+        refuses: &[404, 409, 422],
+        ..Route::new(Verb::Delete, "/v1/topics/{topic}", "deleteTopic", "Deletes a topic without messages")
+    },
+    Route {
+        query: &["from", "to", "width"],
+        answers: Answers::Json("Histogram", &[200]),
+        refuses: &[422],
+        ..Route::new(
+            Verb::Get,
+            "/v1/topics/{topic}/histogram",
+            "getHistogram",
+            "Counts a topic's pending messages by the interval in which they become due",
+        )
+    },
+    Route {
+        refuses: &[422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/topics/{topic}/pause",
+            "pauseTopic",
+            "Stops a topic from being reserved",
+        )
+    },
+    Route {
+        refuses: &[422],
+        ..Route::new(Verb::Post, "/v1/topics/{topic}/resume", "resumeTopic", "Resumes a paused topic")
+    },
+    Route {
+        takes: Takes::Json("Rate"),
+        refuses: &[408, 413, 415, 422],
+        ..Route::new(
+            Verb::Put,
+            "/v1/topics/{topic}/rate",
+            "setRate",
+            "Limits how many messages of a topic are reserved a second",
+        )
+    },
+    Route {
+        answers: Answers::Json("Policy", &[200]),
+        refuses: &[422],
+        ..Route::new(Verb::Get, "/v1/topics/{topic}/policy", "getPolicy", "Shows a topic's policy in force")
+    },
+    Route {
+        takes: Takes::Json("Policy"),
+        answers: Answers::Json("Policy", &[200]),
+        refuses: &[408, 413, 415, 422],
+        ..Route::new(
+            Verb::Put,
+            "/v1/topics/{topic}/policy",
+            "setPolicy",
+            "Sets a topic's policy; settings that are left out return to their defaults",
+        )
+    },
+    Route {
+        takes: Takes::Json("Policy"),
+        answers: Answers::Json("Policy", &[200]),
+        refuses: &[408, 413, 415, 422],
+        ..Route::new(
+            Verb::Patch,
+            "/v1/topics/{topic}/policy",
+            "changePolicy",
+            "Changes settings of a topic's policy; null returns one to its default",
+        )
+    },
+    Route {
+        takes: Takes::Json("Reserve"),
+        answers: Answers::Json("Reserved", &[200]),
+        refuses: &[408, 413, 415, 422],
+        has_deadline: false,
+        ..Route::new(
+            Verb::Post,
+            "/v1/reserve",
+            "reserve",
+            "Leases ready messages; waits up to 60 s for the first",
+        )
+    },
+    Route {
+        takes: Takes::Many("Settle"),
+        answers: Answers::Many("Settled"),
+        refuses: &[408, 413, 415, 422],
+        ..Route::new(Verb::Post, "/v1/settle", "settle", "Settles leased messages by their receipts")
+    },
+    Route {
+        answers: Answers::Json("Document", &[200]),
+        is_public: true,
+        ..Route::new(Verb::Get, "/v1/openapi.json", "getDocument", "Returns this document")
+    },
+];

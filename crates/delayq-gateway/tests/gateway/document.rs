@@ -1,0 +1,44 @@
+//! The committed OpenAPI document.
+
+use super::stage::Stage;
+use delayq_gateway::{DOCUMENT, generated};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the variable asks for the document to be written again")]
+fn the_committed_document_is_the_one_of_the_code() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+    if std::env::var_os("DELAYQ_UPDATE").is_some() {
+        std::fs::write(path, generated()).unwrap();
+    } else {
+        let how = "DELAYQ_UPDATE=1 cargo test -p delayq-gateway --test gateway -- document";
+        assert!(generated() == DOCUMENT, "openapi.json is behind the table of routes: {how}");
+    }
+}
+
+#[test]
+fn every_reference_of_the_document_leads_somewhere_and_every_schema_is_used() {
+    let (text, start) = (generated(), "#/components/schemas/");
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let known = document["components"]["schemas"].as_object().unwrap();
+    let known: BTreeSet<&str> = known.keys().map(String::as_str).collect();
+    let rests = text.match_indices(start).map(|(at, _)| &text[at + start.len()..]);
+    let named: BTreeSet<&str> = rests.map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(named, known);
+}
+
+#[tokio::test]
+async fn the_document_is_served_and_names_every_route_that_is_answered() {
+    let stage = Stage::start("").await;
+    let served = stage.gateway.get("/v1/openapi.json").await.with(200);
+    for (path, operations) in served["paths"].as_object().unwrap() {
+        for method in operations.as_object().unwrap().keys() {
+            let path = path.replace(['{', '}'], "");
+            let method = method.to_uppercase().parse().unwrap();
+            let answer = super::stage::Answer::of(stage.gateway.request(method, &path)).await;
+            let code = answer.text.split("DQ-G").nth(1).unwrap_or_default();
+            assert!(!["105", "106"].contains(&code.get(..3).unwrap_or_default()), "{path}: {answer:?}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The program `delayq-gateway` against real servers, from the view of its clients.
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
+
+mod changes;
+mod document;
+mod guide;
+mod hostile;
+mod lines;
+mod looks;
+mod process;
+mod puts;
+mod reserves;
+mod stage;
+mod topics;

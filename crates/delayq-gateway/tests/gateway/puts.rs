@@ -1,0 +1,127 @@
+//! Putting one message.
+
+use super::stage::{Answer, Stage, topic};
+use delayq::{Target, UnixMillis};
+use reqwest::Method;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_put_in_json_is_the_line_of_put_from() {
+    let stage = Stage::start("").await;
+    let body =
+        json!({ "due": "+1h", "payload": { "order": 17 }, "headers": { "a": "b" }, "max_attempts": 3 });
+    let path = "/v1/topics/orders/messages/order-17";
+    let put = stage.gateway.put(path, &body).await;
+    assert_eq!(put.with(201)["outcome"], "stored");
+    assert_eq!(put.header("location"), path);
+    let found = stage.deployment.admin.get(&topic("orders"), &target("order-17")).await.unwrap().unwrap();
+    let envelope = found.envelope.unwrap();
+    assert_eq!((envelope.payload.as_slice(), envelope.max_attempts), (&br#"{"order":17}"#[..], 3));
+    assert_eq!(envelope.headers, [("a".to_owned(), "b".to_owned())]);
+    assert_eq!(stage.gateway.put(path, &body).await.with(200)["outcome"], "exists");
+    let body = json!({ "due": envelope.due.get(), "payload": { "order": 18 } });
+    assert_eq!(stage.gateway.put(path, &body).await.with(409)["outcome"], "conflict");
+}
+
+fn target(id: &str) -> Target {
+    Target { id: id.parse().unwrap(), group: None }
+}
+
+#[tokio::test]
+async fn a_repeat_is_recognised_and_another_message_under_the_key_is_not() {
+    let stage = Stage::start("").await;
+    let post = async |payload: &'static str| {
+        let request = stage.gateway.request(Method::POST, "/v1/topics/orders/messages");
+        let request =
+            request.header("idempotency-key", "\"k 1\"").header("delayq-due", "2099-01-01T00:00:00Z");
+        Answer::of(request.header("content-type", "text/plain").body(payload)).await
+    };
+    let first = post("one").await;
+    assert_eq!(
+        (&first.with(201)["id"], first.header("location")),
+        (&json!("k 1"), "/v1/topics/orders/messages/k%201")
+    );
+    let repeat = post("one").await.with(200);
+    assert_eq!((&repeat["outcome"], &repeat["state"]), (&json!("exists"), &json!("delayed")));
+    let other = post("two").await.with(422);
+    assert_eq!(
+        (&other["outcome"], &other["errors"][0]["pointer"]),
+        (&json!("conflict"), &json!("idempotency-key"))
+    );
+}
+
+#[tokio::test]
+async fn any_other_body_is_the_payload_and_headers_describe_the_message() {
+    let stage = Stage::start("").await;
+    let request = stage.gateway.request(Method::PUT, "/v1/topics/a%2Fb/messages/x%2Fy");
+    let request = request.header("content-type", "image/png").header("delayq-header-trace", "4b");
+    let request = request.header("delayq-group", "g").header("delayq-max-attempts", "2");
+    let request = request.header("delayq-backoff", "5s").header("delayq-expires", "2100-01-01T00:00:00Z");
+    let request = request.header("delayq-due", "2099-01-01T00:00:00Z");
+    Answer::of(request.body(vec![0_u8, 255])).await.with(201);
+    let target = Target { group: Some("g".parse().unwrap()), ..target("x/y") };
+    let found = stage.deployment.admin.get(&topic("a/b"), &target).await.unwrap().unwrap();
+    let envelope = found.envelope.unwrap();
+    assert_eq!((envelope.payload.as_slice(), envelope.max_attempts), (&[0, 255][..], 2));
+    assert_eq!(envelope.due, UnixMillis::new(4_070_908_800_000));
+    let headers = [("content-type", "image/png"), ("trace", "4b")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+    assert_eq!(envelope.headers, headers);
+    let payload = stage.gateway.get("/v1/topics/a%2Fb/messages/x%2Fy/payload?group=g").await;
+    assert_eq!((payload.status, payload.header("content-type")), (200, "image/png"));
+    assert_eq!(
+        (payload.header("x-content-type-options"), payload.header("content-disposition")),
+        ("nosniff", "attachment")
+    );
+}
+
+#[tokio::test]
+async fn what_nobody_reads_is_refused_by_name() {
+    let stage = Stage::start("").await;
+    let path = "/v1/topics/t/messages/a";
+    for (query, header, body, status, names) in [
+        ("?grupo=g", None, r#"{"payload":1}"#, 400, "grupo"),
+        ("?group=g&group=h", None, "{}", 400, "group"),
+        ("", Some(("delayq-dew", "+1h")), "{}", 400, "delayq-dew"),
+        ("", Some(("if-match", "\"x\"")), "{}", 400, "if-match"),
+        ("", Some(("idempotency-key", "x")), "{}", 400, "idempotency-key"),
+        ("", Some(("delayq-due", "+1h")), "{}", 422, "delayq-due"),
+        ("", Some(("delayq-deadline", "61s")), "{}", 422, "delayq-deadline"),
+        ("", None, r#"{"dew":"+1h"}"#, 422, "dew"),
+        ("", None, r#"{"id":"b"}"#, 422, "id"),
+        ("", None, r#"{"topic":"u"}"#, 422, "topic"),
+        ("?group=g", None, r#"{"group":"h"}"#, 422, "group"),
+        ("", None, r#"{"due":"09:00"}"#, 422, "due"),
+        ("", None, r#"{"due":1800000000}"#, 422, "due"),
+        ("?past_ok=maybe", None, "{}", 422, "past_ok"),
+        ("", None, "{", 400, "JSON"),
+    ] {
+        let request = stage.gateway.request(Method::PUT, &format!("{path}{query}"));
+        let request =
+            request.header("content-type", "application/json").header("x-request-id", "r-1").body(body);
+        let request = header.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        let answer = Answer::of(request).await;
+        let problem = answer.with(status);
+        assert!(problem["detail"].as_str().unwrap().contains(names), "{query} {header:?} {body}: {problem}");
+        assert_eq!((&problem["instance"], answer.header("x-request-id")), (&json!("r-1"), "r-1"));
+        assert_eq!(answer.header("content-type"), "application/problem+json");
+    }
+    assert_eq!(stage.deployment.admin.topics().await.unwrap(), []);
+    stage.gateway.put(&format!("{path}?past_ok=true"), &json!({ "due": 1_800_000_000_u64 })).await.with(201);
+}
+
+#[tokio::test]
+async fn an_empty_segment_and_an_unknown_path_are_refused() {
+    let stage = Stage::start("").await;
+    for (path, status) in [
+        ("/v1/topics//messages/a", 422),
+        ("/v1/topics/t/messages/%00", 422),
+        ("/v1/topics/%ff/messages/a", 400),
+        ("/v2/topics", 404),
+        ("/", 404),
+    ] {
+        let problem = stage.gateway.get(path).await.with(status);
+        assert_eq!(problem["status"], status, "{path}");
+    }
+    let problem = stage.gateway.delete("/v1/reserve").await.with(405);
+    assert_eq!(problem["code"], "DQ-G106");
+}

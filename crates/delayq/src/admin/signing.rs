@@ -1,0 +1,34 @@
+//! The key by which the gateways of a deployment sign receipts: one for all of them, kept in Redis.
+
+use super::Admin;
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+
+/// Where it is kept: every deployment has shard 0.
+const SHARD: ShardId = ShardId::new(0);
+const FIELD: &str = "receipt_key";
+
+// === impl Admin ===
+
+impl Admin {
+    /// The deployment's key for signing receipts; `fresh` becomes the key if there is none yet. Safe to call at the same time
+    /// from several processes: all get the same key.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn signing_key(&self, fresh: &str) -> Result<String, Error> {
+        let (link, meta) = (self.client.calls.link_of(SHARD).await?, self.client.calls.keys().meta(SHARD));
+        let mut hget = redis::cmd("HGET");
+        hget.arg(&meta).arg(FIELD);
+        if let Some(key) = link.query::<Option<String>>("HGET", &hget).await? {
+            return Ok(key);
+        }
+        // Without a deployment there is no shard that could keep it.
+        self.client.calls.layout().await?;
+        let mut hsetnx = redis::cmd("HSETNX");
+        hsetnx.arg(&meta).arg(FIELD).arg(fresh);
+        let () = link.query("HSETNX", &hsetnx).await?;
+        let key: Option<String> = link.query("HGET", &hget).await?;
+        key.ok_or(Error::Uninitialised(SHARD))
+    }
+}
