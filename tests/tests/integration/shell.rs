@@ -29,6 +29,9 @@ const NOT_RUN: [(&str, &str, &str); 8] = [
     ("docs/guides/outbox.md", "delayq outbox init", "needs a database; guides.rs runs it"),
 ];
 
+/// The pages whose blocks another test runs.
+const RUN_ELSEWHERE: [&str; 1] = ["docs/guides/http.md"];
+
 /// The languages of blocks; a block without a language would escape the checks.
 const LANGUAGES: [&str; 7] = ["sh", "text", "toml", "sql", "python", "rust,no_run", "json"];
 
@@ -114,6 +117,7 @@ pub(crate) fn block(page: &str, begins: &str) -> String {
 
 fn runs(page: &str, block: &Block) -> bool {
     block.language == "sh"
+        && !RUN_ELSEWHERE.contains(&page)
         && !NOT_RUN.iter().any(|(on, begins, _)| *on == page && block.text.starts_with(begins))
 }
 
