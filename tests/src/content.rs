@@ -1,6 +1,6 @@
 //! Payloads of any content.
 
-/// Texts that a shell, a statement, a template or a line would change, and a long one.
+/// Payloads with quoting hazards for shells, SQL, templates and lines; the last payload is long.
 #[must_use]
 pub fn texts() -> [String; 6] {
     let texts =

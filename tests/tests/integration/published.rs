@@ -1,11 +1,10 @@
-//! What the registries of the clients ask for: the version, the licence and the repository of the workspace, and pages of
-//! their own.
+//! The clients' packages are ready for publishing: version, licence and repository agree with the workspace.
 
 use crate::shell::{read, root};
 use serde_json::Value;
 use std::fs;
 
-/// The value of a key in a TOML file, where it is text on a line of its own.
+/// Returns the text value of a TOML key that has a line to itself.
 fn told(file: &str, key: &str) -> String {
     let page = read(file);
     let value = page.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix('='));

@@ -29,7 +29,7 @@ const NOT_RUN: [(&str, &str, &str); 8] = [
     ("docs/guides/outbox.md", "delayq outbox init", "needs a database; guides.rs runs it"),
 ];
 
-/// The pages whose blocks another test runs.
+/// Pages with blocks that another test runs.
 const RUN_ELSEWHERE: [&str; 1] = ["docs/guides/http.md"];
 
 /// The languages of blocks; a block without a language would escape the checks.
@@ -160,7 +160,7 @@ async fn run_all(pages: &[&str]) {
     run_all_in(&Folder::new("page"), pages).await;
 }
 
-/// As `run_all`, in this folder. The deployment runs for as long as what is returned.
+/// As `run_all`, in this folder. The deployment ends when the returned processes are dropped.
 pub(crate) async fn run_all_in(folder: &Folder, pages: &[&str]) -> Vec<Process> {
     let mut running = Vec::new();
     for page in pages {

@@ -217,6 +217,7 @@ const CALLS: &[Call] = &[
     call!("Admin::layout", scene, scene.admin.layout()),
     call!("Admin::shard_layouts", scene, scene.admin.shard_layouts(&[SHARD])),
     call!("Admin::init", scene, scene.admin.init()),
+    call!("Admin::signing_key", scene, scene.admin.signing_key("a fresh one")),
     call!("Admin::seen", scene, scene.admin.seen()),
     call!("Admin::audit", scene, scene.admin.audit(|_| {})),
     call!("Admin::repair", scene, async {
