@@ -2,6 +2,8 @@
 
 use delayq::Error;
 use delayq_service::codes::Code;
+use delayq_service::codes::redis::cause_of;
+pub use delayq_service::codes::redis::{BUG, NO_DEPLOYMENT, SERVER_UNFIT, UNREACHABLE};
 use delayq_service::{Exit, Fault};
 use std::fmt::Display;
 
@@ -16,34 +18,6 @@ pub const USAGE: Code = Code {
         "See the forms of times, ids and payloads: docs/cli.md.",
     ],
     exit: Exit::Usage,
-};
-
-/// Redis or etcd cannot be reached, or refuses.
-pub const UNREACHABLE: Code = Code {
-    id: "DQ-U002",
-    title: "a server cannot be used",
-    cause: "Redis or etcd does not listen at that address, does not answer in time, ends the connection, or cannot serve yet (LOADING, \
-            BUSY, CLUSTERDOWN, TRYAGAIN); the message says which.",
-    tries: [
-        "Check everything at once: delayq doctor.",
-        "See which address is in force, and why: delayq config show.",
-        "No server yet? delayq up starts everything on this machine.",
-    ],
-    exit: Exit::Unavailable,
-};
-
-/// The deployment does not exist, or differs.
-pub const DEPLOYMENT: Code = Code {
-    id: "DQ-U003",
-    title: "the deployment is not as configured",
-    cause: "The shards that the configuration names are not in this Redis, or their number differs: the deployment is new, the \
-            namespace or the database is another one, or this Redis came back without its data.",
-    tries: [
-        "Create it, if it is new: delayq init.",
-        "Compare [deployment] in the configuration with what delayq doctor finds.",
-        "If it existed before, stop the timers and restore Redis from its append-only file.",
-    ],
-    exit: Exit::Config,
 };
 
 /// A program is not installed.
@@ -126,19 +100,6 @@ pub const FOLDER_IN_USE: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// Redis or a library gave an impossible answer.
-pub const BUG: Code = Code {
-    id: "DQ-U011",
-    title: "an impossible answer",
-    cause: "Versions that do not match, a write to delayq's keys by hand, or a bug.",
-    tries: [
-        "Compare the versions: delayq --version here and /version of the timers' admin endpoints.",
-        "Check the books: delayq audit.",
-        "Report it with the command and this output.",
-    ],
-    exit: Exit::Bug,
-};
-
 /// What the command names does not exist.
 pub const UNKNOWN: Code = Code {
     id: "DQ-U012",
@@ -165,19 +126,6 @@ pub const REFUSED: Code = Code {
         "A leased message: wait until its consumer has settled it, or its lease has ended.",
     ],
     exit: Exit::Refused,
-};
-
-/// Redis refuses the login, or a command to the user that logged in.
-pub const LOGIN: Code = Code {
-    id: "DQ-U014",
-    title: "Redis refuses the login or denies a command",
-    cause: "The password is missing or wrong, or the user lacks a permission. Nothing was changed.",
-    tries: [
-        "Give user and password: [redis] username and password, DELAYQ__REDIS__PASSWORD, or redis://user:password@host.",
-        "Try the same user with redis-cli: AUTH, then ACL WHOAMI.",
-        "Compare the permissions with docs/operations/access.md; delayq doctor names the first that is missing.",
-    ],
-    exit: Exit::Unavailable,
 };
 
 /// The user stopped it.
@@ -272,21 +220,6 @@ pub const DRAIN_UNFINISHED: Code = Code {
     exit: Exit::DrainDeadline,
 };
 
-/// A Redis that answers, and takes no writes.
-pub const NO_WRITES: Code = Code {
-    id: "DQ-U022",
-    title: "Redis takes no writes",
-    cause: "Redis answers and refuses to store: its memory limit is reached (OOM), its own disk is full or failing (MISCONF), it is a \
-            replica (READONLY), or too few replicas are connected (NOREPLICAS). The message has its answer. Stored messages \
-            are intact.",
-    tries: [
-        "OOM: raise maxmemory, or make room: delayq topics shows where messages are, delayq purge and dead purge delete some.",
-        "MISCONF: make room on the disk of the Redis host; its log has the reason.",
-        "READONLY or NOREPLICAS: see which node is the master, and bring its replicas back.",
-    ],
-    exit: Exit::Unavailable,
-};
-
 /// A topic that still holds something.
 pub const TOPIC_KEPT: Code = Code {
     id: "DQ-U023",
@@ -342,48 +275,6 @@ pub const SHARDS_REFUSED: Code = Code {
     exit: Exit::Refused,
 };
 
-/// A Redis that would lose messages, or cannot run the scripts.
-pub const SERVER_UNFIT: Code = Code {
-    id: "DQ-U027",
-    title: "this Redis must not be used",
-    cause: "It would lose messages (it evicts keys), is too old, is a replica or a node of a cluster under a plain URL, cannot give the durability \
-            that is asked for, or denies a command that delayq needs; the message says which. Nothing was changed.",
-    tries: [
-        "Change the setting that the message names; delayq doctor names every unsuitable one.",
-        "Give the user its permissions: delayq acl print.",
-        "Name the right server: docs/operations.md has the requirements and the forms of URLs.",
-    ],
-    exit: Exit::Unavailable,
-};
-
-/// A write whose replicas or disk did not confirm it.
-pub const UNCONFIRMED: Code = Code {
-    id: "DQ-U028",
-    title: "a write is not confirmed",
-    cause: "Its topic asks that replicas or a disk confirm each write, and they did not in time. The write may be in force; repeating it \
-            is safe.",
-    tries: [
-        "See which replicas are connected, and how far they are: delayq doctor.",
-        "Repeat the command, a put with the same --id.",
-        "Ask for less: delayq topic set TOPIC --durability memory.",
-    ],
-    exit: Exit::Unavailable,
-};
-
-/// A body that nothing here can restore.
-pub const BODY_UNREADABLE: Code = Code {
-    id: "DQ-U029",
-    title: "a payload cannot be read",
-    cause: "The message is compressed by a codec or with a dictionary that this delayq does not have, or its bytes are damaged. The \
-            message itself is in its place.",
-    tries: [
-        "Use the delayq that wrote it, or a later one.",
-        "See all such messages: delayq audit --bodies.",
-        "See the message without its payload: delayq list TOPIC.",
-    ],
-    exit: Exit::Refused,
-};
-
 /// Some shards do not answer.
 pub const PARTIAL: Code = Code {
     id: "DQ-U030",
@@ -401,18 +292,14 @@ pub const PARTIAL: Code = Code {
 /// Every code of the command line, in the order of the documentation.
 pub const TABLE: &[&Code] = &[
     &USAGE,
-    &UNREACHABLE,
-    &DEPLOYMENT,
     &PROGRAM_MISSING,
     &FILE,
     &LINES_REFUSED,
     &UNBALANCED,
     &UNFIT,
     &FOLDER_IN_USE,
-    &BUG,
     &UNKNOWN,
     &REFUSED,
-    &LOGIN,
     &INTERRUPTED,
     &NOT_CONFIRMED,
     &BACKUP_INCOMPLETE,
@@ -420,14 +307,10 @@ pub const TABLE: &[&Code] = &[
     &NO_FLEET,
     &NOBODY_LEFT,
     &DRAIN_UNFINISHED,
-    &NO_WRITES,
     &TOPIC_KEPT,
     &NOT_REPLAYED,
     &RECORDS_UNREADABLE,
     &SHARDS_REFUSED,
-    &SERVER_UNFIT,
-    &UNCONFIRMED,
-    &BODY_UNREADABLE,
     &PARTIAL,
 ];
 
@@ -461,64 +344,21 @@ pub fn file(path: &std::path::Path, doing: &str, error: std::io::Error) -> Fault
 /// An error of core, as an operator meets it.
 #[allow(clippy::needless_pass_by_value, reason = "made for map_err")]
 pub fn of_core(error: Error) -> Fault {
-    let message = match &error {
-        Error::Redis { code, .. } if code == "NOAUTH" => {
-            "Redis asks for a password, and none is configured".to_owned()
-        }
-        _ => error.to_string(),
-    };
-    Fault::new(code_of(&error), message)
+    Fault::new(code_of(&error), error.to_string())
 }
 
 fn code_of(error: &Error) -> &'static Code {
-    match error {
-        Error::Message(_) | Error::Name(_) | Error::Time(_) => &USAGE,
+    cause_of(error).unwrap_or(match error {
         Error::Growth(_) | Error::Move(_) => &SHARDS_REFUSED,
-        Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) => &DEPLOYMENT,
-        Error::Protocol { .. } | Error::Closed => &BUG,
         Error::Walk(_) => &BACKUP_UNUSABLE,
-        Error::Unfit(_) => &SERVER_UNFIT,
-        Error::Unconfirmed { .. } | Error::Durability(_) => &UNCONFIRMED,
-        Error::Codec(_) => &BODY_UNREADABLE,
         Error::Spool { .. } => &FILE,
-        Error::Redis { code, .. } => of_redis(code),
-        _ => &UNREACHABLE,
-    }
-}
-
-/// What Redis's own word means.
-fn of_redis(code: &str) -> &'static Code {
-    match code {
-        "NOAUTH" | "WRONGPASS" | "NOPERM" => &LOGIN,
-        "OOM" | "MISCONF" | "READONLY" | "NOREPLICAS" => &NO_WRITES,
-        // A script refused a value before it changed anything.
-        "DQARG" => &USAGE,
-        "DQTYPE" | "WRONGTYPE" | "NOSCRIPT" => &BUG,
-        _ => &UNREACHABLE,
-    }
+        _ => &USAGE,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_redis_refuses_is_not_explained_as_an_unreachable_server() {
-        let of = |code: &str| {
-            let (code, detail) = (code.to_owned(), "detail".to_owned());
-            of_core(Error::Redis { code, detail }).code().id
-        };
-        for code in ["OOM", "MISCONF", "READONLY", "NOREPLICAS"] {
-            assert_eq!(of(code), NO_WRITES.id, "{code}");
-        }
-        for code in ["NOAUTH", "WRONGPASS", "NOPERM"] {
-            assert_eq!(of(code), LOGIN.id, "{code}");
-        }
-        for code in ["DQTYPE", "WRONGTYPE", "NOSCRIPT"] {
-            assert_eq!(of(code), BUG.id, "{code}");
-        }
-        assert_eq!((of("DQARG"), of("LOADING")), (USAGE.id, UNREACHABLE.id));
-    }
 
     #[test]
     fn codes_rise_and_are_given_once() {

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Cli, Command};
 use crate::deployment::Global;
-use crate::failure::{DEPLOYMENT, message_of, usage};
+use crate::failure::{NO_DEPLOYMENT, message_of, usage};
 use crate::help::by_task;
 use crate::look::look;
 use crate::printable::printable_lines;
@@ -88,7 +88,7 @@ fn json_of(fault: &Fault) -> Value {
 async fn run(cli: Cli) -> Result<ExitCode, Fault> {
     let global = cli.global.clone();
     match run_command(cli).await {
-        Err(fault) if fault.code() == &DEPLOYMENT => Err(with_namespaces(fault, &global).await),
+        Err(fault) if fault.code() == &NO_DEPLOYMENT => Err(with_namespaces(fault, &global).await),
         done => done,
     }
 }
@@ -98,7 +98,7 @@ async fn with_namespaces(fault: Fault, global: &Global) -> Fault {
     let Ok(context) = global.context() else { return fault };
     match context.other_namespaces().await {
         None => fault,
-        Some(others) => Fault::new(&DEPLOYMENT, format!("{}; {others}", message_of(&fault))),
+        Some(others) => Fault::new(&NO_DEPLOYMENT, format!("{}; {others}", message_of(&fault))),
     }
 }
 

@@ -31,19 +31,6 @@ pub const SPOOL: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// The configuration of Redis is unusable.
-pub const REDIS: Code = Code {
-    id: "DQ-K003",
-    title: "no client for Redis",
-    cause: "The password, the certificate or the namespace cannot be used; the message says which.",
-    tries: [
-        "Check that the files of `[redis]` exist and can be read by this user.",
-        "Run `delayq config check`.",
-        "See what applies: `delayq config show --effective`.",
-    ],
-    exit: Exit::Config,
-};
-
 /// An intake cannot be created.
 pub const INTAKE: Code = Code {
     id: "DQ-K006",
@@ -85,4 +72,4 @@ pub const OUTBOX: Code = Code {
 };
 
 /// Every code of the compensator, in the order of the documentation.
-pub const TABLE: &[&Code] = &[&NO_SPOOL, &SPOOL, &REDIS, &INTAKE, &NO_OUTBOX, &OUTBOX];
+pub const TABLE: &[&Code] = &[&NO_SPOOL, &SPOOL, &INTAKE, &NO_OUTBOX, &OUTBOX];

@@ -44,19 +44,5 @@ pub const SINK_UNUSABLE: Code = Code {
     exit: Exit::Config,
 };
 
-/// The Redis of the deployment cannot be used.
-pub const REDIS_UNUSABLE: Code = Code {
-    id: "DQ-F004",
-    title: "the deployment's Redis cannot be used",
-    cause: "Redis cannot be reached, or the deployment does not exist in it.",
-    tries: [
-        "Check [redis] and that the server runs.",
-        "Create the deployment with `delayq init`.",
-        "If the deployment existed before, this Redis has lost its data: find the cause before starting.",
-    ],
-    exit: Exit::Unavailable,
-};
-
 /// Every code of this crate, in the order of the documentation.
-pub const TABLE: &[&Code] =
-    &[&DESTINATION_REFUSED, &DESTINATION_UNREACHABLE, &SINK_UNUSABLE, &REDIS_UNUSABLE];
+pub const TABLE: &[&Code] = &[&DESTINATION_REFUSED, &DESTINATION_UNREACHABLE, &SINK_UNUSABLE];

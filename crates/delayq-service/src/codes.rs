@@ -1,8 +1,10 @@
 //! The stable codes of operator-facing errors, each with a cause and three things to try.
 //!
-//! A code never changes its meaning and is never reused. Codes of this crate begin with `C` (configuration) and `P`
-//! (process). A crate with errors of its own declares [`Code`]s in the same way under another letter and publishes a
+//! A code never changes its meaning and is never reused. Codes of this crate begin with `C` (configuration), `P`
+//! (process) and `R` (Redis, [`redis`]). A crate with errors of its own declares [`Code`]s in the same way under another letter and publishes a
 //! table like [`TABLE`], which the documentation is made from.
+
+pub mod redis;
 
 use crate::exit::Exit;
 
@@ -116,21 +118,6 @@ pub const SYSTEM: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// The deployment's Redis cannot be used.
-pub const REDIS_UNFIT: Code = Code {
-    id: "DQ-P005",
-    title: "Redis cannot be used",
-    cause: "Every process checks its Redis before it serves, and again about once a minute. It did not answer, refused \
-            the login, denies a required command, is configured in a way that would lose messages, or holds another \
-            deployment; the message says which.",
-    tries: [
-        "Run `delayq doctor`, which names every unsuitable setting.",
-        "Compare the user's permissions with docs/operations/access.md.",
-        "Check `[redis] url`, user and password with redis-cli from this host.",
-    ],
-    exit: Exit::Unavailable,
-};
-
 /// The checked process is not ready, or is silent.
 pub const NOT_READY: Code = Code {
     id: "DQ-P006",
@@ -154,6 +141,14 @@ pub const TABLE: &[&Code] = &[
     &TASK_ENDED,
     &DRAIN_DEADLINE,
     &SYSTEM,
-    &REDIS_UNFIT,
     &NOT_READY,
+    &redis::UNREACHABLE,
+    &redis::NO_DEPLOYMENT,
+    &redis::LOGIN,
+    &redis::NO_WRITES,
+    &redis::SERVER_UNFIT,
+    &redis::UNCONFIRMED,
+    &redis::BODY_UNREADABLE,
+    &redis::BUG,
+    &redis::OTHER_DEPLOYMENT,
 ];

@@ -66,10 +66,12 @@ impl Exit {
             Self::Refused => "refused because of stored data, or some lines or messages were left out",
             Self::NotFound => "a named topic, message or dead letter does not exist",
             Self::Partial => "the answer lacks the shards of servers that cannot be used",
-            Self::Unavailable => "a server, a file or a program cannot be used, or a check failed",
+            Self::Unavailable => {
+                "a server, a file or a program cannot be used, the deployment is not as configured, or a check failed"
+            }
             Self::Bug => "a bug in delayq, or books that do not balance",
             Self::DrainDeadline => "the deadline of a drain passed, or the drain was stopped before its end",
-            Self::Config => "the configuration is invalid, or the deployment is not as configured",
+            Self::Config => "the configuration is invalid",
         }
     }
 }

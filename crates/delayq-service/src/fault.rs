@@ -1,6 +1,6 @@
 //! The error that ends a process: a stable code, a sentence, and the cause.
 
-use crate::codes::Code;
+use crate::codes::{Code, redis};
 use crate::exit::Exit;
 use std::error::Error;
 use std::fmt;
@@ -23,6 +23,13 @@ impl Fault {
     #[must_use]
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), source: None }
+    }
+
+    /// The fault of a program that cannot do that because of its Redis.
+    #[must_use]
+    pub fn of_redis(cannot: &str, error: delayq::Error) -> Self {
+        let code = redis::cause_of(&error).unwrap_or(&redis::BUG);
+        Self::new(code, format!("cannot {cannot}")).because(error)
     }
 
     /// Adds the underlying error.
@@ -58,8 +65,10 @@ impl fmt::Display for Fault {
         let mut cause: Option<&dyn Error> = self.source.as_ref().map(|source| &**source as &dyn Error);
         while let Some(error) = cause {
             let text = error.to_string();
+            let text =
+                text.strip_prefix(self.code.id).and_then(|text| text.strip_prefix(": ")).unwrap_or(&text);
             // Many errors repeat their source's text.
-            if !said.contains(&text) {
+            if !said.contains(text) {
                 said = format!("{said}: {text}");
             }
             cause = error.source();

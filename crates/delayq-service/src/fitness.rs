@@ -1,6 +1,5 @@
 //! Fitness of the deployment's Redis to keep messages: checked before serving, and regularly afterwards.
 
-use crate::codes::REDIS_UNFIT;
 use crate::fault::Fault;
 use crate::readiness::{Condition, Readiness};
 use crate::shutdown::Shutdown;
@@ -31,11 +30,12 @@ impl Fitness {
     /// Checks Redis for a service that cannot start without it.
     ///
     /// # Errors
-    /// [`REDIS_UNFIT`]: Redis is unreachable, would lose messages, denies a command, or holds another deployment.
+    /// The cause ([`codes::redis`](crate::codes::redis)): Redis is unreachable, would lose messages, denies a command, or holds
+    /// another deployment.
     pub async fn required(client: &Client, readiness: &Readiness) -> Result<Self, Fault> {
         let mut fitness = Self::new(client, readiness);
         match fitness.admin.check_server().await {
-            Err(error) => Err(fault(client, error)),
+            Err(error) => Err(unusable(client, error)),
             fit => fitness.judge(fit).map(|()| fitness),
         }
     }
@@ -43,7 +43,7 @@ impl Fitness {
     /// Checks Redis for a service that waits for an unavailable Redis, and judges Redis at the first answer.
     ///
     /// # Errors
-    /// [`REDIS_UNFIT`]: Redis would lose messages, denies a command, or holds another deployment.
+    /// As [`required`](Self::required): Redis would lose messages, denies a command, or holds another deployment.
     pub async fn if_there(client: &Client, readiness: &Readiness) -> Result<Self, Fault> {
         let mut fitness = Self::new(client, readiness);
         let found = fitness.admin.check_server().await;
@@ -105,7 +105,7 @@ impl Fitness {
         self.away = found.is_err();
         match found {
             Err(error @ (Error::Unfit(_) | Error::Deployment(_))) => {
-                return Err(fault(self.admin.client(), error));
+                return Err(unusable(self.admin.client(), error));
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot check Redis now");
@@ -136,6 +136,6 @@ impl Fitness {
     }
 }
 
-fn fault(client: &Client, error: Error) -> Fault {
-    Fault::new(&REDIS_UNFIT, format!("cannot work with {}", client.address())).because(error)
+fn unusable(client: &Client, error: Error) -> Fault {
+    Fault::of_redis(&format!("work with {}", client.address()), error)
 }

@@ -3,35 +3,6 @@
 use delayq_service::Exit;
 use delayq_service::codes::Code;
 
-/// Redis cannot be used at the start.
-pub const REDIS: Code = Code {
-    id: "DQ-T001",
-    title: "Redis cannot be used",
-    cause: "At its start a timer claims its shards and checks the server. Redis did not answer, refused the login, denies \
-            a required command, is configured in a way that would lose messages, or holds a deployment with another \
-            number of shards; the message says which.",
-    tries: [
-        "Run `delayq doctor`, which names every unsuitable setting.",
-        "Check `[redis] url`, user and password with redis-cli from this host.",
-        "Look into Redis's own log.",
-    ],
-    exit: Exit::Unavailable,
-};
-
-/// The shards do not exist.
-pub const UNINITIALISED: Code = Code {
-    id: "DQ-T002",
-    title: "this Redis does not hold the deployment",
-    cause: "A shard's registry is missing. Either the deployment was never created, or this Redis came back without its \
-            data. A timer never creates shards: that would hide the loss.",
-    tries: [
-        "If it is new, create it with `delayq init`.",
-        "If it held messages before, stop here and restore Redis's data, then start it again.",
-        "Check that `[redis] url` and `[deployment] namespace` name the right deployment.",
-    ],
-    exit: Exit::Unavailable,
-};
-
 /// Another timer has the lock of single mode.
 pub const LOCKED: Code = Code {
     id: "DQ-T003",
@@ -89,4 +60,4 @@ pub const MEMBER: Code = Code {
 };
 
 /// Every code of this crate, in the order of the documentation.
-pub const TABLE: &[&Code] = &[&REDIS, &UNINITIALISED, &LOCKED, &ETCD, &CLOCK, &MEMBER];
+pub const TABLE: &[&Code] = &[&LOCKED, &ETCD, &CLOCK, &MEMBER];

@@ -1,6 +1,6 @@
 //! What is worth a log line: a function for each event writes its line and counts it, so that the two cannot drift apart.
 
-use crate::codes::{CLOCK, UNINITIALISED};
+use crate::codes::CLOCK;
 use crate::metrics::TimerMetrics;
 use crate::progress::Stall;
 use crate::sweep_metrics::{OfKind, SweepMetrics};
@@ -8,6 +8,7 @@ use delayq::admin::{SweptFault, SweptMending};
 use delayq::protocol::ShardId;
 use delayq::{Error, Topic};
 use delayq_cluster::{SINGLE_MODE_LIMITS, Trust};
+use delayq_service::codes::redis::cause_of;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ pub(crate) fn hindrance_changed(metrics: &TimerMetrics, hindered: bool) {
 
 /// Redis answers, and does not have the shard, or has it otherwise than this process knows.
 pub(crate) fn shard_missing(shard: ShardId, error: &Error, redis: &str) {
-    tracing::error!(code = UNINITIALISED.id, %shard, redis, %error, "this shard is not served");
+    tracing::error!(code = cause_of(error).map(|code| code.id), %shard, redis, %error, "this shard is not served");
 }
 
 /// What is due does not move.

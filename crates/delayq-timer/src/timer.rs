@@ -2,7 +2,7 @@
 
 use crate::alarm::Alarm;
 use crate::calls::SHARDS_A_CALL;
-use crate::codes::{ETCD, LOCKED, REDIS, UNINITIALISED};
+use crate::codes::{ETCD, LOCKED};
 use crate::config::TimerConfig;
 use crate::metrics::TimerMetrics;
 use crate::pumping::{Parts, Pumping};
@@ -184,6 +184,5 @@ fn is_of_its_node(client: &Client, shard: ShardId, error: &Error) -> bool {
 }
 
 fn unusable(client: &Client, error: Error) -> Fault {
-    let code = if matches!(error, Error::Uninitialised(_)) { &UNINITIALISED } else { &REDIS };
-    Fault::new(code, format!("cannot pump at {}", client.address())).because(error)
+    Fault::of_redis(&format!("pump at {}", client.address()), error)
 }

@@ -195,7 +195,12 @@ impl Error {
     pub(crate) fn of_connecting(address: &str, error: &RedisError) -> Self {
         match (error.kind(), error.code()) {
             (ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed, Some(code)) => {
-                Self::Redis { code: code.to_owned(), detail: error.detail().unwrap_or_default().to_owned() }
+                // Redis's own words are about HELLO, which no user sends.
+                let detail = match code {
+                    "NOAUTH" => "it asks for a password, and none is configured",
+                    _ => error.detail().unwrap_or_default(),
+                };
+                Self::Redis { code: code.to_owned(), detail: detail.to_owned() }
             }
             _ => Self::Unreachable { address: address.to_owned(), why: error.to_string() },
         }

@@ -92,6 +92,7 @@ fn codes() -> Vec<String> {
     let mut rows = Vec::new();
     for file in [
         "service/src/codes",
+        "service/src/codes/redis",
         "timer/src/codes",
         "forwarder/src/codes",
         "compensator/src/codes",

@@ -45,10 +45,10 @@ async fn a_redis_that_takes_no_writes_is_not_explained_as_one_that_is_away_or_ha
         assert_eq!(other, None, "{}", finished.stderr);
     };
     set("maxmemory", "1").await;
-    fails("DQ-U022", &["OOM", "raise maxmemory"]).await;
+    fails("DQ-R004", &["OOM", "raise maxmemory"]).await;
     set("maxmemory", "0").await;
     set("min-replicas-to-write", "1").await;
-    fails("DQ-U022", &["NOREPLICAS", "bring its replicas back"]).await;
+    fails("DQ-R004", &["NOREPLICAS", "bring its replicas back"]).await;
     set("min-replicas-to-write", "0").await;
     // A folder in the place of the snapshot: it cannot be saved, as on a full disk.
     let settings: HashMap<String, String> = redis.command(&["CONFIG", "GET", "dbfilename"]).await;
@@ -61,10 +61,10 @@ async fn a_redis_that_takes_no_writes_is_not_explained_as_one_that_is_away_or_ha
         redis.command::<String>(&["INFO", "persistence"]).await.contains("rdb_last_bgsave_status:err")
     })
     .await;
-    fails("DQ-U022", &["MISCONF", "make room on the disk"]).await;
+    fails("DQ-R004", &["MISCONF", "make room on the disk"]).await;
     set("save", "").await;
     redis.command::<()>(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
-    fails("DQ-U022", &["READONLY", "see which node is the master"]).await;
+    fails("DQ-R004", &["READONLY", "see which node is the master"]).await;
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_server_that_cannot_be_used_says_whether_it_is_away_full_of_clients_or
         (format!("redis://127.0.0.1:{web_port}"), &["127.0.0.1"]),
     ] {
         let finished = Binary::new("delayq").args(["--redis", &url, "topics"]).run(b"", SHORT).await;
-        is_explained(&finished, &url, "DQ-U002", words);
+        is_explained(&finished, &url, "DQ-R001", words);
     }
 }
 
@@ -105,7 +105,7 @@ async fn a_login_that_is_refused_is_told_from_a_permission_that_is_missing() {
     {
         let url = format!("redis://{login}127.0.0.1:{}", redis.port());
         let finished = Binary::new("delayq").args(["--redis", &url, "topics"]).run(b"", SHORT).await;
-        is_explained(&finished, login, "DQ-U014", &[word, "ACL WHOAMI"]);
+        is_explained(&finished, login, "DQ-R003", &[word, "ACL WHOAMI"]);
     }
 }
 
@@ -129,12 +129,12 @@ async fn what_is_stored_refuses_each_in_its_own_words() {
             ),
             (&["topic", "delete", "orders"], "DQ-U023", &["orders is not empty", "delayq purge TOPIC"]),
             (&["cancel", "orders", "b"], "DQ-U012", &["there is no message b"]),
-            (&["topics", "--namespace", "other"], "DQ-U003", &["there is no namespace other"]),
+            (&["topics", "--namespace", "other"], "DQ-R002", &["there is no namespace other"]),
             (&["shards", "grow", "--to", "2", "--yes"], "DQ-U026", &["never decreases", "delayq shards"]),
             (&["shards", "move", "0-1", "--to", "b", "--yes"], "DQ-U026", &["[[redis.nodes]]"]),
             (
                 &["topic", "set", "disk", "--durability", "disk"],
-                "DQ-U027",
+                "DQ-R005",
                 &["cannot confirm disk", "doctor"],
             ),
             (&["purge", "orders"], "DQ-U016", &["--yes"]),
@@ -151,7 +151,7 @@ async fn a_write_that_no_replica_confirms_is_not_explained_as_an_unreachable_ser
     let redis = deployed(RedisServer::private().await).await;
     done(&redis, &["topic", "set", "orders", "--create", "--durability", "replica:1"]).await;
     let finished = run(&redis, &["put", "orders", "{}", "--id", "a"]).await;
-    is_explained(&finished, "a put", "DQ-U028", &["replica", "with the same --id"]);
+    is_explained(&finished, "a put", "DQ-R006", &["replica", "with the same --id"]);
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn a_value_out_of_range_is_a_wrong_argument_wherever_it_is_found() {
     ] {
         let finished = run(&redis, args).await;
         assert_eq!(finished.code, Some(64), "{args:?}: {finished:?}");
-        assert!(!finished.stderr.contains("DQ-U002"), "{args:?}: {}", finished.stderr);
+        assert!(!finished.stderr.contains("DQ-R001"), "{args:?}: {}", finished.stderr);
     }
 }
 
@@ -215,20 +215,29 @@ async fn files_and_programs_that_cannot_be_used_are_named() {
 #[tokio::test]
 async fn a_service_that_cannot_start_gives_first_advice_that_fits_its_cause() {
     let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("services"));
+    let locked = RedisServer::start_with(RedisOptions::default().password("s3cret")).await;
+    let evicting =
+        RedisServer::start_with(RedisOptions::default().set("maxmemory-policy", "allkeys-lru")).await;
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let (here, nowhere) = (redis.url(), format!("redis://127.0.0.1:{}", free_port()));
+    let (locked, evicting) = (format!("redis://127.0.0.1:{}", locked.port()), evicting.url());
     let routed = |sink: &str| format!("[sinks.out.{sink}\n[[routes]]\ntopic = 't'\nsink = 'out'\nto = 'x'\n");
-    let [doctor, advice] = ["Run `delayq doctor`", "address, user and password of the sink, or its folder"];
+    let advice = "address, user and password of the sink, or its folder";
+    let [eight, none] = ["[deployment]\nshards = 8\n", "[deployment]\nnamespace = 'none'\n"];
+    let causes = [
+        (&nowhere, "", ["DQ-R001", "refused", "delayq doctor"]),
+        (&here, eight, ["DQ-R009", "for 8 shards", "Compare [redis] and [deployment]"]),
+        (&locked, "", ["DQ-R003", "none is configured", "DELAYQ__REDIS__PASSWORD"]),
+        (&evicting, "", ["DQ-R005", "allkeys-lru", "Change the setting"]),
+    ];
+    let of_redis = [("timer", String::new()), ("forwarder", routed("stdout]"))].into_iter().flat_map(
+        |(service, routes)| {
+            causes.map(|(url, sections, words)| (service, url, format!("{routes}{sections}"), words))
+        },
+    );
     for (n, (service, url, sections, words)) in [
-        ("timer", &nowhere, String::new(), ["DQ-T001", "refused", doctor]),
-        ("timer", &here, "[deployment]\nshards = 8\n".to_owned(), ["DQ-T001", "for 8 shards", doctor]),
-        (
-            "timer",
-            &here,
-            "[deployment]\nnamespace = 'none'\n".to_owned(),
-            ["DQ-T002", "shard 0", "delayq init"],
-        ),
-        ("forwarder", &nowhere, routed("stdout]"), ["DQ-P005", "refused", doctor]),
+        // A forwarder waits for a shard that is missing: its Redis may be restored.
+        ("timer", &here, none.to_owned(), ["DQ-R002", "shard 0", "delayq init"]),
         (
             "forwarder",
             &here,
@@ -256,6 +265,7 @@ async fn a_service_that_cannot_start_gives_first_advice_that_fits_its_cause() {
         ),
     ]
     .into_iter()
+    .chain(of_redis)
     .enumerate()
     {
         let default = |section: &str, text: &'static str| if sections.contains(section) { "" } else { text };

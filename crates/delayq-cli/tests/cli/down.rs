@@ -1,4 +1,4 @@
-//! Servers that are missing or unfit: exit codes 69 and 78, and what to do.
+//! Servers that are missing or unfit: exit code 69, and what to do.
 
 use super::printed::assert_is_documented;
 use super::{delayq, deployed, deployment, run};
@@ -15,7 +15,7 @@ async fn without_redis_every_command_says_where_it_should_be() {
         let finished = Binary::new("delayq").args(["--redis", &url]).args(args).run(b"", SHORT).await;
         assert_eq!(finished.code, Some(69), "{args:?}: {finished:?}");
         assert!(
-            finished.stderr.contains("DQ-U002: cannot reach Redis at redis://127.0.0.1:"),
+            finished.stderr.contains("DQ-R001: cannot reach Redis at redis://127.0.0.1:"),
             "{}",
             finished.stderr
         );
@@ -51,7 +51,7 @@ async fn a_missing_password_is_not_taken_for_a_server_that_is_away() {
         let finished = Binary::new("delayq").args(["--redis", &url, "init"]).run(b"", SHORT).await;
         assert_eq!(finished.code, Some(69), "{finished:?}");
         let hint =
-            finished.stderr.contains("DQ-U014") && finished.stderr.contains("[redis] username and password");
+            finished.stderr.contains("DQ-R003") && finished.stderr.contains("[redis] username and password");
         assert!(hint && !finished.stderr.contains("wr0ng"), "{}", finished.stderr);
     }
 }
@@ -73,7 +73,7 @@ async fn a_wrong_namespace_names_those_that_are_there() {
 async fn an_uninitialised_redis_asks_for_init() {
     let redis = RedisServer::start().await;
     let finished = run(&redis, &["put", "t", "{}"]).await;
-    assert_eq!(finished.code, Some(78), "{finished:?}");
+    assert_eq!(finished.code, Some(69), "{finished:?}");
     assert!(finished.stderr.contains("`delayq init`"), "{}", finished.stderr);
     assert_eq!(redis.command::<u64>(&["DBSIZE"]).await, 0);
 }
@@ -83,7 +83,7 @@ async fn another_number_of_shards_is_refused() {
     let redis = deployment().await;
     let other =
         Binary::new("delayq").args(["--redis", &redis.url(), "--shards", "8", "init"]).run(b"", SHORT).await;
-    assert_eq!(other.code, Some(78), "{other:?}");
+    assert_eq!(other.code, Some(69), "{other:?}");
     assert!(
         other.stderr.contains("this process is configured for 8 shards; the deployment has 4"),
         "{}",

@@ -92,6 +92,6 @@ async fn a_node_that_is_away_or_empty_hides_no_other_from_any_look_and_its_shard
     }
     for args in LOOKS.iter().filter(|args| args[0] != "top") {
         let finished = run(args).await;
-        assert!(finished.code == Some(69) && finished.stderr.contains("DQ-U002"), "{args:?}: {finished:?}");
+        assert!(finished.code == Some(69) && finished.stderr.contains("DQ-R001"), "{args:?}: {finished:?}");
     }
 }

@@ -28,7 +28,7 @@ async fn a_redis_that_evicts_is_refused_with_69() {
     let ended = within("the end", LONG, start(&redis.url(), &spool).wait_with_output()).await.unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(69), "{said}");
-    assert!(said.contains("DQ-P005") && said.contains("allkeys-lru"), "{said}");
+    assert!(said.contains("DQ-R005") && said.contains("allkeys-lru"), "{said}");
 }
 
 #[tokio::test]

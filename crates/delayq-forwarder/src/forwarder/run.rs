@@ -9,7 +9,6 @@ use super::polls::{Polled, Polls, poll};
 use super::refused::{Refused, is_of_topics};
 use super::unrouted::{self, Counted, Waiting};
 use super::{Forwarder, shared};
-use crate::codes::REDIS_UNUSABLE;
 use crate::config::ForwarderConfig;
 use crate::context::{Context, Freed};
 use crate::delivery::{Batch, Report};
@@ -361,7 +360,7 @@ impl Run {
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
         self.context.stats.reserve_errors.inc();
         if matches!(error, Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
-            return Err(unusable(error));
+            return Err(Fault::of_redis("reserve messages", error.clone()));
         }
         if is_of_one_shard(error) {
             let is_new = self.logged_errors.insert(error.to_string());
@@ -439,8 +438,4 @@ impl Run {
 /// True if a repeat would fail too while other shards are well. A missing shard may be restored.
 fn is_of_one_shard(error: &Error) -> bool {
     error.advice() == Advice::GiveUp && !matches!(error, Error::Uninitialised(_))
-}
-
-fn unusable(error: &Error) -> Fault {
-    Fault::new(&REDIS_UNUSABLE, "messages cannot be reserved").because(error.clone())
 }

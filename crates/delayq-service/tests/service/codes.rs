@@ -26,6 +26,6 @@ fn exit_codes_are_the_documented_numbers() {
 #[test]
 fn a_fault_prints_its_code_its_sentence_and_all_causes() {
     let fault = Fault::new(&CONFIG_FAULTY, "this").because(Fault::new(&CONFIG_FAULTY, "that"));
-    assert_eq!(fault.to_string(), "DQ-C001: this: DQ-C001: that");
+    assert_eq!(fault.to_string(), "DQ-C001: this: that");
     assert_eq!(fault.explained().lines().count(), 5);
 }

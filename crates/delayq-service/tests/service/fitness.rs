@@ -1,7 +1,7 @@
 //! Refusals of an unfit Redis at start, and reports of a Redis that becomes unfit later.
 
 use delayq::{Client, Settings};
-use delayq_service::codes::REDIS_UNFIT;
+use delayq_service::codes::redis::SERVER_UNFIT;
 use delayq_service::{Fitness, Readiness, Shutdown};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
@@ -15,7 +15,7 @@ async fn a_redis_that_evicts_is_refused_by_every_service() {
     let required = Fitness::required(&client, &Readiness::new()).await.unwrap_err();
     let waiting = Fitness::if_there(&client, &Readiness::new()).await.unwrap_err();
     for fault in [required, waiting] {
-        assert_eq!((fault.code(), fault.exit().code()), (&REDIS_UNFIT, 69));
+        assert_eq!((fault.code(), fault.exit().code()), (&SERVER_UNFIT, 69));
         assert!(fault.to_string().contains("allkeys-lru"), "{fault}");
     }
 }

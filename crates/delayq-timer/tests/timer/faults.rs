@@ -65,7 +65,7 @@ async fn a_redis_without_the_deployment_is_refused_by_name() {
     let server = RedisServer::private().await;
     let refused = start(TimerConfig::default(), client(&server.url(), 4), single()).await.err();
     let refused = refused.expect("there are no shards").to_string();
-    assert!(refused.starts_with("DQ-T002"), "{refused}");
+    assert!(refused.starts_with("DQ-R002"), "{refused}");
     assert_eq!(server.command::<u64>(&["DBSIZE"]).await, 0, "a timer creates no shards");
 }
 
@@ -75,7 +75,7 @@ async fn a_redis_that_evicts_is_refused_by_name() {
     let stand = Stand::on(RedisServer::private_with(options).await, 4).await;
     let refused = start(TimerConfig::default(), stand.client.clone(), single()).await.err();
     let refused = refused.expect("it would delete messages").to_string();
-    assert!(refused.starts_with("DQ-T001") && refused.contains("allkeys-lru"), "{refused}");
+    assert!(refused.starts_with("DQ-R005") && refused.contains("allkeys-lru"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -46,7 +46,7 @@ async fn a_single_timer_begins_without_the_shards_of_an_emptied_node_and_takes_t
         server.command::<()>(&["FLUSHALL"]).await;
     }
     let refused = single(nodes.settings()).await.err().unwrap().to_string();
-    assert!(refused.starts_with("DQ-T002"), "{refused}");
+    assert!(refused.starts_with("DQ-R002"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

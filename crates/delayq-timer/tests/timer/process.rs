@@ -79,7 +79,7 @@ async fn a_redis_without_the_deployment_ends_it_with_a_code() {
     let server = RedisServer::private().await;
     let ended = timer(&server.url(), 4).run(b"", SHORT).await;
     assert_eq!(ended.code, Some(69), "{}", ended.stderr);
-    assert!(ended.stderr.contains("DQ-T002"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("DQ-R002"), "{}", ended.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
