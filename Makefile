@@ -54,7 +54,7 @@ test-long: ## every test at its full length, with more seeds and records: an hou
 # Built as a whole first, so that the integration tests find the programs that they start.
 test-rust: ## the tests of the Rust workspace alone
 	cargo build $(WHOLE) --all-targets
-	@scripts/test-rust.sh $(WHOLE) --no-fail-fast
+	@scripts/test-rust.py $(WHOLE)
 
 test-shapes: ## the tests of delayq, the timer and the forwarder on Redis Cluster and behind sentinels; or SHAPES=cluster
 	cargo build $(WHOLE) --bins

@@ -9,7 +9,7 @@ built=${CARGO_TARGET_DIR:-target}/debug
 
 suites() {
     echo "=== $1"
-    local tests=(scripts/test-rust.sh --workspace --all-features --no-fail-fast) status=0
+    local tests=(scripts/test-rust.py --workspace --all-features) status=0
     export DELAYQ_TEST_REDIS_URL=$2
     "${tests[@]}" --test client -- black_hole:: consumer:: dead_letters:: gathered:: growth:: reserved:: vectors:: waiting:: \
         < /dev/null || status=$?

@@ -1,5 +1,5 @@
 //! A test's remarks beyond *passed* and *failed*, written past libtest, which hides the output of a passing test. `make
-//! test` repeats these lines at its end (`scripts/test-rust.sh`).
+//! test` repeats these lines at its end (`scripts/test-rust.py`).
 
 use std::io::Write as _;
 

@@ -7,7 +7,7 @@ use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_compensator::{IntakeFault, IntakeLook};
 use delayq_tests::content::texts;
 use delayq_tests::deadline::{LONG, wait_for, wait_until};
-use delayq_tests::rabbitmq_server::RabbitmqServer;
+use delayq_tests::rabbitmq_server::{LentRabbitmq, RabbitmqServer};
 use futures_util::future::join_all;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions,
@@ -20,7 +20,7 @@ const QUEUE: &str = "orders-in";
 const DEAD: &str = "orders-dead";
 
 struct Rabbitmq {
-    server: RabbitmqServer,
+    server: LentRabbitmq,
     has_tls: bool,
 }
 
@@ -59,9 +59,9 @@ impl Broker for Rabbitmq {
     async fn start(guard: Guard<'_>) -> Self {
         let server = match guard {
             Guard::Asking(authority) => {
-                RabbitmqServer::start_asking(&authority.server(), &authority.authority()).await
+                RabbitmqServer::start_asking(&authority.server(), &authority.authority()).await.into()
             }
-            Guard::Open | Guard::Login => RabbitmqServer::start().await,
+            Guard::Open | Guard::Login => LentRabbitmq::take().await,
         };
         if matches!(guard, Guard::Login) {
             server.add_user(USER, PASSWORD, [".*"; 3]).await;
@@ -356,7 +356,7 @@ async fn publish(channel: &Channel, properties: BasicProperties, body: &[u8]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_guide_take_a_text_of_any_content_byte_for_byte() {
     let (server, port) = RabbitmqServer::start_with_management().await;
-    let broker = Rabbitmq { server, has_tls: false };
+    let broker = Rabbitmq { server: server.into(), has_tls: false };
     broker.create(Place::Dead).await;
     let block =
         guide::block("rabbitmqadmin declare").replace("rabbitmqadmin ", &format!("rabbitmqadmin -P {port} "));

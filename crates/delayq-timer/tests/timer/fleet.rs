@@ -11,6 +11,7 @@ use delayq_tests::deployment::settings;
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use delayq_timer::{Membership, TimerConfig};
 use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
 /// Short ones, so that what has to run out does so soon. etcd grants no lease below 2 s.
@@ -31,6 +32,8 @@ pub(crate) struct Fleet {
     pub(crate) etcd_call: Duration,
     /// User and password.
     pub(crate) credentials: Option<(String, Secret)>,
+    /// Held by fleets that run one at a time.
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 /// How a timer reaches etcd and Redis.
@@ -47,9 +50,13 @@ impl Fleet {
         Self::on(Stand::new(shards).await, EtcdCluster::start_one().await)
     }
 
-    /// The same with an etcd whose disk is quick, as bounds of milliseconds ask for.
+    /// The same for bounds of milliseconds on hundreds of shards: with an etcd whose disk is quick, and one at a time, because
+    /// two would make each other late.
     pub(crate) async fn with_quick_etcd(shards: u16) -> Self {
-        Self::on(Stand::new(shards).await, EtcdCluster::start_with(EtcdOptions::default().in_memory()).await)
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let turn = TURN.lock().await;
+        let etcd = EtcdCluster::start_with(EtcdOptions::default().in_memory()).await;
+        Self { _turn: Some(turn), ..Self::on(Stand::new(shards).await, etcd) }
     }
 
     /// With so many shards and an etcd of three members.
@@ -59,7 +66,7 @@ impl Fleet {
 
     pub(crate) fn on(stand: Stand, etcd: EtcdCluster) -> Self {
         let etcd_call = Duration::from_millis(500);
-        Self { stand, etcd, times: TIMES, etcd_call, credentials: None }
+        Self { stand, etcd, times: TIMES, etcd_call, credentials: None, _turn: None }
     }
 
     /// The way without anything in between.

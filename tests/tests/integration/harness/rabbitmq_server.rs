@@ -19,7 +19,7 @@ async fn connect(server: &RabbitmqServer) -> TcpStream {
 }
 
 #[tokio::test]
-async fn it_speaks_amqp_before_and_after_a_stop_and_a_kill() {
+async fn it_speaks_amqp_after_a_stop_a_kill_and_a_freeze() {
     let mut server = RabbitmqServer::start().await;
     greet(&mut connect(&server).await).await;
     server.stop().await;
@@ -28,11 +28,6 @@ async fn it_speaks_amqp_before_and_after_a_stop_and_a_kill() {
     server.kill().await;
     server.resume().await;
     greet(&mut connect(&server).await).await;
-}
-
-#[tokio::test]
-async fn a_frozen_one_takes_connections_and_answers_once_thawed() {
-    let server = RabbitmqServer::start().await;
     server.freeze();
     // The kernel accepts the connection.
     let mut stream = connect(&server).await;

@@ -1,6 +1,6 @@
 //! Servers shared by tests, or given by the environment.
 
-use delayq_tests::shared::{etcd_endpoints, kafka, namespace, nats, rabbitmq, redis_url};
+use delayq_tests::shared::{etcd_endpoints, namespace, redis_url};
 
 #[tokio::test]
 async fn every_test_gets_the_same_redis() {
@@ -18,16 +18,6 @@ async fn every_test_gets_the_same_etcd() {
     let (one, two) = tokio::join!(etcd_endpoints(), etcd_endpoints());
     assert_eq!(one, two);
     assert!(!one.is_empty());
-}
-
-#[tokio::test]
-async fn every_test_gets_the_same_brokers() {
-    let (one, two) = tokio::join!(kafka(), kafka());
-    assert!(std::ptr::eq(one, two));
-    let (one, two) = tokio::join!(nats(), nats());
-    assert!(std::ptr::eq(one, two));
-    let (one, two) = tokio::join!(rabbitmq(), rabbitmq());
-    assert!(std::ptr::eq(one, two));
 }
 
 #[test]

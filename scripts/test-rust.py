@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Builds and runs the tests of the workspace, with these options of cargo test: two test binaries at a time, since most
+tests wait for servers, then one by one those that measure times. Each binary's output is printed when it has ended. Finally
+come the slowest tests, the tests' remarks (SKIPPED: the machine does not allow the test; INCONCLUSIVE: the machine was too
+busy), and the failures.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+AT_ONCE = int(os.environ.get("DELAYQ_TEST_BINARIES", "2"))
+# The longest start first, so that none of them runs alone at the end.
+FIRST = ["integration", "sinks", "intake", "cli", "shapes", "protocol"]
+# Most of their tests measure times.
+ALONE = {"crowd", "timer"}
+# Their tests wait for servers to start, to fail over, or to be noticed as gone. The others compute or measure times.
+WAITING = {"compensator", "intake", "shapes"}
+SLOWEST = 30
+
+
+def binaries(options):
+    """Builds the test binaries; the name, program and package folder of each."""
+    command = ["cargo", "test", "--no-run", "--message-format=json-render-diagnostics", *options]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as cargo:
+        for line in cargo.stdout:
+            message = json.loads(line)
+            if message.get("executable") and message["profile"]["test"]:
+                yield message["target"]["name"], message["executable"], Path(message["manifest_path"]).parent
+    if cargo.returncode:
+        sys.exit(cargo.returncode)
+
+
+def run(name, program, folder, arguments):
+    """The exit code of a test binary, what it printed, and its seconds."""
+    threads = os.cpu_count() * (2 if name in WAITING else 1)
+    # libtest hides the option from stable toolchains.
+    environment = {"RUST_TEST_THREADS": str(threads), **os.environ, "RUSTC_BOOTSTRAP": "1"}
+    command = [program, "-Z", "unstable-options", "--report-time", *arguments]
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        status = subprocess.call(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        said.seek(0)
+        return status, said.read(), time.monotonic() - start
+
+
+def summary(outputs):
+    """The slowest tests, the tests that failed, and all remarks, from the output of each binary."""
+    times, failed, remarks = [], [], []
+    for name, text in outputs.items():
+        for test, seconds in re.findall(r"^test (\S+) .*<([0-9.]+)s>$", text, re.M):
+            times.append((float(seconds), name, test))
+        failed += [f"{name} {test}" for test in re.findall(r"^test (\S+) .*\.\.\. FAILED", text, re.M)]
+        remarks += re.findall(r"^(?:SKIPPED|INCONCLUSIVE) .*", text, re.M)
+    print("tests: the slowest")
+    for seconds, name, test in sorted(times, reverse=True)[:SLOWEST]:
+        print(f"{seconds:8.1f} s  {name} {test}")
+    skipped = sum(remark.startswith("SKIPPED") for remark in remarks)
+    print(f"tests: {len(times)} ran, {len(failed)} failed, {skipped} skipped, {len(remarks) - skipped} inconclusive")
+    print("\n".join(remarks + [f"FAILED {test}" for test in failed]))
+
+
+def run_all(found, arguments):
+    """The output of each of these binaries, and the names of those that failed."""
+    outputs, failed = {}, []
+    for is_alone, at_once in (False, AT_ONCE), (True, 1):
+        with ThreadPoolExecutor(at_once) as pool:
+            some = [binary for binary in found if (binary[0] in ALONE) == is_alone]
+            running = {pool.submit(run, *binary, arguments): binary[0] for binary in some}
+            for ended in as_completed(running):
+                name, (status, text, seconds) = running[ended], ended.result()
+                outputs[name] = outputs.get(name, "") + text
+                print(f"binary {name}: {seconds:.0f} s\n{text}", flush=True)
+                if status:
+                    failed.append(name)
+    return outputs, failed
+
+
+def main(options):
+    cut = options.index("--") if "--" in options else len(options)
+    options, arguments = options[:cut], options[cut + 1 :]
+    found = sorted(binaries(options), key=lambda binary: FIRST.index(binary[0]) if binary[0] in FIRST else len(FIRST))
+    outputs, failed = run_all(found, arguments)
+    if not {"--test", "--lib", "--bins"}.intersection(options):
+        if subprocess.call(["cargo", "test", "--doc", *options, "--", *arguments], cwd=ROOT):
+            failed.append("examples of the documentation")
+    summary(outputs)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+main(sys.argv[1:])
