@@ -15,6 +15,7 @@ mod roles;
 mod servers;
 mod shape;
 
+pub use credentials::{TOKEN, TOKENS};
 pub use folder::DataFolder;
 pub use forward::Forward;
 pub use given::Given;

@@ -33,3 +33,4 @@ pub use config::GatewayConfig;
 pub use gateway::{Deps, Gateway, build};
 pub use openapi::{DOCUMENT, generated};
 pub use service::{Config, GatewayService};
+pub use tokens::token_line;

@@ -73,6 +73,12 @@ impl Tokens {
     }
 }
 
+/// The line of a token in the file: its name and its hash.
+#[must_use]
+pub fn token_line(name: &str, token: &str) -> String {
+    format!("{name} {}\n", hex::encode(Sha256::digest(token)))
+}
+
 /// The modification time and the length of the file: two writes may share a tick of the clock.
 fn changed_at(path: &Path) -> Option<(SystemTime, u64)> {
     let meta = std::fs::metadata(path).ok()?;
@@ -104,11 +110,12 @@ mod tests {
     fn a_token_is_known_by_its_hash_and_a_faulty_line_is_not_repeated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
-        let hash = hex::encode(Sha256::digest("secret"));
-        std::fs::write(&path, format!("# ours\n\nshop {hash}\n")).unwrap();
+        let line = token_line("shop", "secret");
+        let hash = line.trim_end().strip_prefix("shop ").unwrap();
+        std::fs::write(&path, format!("# ours\n\n{line}")).unwrap();
         let tokens = Tokens::read(Some(&path)).unwrap();
         assert_eq!(tokens.name("secret").as_deref(), Some("shop"));
-        assert_eq!((tokens.name("Secret"), tokens.name(&hash), tokens.name("")), (None, None, None));
+        assert_eq!((tokens.name("Secret"), tokens.name(hash), tokens.name("")), (None, None, None));
         for text in ["", "# none\n", "shop hunter2\n", "hunter2\n", &format!("shop {hash} x\n")] {
             std::fs::write(&path, text).unwrap();
             let fault = Tokens::read(Some(&path)).unwrap_err().to_string();

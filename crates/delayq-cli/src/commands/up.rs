@@ -3,13 +3,14 @@
 use crate::deployment::Global;
 use crate::failure::usage;
 use crate::output::{Output, say};
-use crate::up::{DataFolder, Forward, Given, Options, Roles, Servers, Shape};
+use crate::up::{DataFolder, Forward, Given, Options, Roles, Servers, Shape, TOKEN, TOKENS};
 use clap::Args;
 use delayq_forwarder::RouteConfig;
+use delayq_gateway::GatewayConfig;
 use delayq_service::config::{AdminConfig, Environment, LogConfig, ShutdownConfig, Source, load};
 use delayq_service::{Exit, Fault, Life, Program, Tasks, live, telemetry};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the process is called in its log.
@@ -49,6 +50,7 @@ delayq_service::configuration! {
         admin: AdminConfig,
         shutdown: ShutdownConfig,
         routes: Vec<RouteConfig>,
+        gateway: GatewayConfig,
     }
 }
 
@@ -72,18 +74,19 @@ impl Up {
         let text = folder.read("delayq.toml")?.unwrap_or_default();
         let sections: UpSections =
             load(&Source::text("delayq.toml", text.as_str()), &Environment::empty())?.config;
-        let UpSections { admin, shutdown, routes } = sections;
+        let UpSections { admin, shutdown, routes, gateway } = sections;
+        let token = (gateway.tokens == Some(folder.join(TOKENS))).then(|| folder.join(TOKEN));
         let life = Life { admin, shutdown };
         let output = Output::of_process(global.json());
         let exit = live(PROGRAM, &life, async |process| {
             let roles = Roles::build(&text, &servers, process).await?;
-            let gateway = roles.gateway_url();
             let started = Started {
                 folder: &folder,
                 servers: &servers,
                 life: &life,
                 routes: &routes,
-                gateway: &gateway,
+                gateway: roles.gateway_url(),
+                token,
             };
             started.announce(output)?;
             let servers = &servers;
@@ -127,14 +130,16 @@ struct Started<'u> {
     servers: &'u Servers,
     life: &'u Life,
     routes: &'u [RouteConfig],
-    gateway: &'u str,
+    gateway: String,
+    /// The file of its token, unless the user configured tokens.
+    token: Option<PathBuf>,
 }
 
 // === impl Started ===
 
 impl Started<'_> {
     fn announce(&self, output: Output) -> Result<(), Fault> {
-        let Self { folder, servers, life, routes, gateway } = self;
+        let Self { folder, servers, life, routes, gateway, token } = self;
         let etcd = servers.config.etcd.enabled.then(|| servers.config.etcd.addresses());
         let forwards: Vec<_> = routes
             .iter()
@@ -142,7 +147,7 @@ impl Started<'_> {
             .collect();
         let value = json!({
             "config": folder.configuration(), "redis": servers.client.address(), "etcd": etcd,
-            "admin": life.admin.listen.to_string(), "gateway": gateway, "forwards": forwards, "created_shards": servers.created,
+            "admin": life.admin.listen.to_string(), "gateway": gateway, "gateway_token": token, "forwards": forwards, "created_shards": servers.created,
         });
         output.line(&value, || {
             let state = if servers.created > 0 { "new" } else { "as it was left" };
@@ -164,8 +169,9 @@ impl Started<'_> {
             format!(
                 "{}\n\ndelayq is up; Ctrl-C stops it. In another terminal:\n  \
                  {delayq} put orders '{{\"order\":17}}' --in 10s --id order-17\n  \
-                 {delayq} work orders{}",
+                 {delayq} work orders\n{}{}",
                 rows.text(),
+                over_http(gateway, token.as_deref()),
                 servers
                     .url
                     .as_ref()
@@ -180,6 +186,12 @@ impl Started<'_> {
 fn forwarded(route: &RouteConfig) -> String {
     let to = route.to.as_ref().map(|to| format!(", {to}")).unwrap_or_default();
     format!("{} to the sink {}{to}", route.topic, route.sink)
+}
+
+/// How a shell asks the gateway, a line to paste.
+fn over_http(gateway: &str, token: Option<&Path>) -> String {
+    let header = token.map(|file| format!("-H \"Authorization: Bearer $(cat '{}')\" ", file.display()));
+    format!("  curl {}{gateway}/v1/topics", header.unwrap_or_default())
 }
 
 /// How a program of each language connects, a line to paste for each.

@@ -1,6 +1,6 @@
 //! The configuration that `delayq up` writes into its folder: for its own roles, and for every command.
 
-use super::credentials::{Certificates, password_file};
+use super::credentials::{Certificates, TOKENS, password_file};
 use super::folder::DataFolder;
 use super::forward::{Forward, quoted};
 use super::given::{Given, WRITTEN_BY_UP};
@@ -113,6 +113,7 @@ dir = {spool}
 
 [gateway]
 listen = "127.0.0.1:{gateway}"
+tokens = {tokens}
 
 # One name for every life, so that a start after a kill takes its own shards back at once.
 [timer]
@@ -131,6 +132,7 @@ poll_interval = "500ms"
             etcd = self.etcd(),
             admin = self.ports.admin,
             gateway = self.ports.gateway,
+            tokens = path(TOKENS),
             spool = path("spool"),
             routing = Forward::sections(self.forwards, &self.folder.forwarded()),
         )

@@ -1,10 +1,11 @@
 //! What keeps the other users of this machine out of the private servers, on top of the folder's mode.
 //!
 //! Redis listens on a socket in the folder, or asks for a password. etcd takes only who shows a certificate that is in
-//! the folder, and has no port for peers.
+//! the folder, and has no port for peers. The gateway asks for a token.
 
 use super::folder::DataFolder;
 use crate::failure::file;
+use delayq_gateway::token_line;
 use delayq_service::{Fault, codes};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -16,7 +17,11 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 const PASSWORD: &str = "redis.password";
-const PASSWORD_BYTES: usize = 32;
+/// The token of requests to the gateway.
+pub const TOKEN: &str = "gateway.token";
+/// The hash of the token, for the gateway.
+pub const TOKENS: &str = "gateway.tokens";
+const SECRET_BYTES: usize = 32;
 
 /// The certificates of etcd and of its clients: one pair for both sides, and the authority that signed it.
 #[derive(Debug)]
@@ -36,19 +41,31 @@ pub(super) fn password_file(folder: &DataFolder) -> PathBuf {
 /// # Errors
 /// The folder cannot be read or written.
 pub(super) fn password(folder: &DataFolder) -> Result<String, Fault> {
-    if let Some(password) = folder.read(PASSWORD)?.filter(|password| !password.is_empty()) {
-        return Ok(password);
+    secret(folder, PASSWORD)
+}
+
+/// Makes the token of requests to the gateway where it is missing, and the file that the gateway reads.
+///
+/// # Errors
+/// The folder cannot be read or written.
+pub(super) fn make_token(folder: &DataFolder) -> Result<(), Fault> {
+    folder.replace(TOKENS, &token_line("up", &secret(folder, TOKEN)?))
+}
+
+fn secret(folder: &DataFolder, name: &str) -> Result<String, Fault> {
+    if let Some(secret) = folder.read(name)?.filter(|secret| !secret.is_empty()) {
+        return Ok(secret);
     }
     let source = std::path::Path::new("/dev/urandom");
-    let mut random = [0_u8; PASSWORD_BYTES];
+    let mut random = [0_u8; SECRET_BYTES];
     let read = File::open(source).and_then(|mut source| source.read_exact(&mut random));
     read.map_err(|error| file(source, "read", error))?;
-    let mut password = String::new();
+    let mut secret = String::new();
     for byte in random {
-        write!(password, "{byte:02x}").expect("a string takes whatever is written");
+        write!(secret, "{byte:02x}").expect("a string takes whatever is written");
     }
-    folder.replace(PASSWORD, &password)?;
-    Ok(password)
+    folder.replace(name, &secret)?;
+    Ok(secret)
 }
 
 // === impl Certificates ===
@@ -104,18 +121,19 @@ mod tests {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (one, other) = (DataFolder::open(one.path()).unwrap(), DataFolder::open(other.path()).unwrap());
         let made = password(&one).unwrap();
-        assert_eq!(made.len(), 2 * PASSWORD_BYTES);
+        assert_eq!(made.len(), 2 * SECRET_BYTES);
         assert_eq!(password(&one).unwrap(), made);
         assert_ne!(password(&other).unwrap(), made);
     }
 
     #[test]
-    fn no_other_user_may_read_a_password_or_a_key() {
+    fn no_other_user_may_read_a_password_a_token_or_a_key() {
         let dir = tempfile::tempdir().unwrap();
         let folder = DataFolder::open(dir.path()).unwrap();
         password(&folder).unwrap();
+        make_token(&folder).unwrap();
         let made = Certificates::make(&folder).unwrap();
-        for path in [password_file(&folder), made.key] {
+        for path in [password_file(&folder), folder.join(TOKEN), made.key] {
             assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::child::{Child, Record};
 use super::configuration::{Parts, earlier};
+use super::credentials::make_token;
 use super::folder::DataFolder;
 use super::forward::Forward;
 use super::given::Given;
@@ -119,6 +120,7 @@ impl Servers {
             given,
         };
         let text = parts.text();
+        make_token(folder)?;
 
         let mut children = Vec::new();
         for redis in programs::redis(folder, &redises)? {

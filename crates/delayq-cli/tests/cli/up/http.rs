@@ -1,18 +1,27 @@
 //! The gateway of `delayq up`.
 
 use super::Up;
-use delayq_tests::admin_endpoint::AdminEndpoint;
+use delayq_tests::deadline::{SHORT, within};
+use tokio::process::Command;
+
+async fn shell(line: &str) -> String {
+    let mut shell = Command::new("sh");
+    let running = shell.args(["-c", line]).kill_on_drop(true).output();
+    let output = within("the command", SHORT, running).await.expect("there is a shell");
+    String::from_utf8(output.stdout).unwrap()
+}
 
 #[tokio::test]
-async fn the_url_that_is_printed_answers_and_what_is_put_there_is_in_the_deployment() {
+async fn the_command_that_is_printed_is_answered_and_no_other_user_of_the_host() {
     let up = Up::start(&[]).await;
     let printed: Vec<String> = up.process.lines().into_iter().map(|line| line.text).collect();
-    let of_gateway =
-        |line: &String| line.trim_end().split_once("http://")?.1.strip_suffix("/v1").map(str::to_owned);
-    let url = printed.iter().find_map(of_gateway);
-    let url = url.unwrap_or_else(|| panic!("no URL in {printed:?}"));
+    let command = printed.iter().find(|line| line.trim_start().starts_with("curl "));
+    let command = command.unwrap_or_else(|| panic!("no command in {printed:?}"));
     up.done(&["put", "orders", "{}", "--id", "order-17", "--in", "1h"]).await;
-    let (status, body) = AdminEndpoint::at(url).get("/v1/topics/orders/messages/order-17").await;
-    assert!(status == 200 && body.contains(r#""state":"delayed""#), "{status}: {body}");
+    let topics = shell(command).await;
+    assert!(topics.contains(r#""orders""#), "{topics}");
+    let (_, url) = command.rsplit_once(' ').unwrap();
+    let refused = shell(&format!("curl --silent --write-out ' %{{http_code}}' {url}")).await;
+    assert!(refused.ends_with(" 401") && !refused.contains("orders"), "{refused}");
     up.stop().await;
 }
