@@ -40,10 +40,13 @@ mod outcome;
 mod probes;
 mod redis_clock;
 mod resting;
+mod rests;
 mod resubmit;
 mod room;
+mod source;
 mod source_metrics;
 mod sources;
+mod taking;
 mod unconfirmed;
 mod wake;
 mod writes;
@@ -56,9 +59,10 @@ pub use intake::{
     RabbitmqIntakeConfig, build_intakes, look_at_intake,
 };
 pub use outbox::{
-    AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, OutboxReader, Reconcile, Reconciled,
-    build_outbox, outbox_keeper,
+    AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, Reconcile, Reconciled, build_outbox,
+    outbox_keeper,
 };
 pub use resubmit::{Report, Resubmitter};
 pub use source_metrics::SourcesMetrics;
 pub use sources::{Sources, SourcesConfig, SourcesDeps};
+pub use taking::SourceLoop;

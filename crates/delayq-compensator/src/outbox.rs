@@ -8,10 +8,8 @@
 //! At least once: if the process dies between Redis's answer and the commit, rows are carried out again, under the same ids
 //! and with the time when they were added.
 
-mod carry;
 mod config;
 mod keeper;
-mod metrics;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod notices;
@@ -27,22 +25,26 @@ mod tls;
 
 use crate::codes::{NO_OUTBOX, OUTBOX};
 use crate::source_metrics::SourcesMetrics;
+use crate::taking::{SourceLoop, Taking};
 use crate::writes::Carrier;
 use delayq::Client;
 use delayq_service::config::ExposeSecret as _;
 use delayq_service::{Fault, Readiness};
-use metrics::OutboxMetrics;
 use notices::Notices;
-use reader::{BOOKS_EVERY, Listen, Resting};
+use prometheus_client::metrics::gauge::Gauge;
+use reader::{BOOKS_EVERY, Listen, Outbox};
 use side_job::SideJob;
 use std::time::Duration;
 use store::{Store, StoreError};
+use tokio::task::JoinSet;
 
 pub use config::OutboxConfig;
 pub use keeper::{AsideRow, AskedRow, OutboxKeeper};
-pub use reader::OutboxReader;
 pub use reconcile::{Reconcile, Reconciled};
 pub use store::Books;
+
+/// The longest rest between two tries while Redis or the database is unavailable, and between two looks for rows that rest.
+const LONGEST_REST: Duration = Duration::from_secs(5);
 
 /// What the reader of an outbox works with.
 pub struct OutboxDeps {
@@ -58,11 +60,11 @@ pub struct OutboxDeps {
 ///
 /// # Errors
 /// The configuration cannot be used, or the database has no outbox that fits.
-pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<OutboxReader, Fault> {
-    let mut reader = outbox_reader(config, deps)?;
-    match reader.store.books().await {
+pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<SourceLoop, Fault> {
+    let mut outbox = outbox_of(config, &deps)?;
+    match outbox.store.books().await {
         Err(error @ StoreError::Unfit(_)) => Err(Fault::new(&OUTBOX, "the outbox").because(error)),
-        _ => Ok(reader),
+        _ => Ok(reader_of(outbox, deps)),
     }
 }
 
@@ -70,7 +72,24 @@ pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<Outb
 ///
 /// # Errors
 /// The configuration cannot be used.
-pub(crate) fn outbox_reader(config: OutboxConfig, deps: OutboxDeps) -> Result<OutboxReader, Fault> {
+pub(crate) fn outbox_reader(config: OutboxConfig, deps: OutboxDeps) -> Result<SourceLoop, Fault> {
+    Ok(reader_of(outbox_of(config, &deps)?, deps))
+}
+
+fn reader_of(outbox: Outbox, deps: OutboxDeps) -> SourceLoop {
+    SourceLoop(Box::new(Taking {
+        name: "outbox".to_owned(),
+        metrics: outbox.metrics.clone(),
+        condition: outbox.condition.clone(),
+        longest_rest: LONGEST_REST,
+        deadline: *outbox.config.deadline,
+        source: outbox,
+        carrier: Carrier::new(deps.client),
+        is_doubtful: false,
+    }))
+}
+
+fn outbox_of(config: OutboxConfig, deps: &OutboxDeps) -> Result<Outbox, Fault> {
     let notices = Notices::default();
     #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has notices"))]
     let mut listen: Option<Listen> = None;
@@ -86,17 +105,22 @@ pub(crate) fn outbox_reader(config: OutboxConfig, deps: OutboxDeps) -> Result<Ou
         }
     };
     let rotate_every = (*config.rotate_every / 10).min(Duration::from_secs(10));
-    Ok(OutboxReader {
+    let held = "Whether a transaction keeps settled rows from being truncated: 1 or 0";
+    Ok(Outbox {
         store,
-        carrier: Carrier::new(deps.client),
-        metrics: OutboxMetrics::register(&deps.metrics),
         condition: deps.readiness.condition("outbox"),
+        metrics: deps.metrics.of("outbox"),
+        truncation_held: deps.metrics.own.register("outbox_truncation_held", held, Gauge::default()),
         notices,
         listen,
-        failures: 0,
-        resting: Resting::new(),
+        listening: JoinSet::new(),
+        idle_until: None,
+        has_settled: false,
+        is_aside: false,
+        resting: 0,
+        books: Books::default(),
         rotation: SideJob::new("rotate the tables of the outbox", rotate_every),
-        books: SideJob::new("read the books of the outbox", BOOKS_EVERY),
+        books_job: SideJob::new("read the books of the outbox", BOOKS_EVERY),
         config,
     })
 }

@@ -17,6 +17,23 @@ pub(crate) enum Settle {
     Untried,
 }
 
+/// Why a record rests behind an older one.
+pub(crate) const BEHIND: &str = "an older record of its message rests";
+
+// === impl Settle ===
+
+impl Settle {
+    /// It rests, for an older write of its message does.
+    pub(crate) fn behind() -> Self {
+        Self::Rest(Fate::NotApplied, BEHIND.to_owned())
+    }
+
+    /// Whether it is never tried again.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Self::Done | Self::Reject(_))
+    }
+}
+
 pub(crate) fn of_put(answer: &PutOutcome) -> Settle {
     match answer {
         PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..) => Settle::Done,

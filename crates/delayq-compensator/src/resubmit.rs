@@ -348,7 +348,7 @@ impl Resubmitter {
             return;
         }
         let (numbers, writes): (Vec<u64>, Vec<Write>) = part.into_iter().unzip();
-        let settled = self.carrier.carry_out(&mut self.resting, &writes).await;
+        let settled = self.carrier.carry_out(&mut self.resting, &writes.iter().collect::<Vec<_>>()).await;
         for ((seq, write), settle) in numbers.into_iter().zip(&writes).zip(settled) {
             if let Settle::Hold(Fate::Unknown, _) | Settle::Rest(Fate::Unknown, _) = settle {
                 self.unknown.insert(seq);

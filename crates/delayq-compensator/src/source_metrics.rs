@@ -1,5 +1,7 @@
 //! The metrics that all sources of recorded writes have in common, by the name of the source.
 
+use crate::source::Seen;
+use crate::taking::Report;
 use delayq_service::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -92,7 +94,7 @@ impl SourcesMetrics {
         let of = OfSource { source: source.clone() };
         let (held, oldest) = (self.held.get_or_create_owned(&of), self.oldest.get_or_create_owned(&of));
         let metrics = SourceMetrics { of: self.clone(), source, held, oldest };
-        for outcome in ["done", "rejected"] {
+        for outcome in ["done", "rejected", "resting"] {
             metrics.settled(outcome);
         }
         metrics
@@ -105,6 +107,26 @@ impl SourceMetrics {
     /// How many records had this outcome.
     pub(crate) fn settled(&self, outcome: &'static str) -> Counter {
         self.of.settled.get_or_create_owned(&OfOutcome { source: self.source.clone(), outcome })
+    }
+
+    /// Counts what a step did but for what is rejected: its source says when that is noted.
+    pub(crate) fn count(&self, report: &Report) {
+        for (outcome, records) in [("done", report.done), ("resting", report.resting)] {
+            self.settled(outcome).inc_by(records);
+        }
+    }
+
+    pub(crate) fn show(&self, seen: &Seen) {
+        let Seen { waiting, rejected, resting, oldest, bytes } = *seen;
+        for (state, records) in [("waiting", waiting), ("rejected", rejected), ("resting", Some(resting))] {
+            if let Some(records) = records {
+                self.records(state, records);
+            }
+        }
+        self.oldest(oldest);
+        if let Some(bytes) = bytes {
+            self.size(bytes);
+        }
     }
 
     /// Counts a step that could not be carried out.

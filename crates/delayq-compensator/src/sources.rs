@@ -3,8 +3,9 @@
 use crate::compensator::{Compensator, Deps, build};
 use crate::config::CompensatorConfig;
 use crate::intake::{IntakeConfig, IntakeDeps, Intakes, build_intakes};
-use crate::outbox::{OutboxConfig, OutboxDeps, OutboxReader, build_outbox, outbox_reader};
+use crate::outbox::{OutboxConfig, OutboxDeps, build_outbox, outbox_reader};
 use crate::source_metrics::SourcesMetrics;
+use crate::taking::SourceLoop;
 use delayq::Client;
 use delayq_service::{Fault, Metrics, Readiness, Shutdown, Tasks};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ pub struct SourcesDeps {
 /// Sources that are ready to run. One that cannot be used for now is tried again, and the process is not ready meanwhile.
 pub struct Sources {
     spool: Option<Spooled>,
-    outbox: Option<OutboxReader>,
+    outbox: Option<SourceLoop>,
     intakes: Intakes,
     readiness: Readiness,
 }

@@ -1,5 +1,6 @@
 //! When to continue after a step: a pure decision.
 
+use crate::rests::back_off;
 use crate::resubmit::Report;
 use std::time::Duration;
 
@@ -24,12 +25,6 @@ pub(crate) fn wake(report: &Report, failures: u32, longest_rest: Duration, rate:
         }
         _ => Wake::Now,
     }
-}
-
-/// The rest after so many failures in a row: first a hundredth of the longest one, then twice as long each time.
-pub(crate) fn back_off(failures: u32, longest_rest: Duration) -> Duration {
-    let first = longest_rest / 100;
-    (first * 2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest_rest)
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Carrier {
     }
 
     /// Carries out a batch, as far as Redis can be used: writes of one message in their order. One answer for each write.
-    pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[Write]) -> Vec<Settle> {
+    pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[&Write]) -> Vec<Settle> {
         let mut settled = vec![Settle::Untried; batch.len()];
         let topics = batch.iter().map(|write| Some(&write.record.topic));
         self.unconfirmed.ask_again(&self.producer, topics).await;
@@ -96,7 +96,7 @@ impl Carrier {
                     }
                 }
             }
-            let writes: Vec<&Write> = tried.iter().map(|&at| &batch[at]).collect();
+            let writes: Vec<&Write> = tried.iter().map(|&at| batch[at]).collect();
             let answers = call(&self.producer, &writes).await;
             for (write, answer) in writes.iter().zip(&answers) {
                 if let Err(error) = answer {
@@ -126,7 +126,7 @@ impl Carrier {
 
     /// Sends writes that rest for want of a confirmation, each of another message, all at once: they wait together, and no
     /// other write waits with them.
-    async fn send_unconfirmed(&self, batch: &[Write], which: &[usize], settled: &mut [Settle]) {
+    async fn send_unconfirmed(&self, batch: &[&Write], which: &[usize], settled: &mut [Settle]) {
         let mut runs = BTreeMap::<_, Vec<usize>>::new();
         for &at in which {
             let record = &batch[at].record;
@@ -135,7 +135,7 @@ impl Carrier {
         }
         // In boxes: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
         let sent = join_all(runs.into_values().map(async |run| {
-            let writes: Vec<&Write> = run.iter().map(|&at| &batch[at]).collect();
+            let writes: Vec<&Write> = run.iter().map(|&at| batch[at]).collect();
             let answers = call(&self.producer, &writes).boxed().await;
             (run, answers)
         }));
@@ -194,7 +194,7 @@ impl Carrier {
 
 /// Cuts a batch into runs that may go to Redis together: the first writes of all messages, then the second ones, and so on,
 /// each by verb and, but for puts, by topic.
-fn runs(batch: &[Write]) -> Vec<Vec<usize>> {
+fn runs(batch: &[&Write]) -> Vec<Vec<usize>> {
     let (mut runs, mut seen) = (BTreeMap::<_, Vec<usize>>::new(), HashMap::<_, u32>::new());
     for (at, Write { record, .. }) in batch.iter().enumerate() {
         let before = seen.entry(message_of(record)).or_default();
@@ -272,7 +272,7 @@ mod tests {
             ("c1 c1", vec![vec![0], vec![1]]),
         ] {
             let batch: Vec<Write> = batch.split_whitespace().map(write).collect();
-            assert_eq!(runs(&batch), expected);
+            assert_eq!(runs(&batch.iter().collect::<Vec<_>>()), expected);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::record::Record;
 use super::source::{Arrived, Dead, Lost, Source};
 use crate::outcome::Settle;
 use crate::resting::{Resting, message_of};
-use crate::wake::back_off;
+use crate::rests::back_off;
 use crate::writes::{Carrier, Write};
 use async_trait::async_trait;
 use delayq::protocol::RecordId;
@@ -325,7 +325,8 @@ impl<S: Source> Intake<S> {
         }
         let (writes, origins): (Vec<_>, Vec<_>) =
             due.into_iter().map(|item| (item.write, item.origin)).unzip();
-        let settled = self.carrier.carry_out(&mut self.waiting.resting, &writes).await;
+        let settled =
+            self.carrier.carry_out(&mut self.waiting.resting, &writes.iter().collect::<Vec<_>>()).await;
         let (mut done, mut held) = (Vec::new(), None);
         let buried = dead.len();
         for ((mut write, origin), settle) in writes.into_iter().zip(origins).zip(settled) {

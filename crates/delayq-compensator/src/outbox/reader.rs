@@ -1,162 +1,147 @@
-//! Reading an outbox: turn after turn, until shutdown.
+//! The outbox as a source: turns of its database, each with its rows.
 
-use super::carry::{Carried, carry_out};
 use super::config::OutboxConfig;
-use super::metrics::OutboxMetrics;
 use super::notices::Notices;
 use super::row::Row;
 use super::side_job::SideJob;
-use super::store::{Store, StoreError, Taken, Verdict};
-use crate::wake::back_off;
-use crate::writes::Carrier;
-use delayq_service::{Condition, Fault, Shutdown};
-use futures_util::FutureExt as _;
+use super::store::{Books, Store, StoreError, Taken, Verdict};
+use crate::outcome::Settle;
+use crate::source::{Recorded, Seen, Source, Want, What};
+use crate::source_metrics::SourceMetrics;
+use crate::writes::Write;
+use async_trait::async_trait;
+use delayq_service::Condition;
+use prometheus_client::metrics::gauge::Gauge;
 use std::convert::Infallible;
-use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until, timeout_at};
 
-/// Longest rest between two tries while Redis or the database is unavailable, and between two looks for rows that rest.
-const LONGEST_REST: Duration = Duration::from_secs(5);
 /// The shortest time between two reads of the books.
 pub(super) const BOOKS_EVERY: Duration = Duration::from_secs(2);
+/// A reason has at most so many characters, for it has to fit into a column.
+const REASON: usize = 1000;
 
-/// The outbox of a database, and the deployment that its rows are carried out in.
-pub struct OutboxReader {
+/// The outbox of a database.
+pub(super) struct Outbox {
     pub(super) config: OutboxConfig,
     pub(super) store: Box<dyn Store>,
-    pub(super) carrier: Carrier,
-    pub(super) metrics: OutboxMetrics,
     pub(super) condition: Condition,
+    pub(super) metrics: SourceMetrics,
+    /// Whether a transaction keeps settled rows from being truncated.
+    pub(super) truncation_held: Gauge,
     pub(super) notices: Notices,
     /// What tells them, where producers notify.
     pub(super) listen: Option<Listen>,
-    /// Turns in a row that were held up.
-    pub(super) failures: u32,
-    /// How often the rows that rest were tried in vain, and when they are tried again.
-    pub(super) resting: Resting,
+    /// It ends with the outbox.
+    pub(super) listening: JoinSet<Infallible>,
+    /// Nothing waited the last time: when to look again.
+    pub(super) idle_until: Option<Instant>,
+    /// A turn was settled since the side jobs were looked at.
+    pub(super) has_settled: bool,
+    /// The rows of the turn rest.
+    pub(super) is_aside: bool,
+    /// How many rows rest, as far as that is known.
+    pub(super) resting: u64,
+    pub(super) books: Books,
     pub(super) rotation: SideJob,
-    pub(super) books: SideJob,
+    pub(super) books_job: SideJob,
 }
 
 /// Listens for as long as it is polled.
 pub(super) type Listen = Pin<Box<dyn Future<Output = Infallible> + Send>>;
 
-struct AbortOnDrop(JoinHandle<Infallible>);
+#[async_trait]
+impl Source for Outbox {
+    /// A turn settles its rows in their order.
+    type Key = ();
 
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Rows that rest, or may: another process, or an operator, lets rows rest too.
-#[derive(Debug)]
-pub(super) struct Resting {
-    tries: u32,
-    again_at: Instant,
-    /// It was logged that there are some.
-    is_known: bool,
-}
-
-/// How a turn ended.
-enum Step {
-    /// There may be more.
-    More,
-    /// Nothing waits, or another one reads it.
-    Idle,
-    /// Redis or the database cannot be used.
-    Held(String),
-    /// This process is to end.
-    Over,
-}
-
-// === impl OutboxReader ===
-
-impl OutboxReader {
-    /// Carries out rows until shutdown, and finishes the current batch.
-    ///
-    /// # Errors
-    /// None: what cannot be used is tried again, tables that do not fit any more included, for a restore may bring them
-    /// back.
-    pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Fault> {
-        let listening = self.listen.take().map(|listen| AbortOnDrop(tokio::spawn(listen)));
-        while !shutdown.is_requested() {
-            let step = match self.step(&shutdown).await {
-                Ok(step) => step,
-                Err(error) => Step::Held(error.to_string()),
-            };
-            let rest = match step {
-                Step::More => {
-                    self.is_well();
-                    continue;
-                }
-                Step::Idle => {
-                    self.is_well();
-                    *self.config.poll_interval
-                }
-                Step::Held(why) => self.hold(why),
-                Step::Over => break,
-            };
-            let _ = shutdown.or(tokio::time::timeout(rest, self.notices.next())).await;
+    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<()>>, String> {
+        if let Some(listen) = self.listen.take() {
+            self.listening.spawn(listen);
         }
-        self.store.leave().await;
-        drop(listening);
+        // Rows come first: a database that cannot be used is reported by them.
+        if std::mem::take(&mut self.has_settled) {
+            self.side_jobs().await;
+        }
+        if want == Want::Nothing {
+            sleep_until(until.into()).await;
+        } else if want == Want::Rested || self.is_time(until).await {
+            return self.turn(want == Want::Rested).await.map_err(|error| error.to_string());
+        }
+        Ok(Vec::new())
+    }
+
+    async fn settle(&mut self, what: Vec<((), Settle)>) -> Result<(), String> {
+        let mut verdicts: Vec<Verdict> = what.into_iter().map(|((), settle)| verdict(settle)).collect();
+        // What follows a row that is still to be carried out is read again with it. Rows aside are each settled by itself.
+        if !self.is_aside {
+            let settled = verdicts.iter().take_while(|verdict| **verdict != Verdict::Untried).count();
+            verdicts.truncate(settled);
+            self.resting +=
+                verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Rests(_))).count() as u64;
+        }
+        self.store.settle(verdicts.clone()).await.map_err(|error| error.to_string())?;
+        self.report(&verdicts);
+        self.has_settled = true;
         Ok(())
     }
 
-    /// Rows come first: a database that cannot be used is reported by them.
-    async fn step(&mut self, shutdown: &Shutdown) -> Result<Step, StoreError> {
-        let step = self.rows(shutdown).await?;
-        if !shutdown.is_requested() {
-            self.side_jobs().await;
-        }
-        Ok(step)
+    fn seen(&self) -> Seen {
+        let Books { oldest, rejected, bytes, .. } = self.books;
+        let oldest = oldest.unwrap_or_default();
+        Seen { waiting: None, rejected: Some(rejected), resting: self.resting, oldest, bytes: Some(bytes) }
     }
 
-    async fn rows(&mut self, shutdown: &Shutdown) -> Result<Step, StoreError> {
-        let mut hurries = false;
-        if self.resting.is_due(Instant::now()) {
-            match self.take(true, shutdown).await? {
-                None => return Ok(Step::Over),
-                Some(Taken::Turn(rows)) => {
-                    if rows.is_empty() {
-                        self.resting = Resting::none(Instant::now());
-                    }
-                    let (step, done) = self.carry_out(rows, true).await?;
-                    if let Step::Held(_) = step {
-                        return Ok(step);
-                    }
-                    // What kept them seems to be over: the others do not wait for their next try.
-                    hurries = done;
-                    if hurries {
-                        self.resting.hurry(Instant::now());
-                    }
-                }
-                Some(Taken::Nothing | Taken::Busy) => {}
+    async fn close(&mut self) {
+        self.store.leave().await;
+    }
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    /// Waits until it is time to look for rows, or until then; whether it is time.
+    async fn is_time(&mut self, until: Instant) -> bool {
+        let Some(at) = self.idle_until else { return true };
+        let told = timeout_at(at.min(until).into(), self.notices.next()).await.is_ok();
+        told || at <= Instant::now()
+    }
+
+    /// Takes the turn, with its rows; none: there are none for now.
+    async fn turn(&mut self, resting: bool) -> Result<Vec<Recorded<()>>, StoreError> {
+        self.is_aside = resting;
+        let taken = self.take(resting).await?;
+        if !resting {
+            let is_idle = !matches!(taken, Taken::Turn(_));
+            self.idle_until = is_idle.then(|| Instant::now() + *self.config.poll_interval);
+        }
+        let Taken::Turn(rows) = taken else {
+            self.side_jobs().await;
+            return Ok(Vec::new());
+        };
+        if rows.is_empty() {
+            self.store.settle(Vec::new()).await?;
+            if resting {
+                self.resting = 0;
             }
         }
-        match self.take(false, shutdown).await? {
-            None => Ok(Step::Over),
-            Some(Taken::Turn(rows)) => self.carry_out(rows, false).await.map(|(step, _)| step),
-            Some(_) if hurries => Ok(Step::More),
-            Some(Taken::Nothing | Taken::Busy) => Ok(Step::Idle),
-        }
+        Ok(rows.into_iter().map(|row| recorded(row, resting)).collect())
     }
 
-    /// Takes the turn; `None`: this process is to end. A window that is read for long is no reason to be ready meanwhile.
-    async fn take(&mut self, resting: bool, shutdown: &Shutdown) -> Result<Option<Taken>, StoreError> {
+    /// A window that is read for long is no reason to be ready meanwhile.
+    async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
         let Self { store, condition, config, .. } = self;
         let limit = *config.deadline;
         let slow = async {
-            tokio::time::sleep(limit).await;
+            sleep(limit).await;
             condition.unready(format!("the rows that wait have been read for longer than {limit:?}"));
             std::future::pending::<Infallible>().await
         };
         tokio::select! {
             biased;
-            taken = shutdown.or(store.take(resting)) => taken.transpose(),
+            taken = store.take(resting) => taken,
             never = slow => match never {},
         }
     }
@@ -169,50 +154,24 @@ impl OutboxReader {
             self.rotation.ended(began, Instant::now(), rotated);
         }
         let began = Instant::now();
-        if self.books.is_due(began) {
+        if self.books_job.is_due(began) {
             let books = self.store.books().await;
-            if let Some(books) = self.books.ended(began, Instant::now(), books) {
-                self.resting.note(books.resting, Instant::now());
-                self.metrics.show(&books);
+            if let Some(books) = self.books_job.ended(began, Instant::now(), books) {
+                self.truncation_held.set(i64::from(books.held.is_some()));
+                self.resting = books.resting;
+                self.books = books;
             }
         }
     }
 
-    /// Carries out rows, and settles what is done; whether any is.
-    async fn carry_out(&mut self, rows: Vec<Row>, resting: bool) -> Result<(Step, bool), StoreError> {
-        let limit = *self.config.deadline;
-        // In a box: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
-        let carrying = carry_out(&mut self.carrier, rows, resting).boxed();
-        let Ok(Carried { mut verdicts, held, records }) = tokio::time::timeout(limit, carrying).await else {
-            self.store.leave().await;
-            return Ok((Step::Held(format!("a batch was not carried out within {limit:?}")), false));
-        };
-        // What follows a row that is still to be carried out is read again with it. Rows aside are each settled by itself.
-        if !resting {
-            let settled = verdicts.iter().take_while(|verdict| **verdict != Verdict::Untried).count();
-            verdicts.truncate(settled);
-        }
-        self.store.settle(verdicts.clone()).await?;
-        let is_over = |verdict: &Verdict| matches!(verdict, Verdict::Done | Verdict::Rejected(_));
-        let over = verdicts.iter().zip(records).filter(|(verdict, _)| is_over(verdict));
-        let over: Vec<_> = over.filter_map(|(_, record)| record).collect();
-        self.carrier.settled(&over).await;
-        self.report(&verdicts);
-        Ok((held.map_or(Step::More, Step::Held), verdicts.contains(&Verdict::Done)))
-    }
-
-    /// Counts and logs what became of rows.
-    fn report(&mut self, verdicts: &[Verdict]) {
-        self.metrics.count(verdicts);
-        let mut rejected = Vec::new();
-        let mut resting = 0;
-        for verdict in verdicts {
-            match verdict {
-                Verdict::Rejected(reason) => rejected.push(reason),
-                Verdict::Rests(_) => resting += 1,
-                Verdict::Done | Verdict::Untried => {}
-            }
-        }
+    /// Counts and logs rows that are set aside for good.
+    fn report(&self, verdicts: &[Verdict]) {
+        let reasons = verdicts.iter().filter_map(|verdict| match verdict {
+            Verdict::Rejected(reason) => Some(reason),
+            _ => None,
+        });
+        let rejected: Vec<&String> = reasons.collect();
+        self.metrics.settled("rejected").inc_by(rejected.len() as u64);
         if let Some(reason) = rejected.first() {
             tracing::error!(
                 rejected = rejected.len(),
@@ -220,90 +179,34 @@ impl OutboxReader {
                 "outbox rows are rejected and set aside: see delayq outbox rejected"
             );
         }
-        if resting > 0 {
-            self.resting.note(resting, Instant::now());
-        }
-    }
-
-    fn is_well(&mut self) {
-        self.failures = 0;
-        self.condition.ready();
-    }
-
-    /// Reports what holds the rows up, and how long to rest.
-    fn hold(&mut self, why: String) -> Duration {
-        self.failures += 1;
-        self.metrics.hold();
-        if self.failures == 1 {
-            tracing::warn!(why, "outbox rows cannot be carried out now, and stay in order");
-        }
-        self.condition.unready(why);
-        back_off(self.failures, LONGEST_REST)
     }
 }
 
-// === impl Resting ===
+/// A row; `resting`: it rested before, and may have been carried out.
+fn recorded(row: Row, resting: bool) -> Recorded<()> {
+    let id = Some(row.id());
+    let what = match row.is_behind {
+        true => What::Behind,
+        false => match row.record(delayq_service::host_now()) {
+            Ok(record) => What::Write(Write { record, id, tried: None, is_first: !resting }),
+            Err(reason) => What::Unfit(reason),
+        },
+    };
+    Recorded { key: (), what }
+}
 
-impl Resting {
-    /// Due at once: rows may rest since before this process.
-    pub(super) fn new() -> Self {
-        Self { tries: 0, again_at: Instant::now(), is_known: false }
-    }
-
-    fn none(now: Instant) -> Self {
-        Self { tries: 0, again_at: now + LONGEST_REST, is_known: false }
-    }
-
-    /// So many rows rest.
-    fn note(&mut self, rows: u64, now: Instant) {
-        if rows == 0 {
-            // What is due stays so.
-            let again_at = self.again_at.min(now + LONGEST_REST);
-            *self = Self { again_at, ..Self::none(now) };
-        } else if !std::mem::replace(&mut self.is_known, true) {
-            tracing::warn!(rows, "outbox rows rest alone, and are tried again");
-            self.plan(now);
-        }
-    }
-
-    /// Has them tried again at once.
-    fn hurry(&mut self, now: Instant) {
-        (self.tries, self.again_at) = (0, now);
-    }
-
-    /// Whether to try them now; the next try is planned then.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = self.again_at <= now;
-        if is_due {
-            self.plan(now);
-        }
-        is_due
-    }
-
-    fn plan(&mut self, now: Instant) {
-        self.tries += 1;
-        let rest = if self.is_known { back_off(self.tries, LONGEST_REST) } else { LONGEST_REST };
-        self.again_at = now + rest;
+fn verdict(settle: Settle) -> Verdict {
+    match settle {
+        Settle::Done => Verdict::Done,
+        Settle::Reject(reason) => Verdict::Rejected(short(reason)),
+        Settle::Rest(_, why) => Verdict::Rests(short(why)),
+        Settle::Hold(..) | Settle::Untried => Verdict::Untried,
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_that_another_process_lets_rest_are_looked_for_whatever_is_known() {
-        let mut resting = Resting::new();
-        let now = Instant::now();
-        assert!(resting.is_due(now), "at the start");
-        // The books say so each time they are read.
-        resting.note(0, now);
-        resting.note(0, now + LONGEST_REST / 2);
-        assert!(!resting.is_due(now) && resting.is_due(now + LONGEST_REST));
-        resting.note(1, now + LONGEST_REST);
-        assert!(
-            resting.is_due(now + LONGEST_REST + LONGEST_REST / 2),
-            "they are tried sooner once they are known"
-        );
+fn short(mut reason: String) -> String {
+    if let Some((end, _)) = reason.char_indices().nth(REASON) {
+        reason.truncate(end);
     }
+    reason
 }
