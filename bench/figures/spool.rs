@@ -9,8 +9,9 @@ use crate::messages::Messages;
 use crate::shape::Shape;
 use delayq::spool::{Spool, SpoolRecord};
 use delayq::{Client, Fate, Message, Producer, ProducerOptions, PutOutcome, Settings, Topic, UnixMillis};
-use delayq_compensator::{CompensatorConfig, Resubmitter};
-use delayq_spool::{SpoolReader, SpoolSettings, SpoolWriter};
+use delayq_compensator::{CompensatorConfig, Deps, SourcesMetrics, build};
+use delayq_service::{Metrics, Readiness};
+use delayq_spool::{SpoolSettings, SpoolWriter};
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use std::future::Future;
@@ -87,16 +88,23 @@ impl Bench {
         let prepared = self.prepared(shape).await?;
         let folder = Folder::new("replayed");
         fill(&prepared, &folder, count, due).await?;
-        let reader = SpoolReader::open(folder.path(), "the benchmark")?;
-        let mut resubmitter = Resubmitter::new(reader, prepared.client.clone(), REPLAY_BATCH);
+        let deps = Deps {
+            client: prepared.client.clone(),
+            spool: folder.path().to_owned(),
+            holder: "the benchmark".to_owned(),
+            metrics: SourcesMetrics::register(&Metrics::new()),
+            readiness: Readiness::new(),
+        };
+        let built = build(CompensatorConfig::default(), deps).await;
+        let mut compensator = built.map_err(|fault| BenchError::Wrong(fault.to_string()))?;
         let start = clock::now();
         let mut done = 0;
         loop {
-            let report = resubmitter.run_once().await?;
-            if report.at_end {
+            let report = compensator.step(false).await.map_err(BenchError::Wrong)?;
+            if report.taken == 0 {
                 break;
             }
-            done += report.resubmitted;
+            done += report.done;
         }
         let measured = rate(count, start);
         if done != count as u64 {

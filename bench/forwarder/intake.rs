@@ -100,7 +100,9 @@ async fn taken_in(stand: &Stand, redis: &SharedRedis, count: usize, name: &str) 
     let configs = BTreeMap::from([("in".to_owned(), (stand.intake)(name.to_owned()))]);
     let (tasks, supervisor) = Tasks::new(Shutdown::new());
     let (course, start) = (Course::new(count), Instant::now());
-    build_intakes(&configs, &deps).unwrap().run(&tasks);
+    for source in build_intakes(&configs, &deps).unwrap() {
+        tasks.spawn(source.name().to_owned(), source.run(tasks.shutdown().clone()));
+    }
     loop {
         let done =
             metric(&metrics, "delayq_source_settled_total{source=\"intake.in\",outcome=\"done\"}") as usize;

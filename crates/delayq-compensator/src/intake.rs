@@ -10,28 +10,28 @@
 //! A record is settled after Redis's answer alone, so it is carried out at least once, and by its id exactly one message
 //! comes of it. Records of one message are carried out in the order of their partition, queue or stream.
 
+mod broker;
 mod config;
-mod health;
 mod kafka;
 mod look;
 mod metrics;
 mod nats;
 mod rabbitmq;
 mod read;
+mod reader;
 mod record;
-mod source;
-mod taking;
 
 use crate::codes::INTAKE;
 use crate::source_metrics::SourcesMetrics;
+use crate::taking::{SourceLoop, Taking};
 use crate::writes::Carrier;
+use broker::Broker;
 use delayq::Client;
-use delayq_service::{Fault, Readiness, Shutdown, Tasks};
-use health::Health;
+use delayq_service::{Fault, Readiness};
 use metrics::IntakesMetrics;
-use source::Source;
-use std::collections::BTreeMap;
-use taking::{Intake, Settled, Takes, Waiting};
+use reader::Intake;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 pub use config::IntakeConfig;
 pub use kafka::KafkaIntakeConfig;
@@ -39,35 +39,33 @@ pub use look::{IntakeFault, IntakeLook};
 pub use nats::NatsIntakeConfig;
 pub use rabbitmq::RabbitmqIntakeConfig;
 
+/// How long Redis keeps the answers to settled records: the brokers' clients note what is settled a little later.
+const NOTED_WITHIN: Duration = Duration::from_secs(10);
+
 /// What intakes work with.
 pub struct IntakeDeps {
     /// The deployment.
     pub client: Client,
     /// Where they register their metrics.
     pub metrics: SourcesMetrics,
-    /// Where they report whether they take in, as the condition `intake`.
+    /// Where each reports whether it takes in, as the condition `intake.NAME`.
     pub readiness: Readiness,
 }
-
-/// Intakes that are ready to run.
-pub struct Intakes(Vec<(String, Box<dyn Takes>)>);
 
 /// Creates the intakes by their names. Brokers and Redis may be unavailable.
 ///
 /// # Errors
 /// Settings that cannot be used, or a broker whose client this program was built without.
-pub fn build_intakes(configs: &BTreeMap<String, IntakeConfig>, deps: &IntakeDeps) -> Result<Intakes, Fault> {
+pub fn build_intakes(
+    configs: &BTreeMap<String, IntakeConfig>,
+    deps: &IntakeDeps,
+) -> Result<Vec<SourceLoop>, Fault> {
     let metrics = IntakesMetrics::register(&deps.metrics);
-    if configs.is_empty() {
-        return Ok(Intakes(Vec::new()));
-    }
-    let health = Health::new(&deps.readiness, configs.keys());
     let build = |(name, config): (&String, &IntakeConfig)| {
-        let parts = Parts { name, config, deps, metrics: &metrics, health: &health };
-        let takes = parts.build().map_err(|why| Fault::new(&INTAKE, format!("[intake.{name}]: {why}")))?;
-        Ok((name.clone(), takes))
+        let parts = Parts { name, config, deps, metrics: &metrics };
+        parts.build().map_err(|why| Fault::new(&INTAKE, format!("[intake.{name}]: {why}")))
     };
-    configs.iter().map(build).collect::<Result<_, Fault>>().map(Intakes)
+    configs.iter().map(build).collect()
 }
 
 /// Looks at what an intake reads, and where its dead records go. Nothing is taken, and nothing is created.
@@ -98,25 +96,12 @@ struct Parts<'p> {
     config: &'p IntakeConfig,
     deps: &'p IntakeDeps,
     metrics: &'p IntakesMetrics,
-    health: &'p Health,
-}
-
-// === impl Intakes ===
-
-impl Intakes {
-    /// Starts them.
-    pub fn run(self, tasks: &Tasks) {
-        for (name, takes) in self.0 {
-            let shutdown: Shutdown = tasks.shutdown().clone();
-            tasks.spawn(format!("intake {name}"), takes.run(shutdown));
-        }
-    }
 }
 
 // === impl Parts ===
 
 impl Parts<'_> {
-    fn build(&self) -> Result<Box<dyn Takes>, String> {
+    fn build(&self) -> Result<SourceLoop, String> {
         match self.config {
             #[cfg(feature = "intake-kafka")]
             IntakeConfig { kafka: Some(kafka), dead, .. } => {
@@ -140,17 +125,30 @@ impl Parts<'_> {
         }
     }
 
-    fn over<S: Source + 'static>(&self, source: S) -> Box<dyn Takes> {
-        Box::new(Intake {
-            name: self.name.to_owned(),
-            config: self.config.clone(),
-            source,
+    fn over<B: Broker + 'static>(&self, broker: B) -> SourceLoop {
+        let (metrics, source) = (self.metrics.of(self.name), format!("intake.{}", self.name));
+        SourceLoop(Box::new(Taking {
+            metrics: metrics.source.clone(),
+            source: Intake {
+                name: self.name.to_owned(),
+                config: self.config.clone(),
+                broker,
+                metrics,
+                is_connected: false,
+                untried: Vec::new(),
+                resting: Vec::new(),
+                unburied: Vec::new(),
+                stuck: None,
+            },
             carrier: Carrier::new(self.deps.client.clone()),
-            metrics: self.metrics.of(self.name),
-            health: self.health.clone(),
-            waiting: Waiting::default(),
-            settled: Settled::default(),
-        })
+            condition: self.deps.readiness.condition(source.clone()),
+            name: source,
+            longest_rest: *self.config.longest_rest,
+            deadline: Duration::MAX,
+            noted_within: NOTED_WITHIN,
+            is_doubtful: false,
+            settled: VecDeque::new(),
+        }))
     }
 }
 

@@ -1,17 +1,15 @@
-//! The compensator: resubmits writes that could not reach Redis.
+//! The compensator: carries out writes that were recorded where Redis could not be reached, or on purpose.
 //!
 //! ```text
-//!           ┌─ has the spool changed? ─┐
-//!           ▼                          │ nothing waits
-//!  next batch, in order ─► put · cancel · reschedule ─► done     stored, ready, exists, cancelled, moved
-//!           ▲                          │            └─► rejected conflict, refused, stale, too late, damaged
-//!           └─────── back off ◄────────┴─ Redis is unavailable: everything stays in order
+//!  spool · outbox · intakes ─► next records, in order ─► put · cancel · reschedule ─► settled: done    stored, exists, moved, …
+//!             ▲                                                     │                     rejected conflict, refused, stale, …
+//!             └────────────────── back off ◄────────────────────────┘                     resting  until it is tried again
 //! ```
 //! A record that only its own shard or topic keeps from being carried out rests alone, with the later ones of its message or
-//! group.
+//! group. While Redis or a source cannot be used, everything of that source stays in order.
 //!
-//! [`build`] takes the lease on the spool's folder, [`Compensator::run`] resubmits until shutdown. It may die anywhere: what
-//! was not recorded as done is resubmitted under the same record id, by which Redis recognises the repeat. On a full disk, it
+//! Each source is a task of its own. It may die anywhere: what was not settled is carried out again under the same record id,
+//! by which Redis recognises the repeat. [`build`] takes the lease on the spool's folder, and on a full disk its compensator
 //! uses room that it has reserved.
 
 mod away;
@@ -25,7 +23,6 @@ mod groups;
     allow(dead_code, reason = "the client of a broker calls it, and its tests do without one")
 )]
 mod intake;
-mod metrics;
 #[cfg_attr(
     not(any(feature = "mysql", feature = "postgres")),
     allow(
@@ -37,32 +34,29 @@ mod metrics;
 )]
 mod outbox;
 mod outcome;
-mod probes;
 mod redis_clock;
 mod resting;
 mod rests;
-mod resubmit;
 mod room;
 mod source;
 mod source_metrics;
 mod sources;
+mod spool;
 mod taking;
 mod unconfirmed;
-mod wake;
 mod writes;
 
 pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
 pub use confirming::watch_confirmations;
 pub use intake::{
-    IntakeConfig, IntakeDeps, IntakeFault, IntakeLook, Intakes, KafkaIntakeConfig, NatsIntakeConfig,
+    IntakeConfig, IntakeDeps, IntakeFault, IntakeLook, KafkaIntakeConfig, NatsIntakeConfig,
     RabbitmqIntakeConfig, build_intakes, look_at_intake,
 };
 pub use outbox::{
     AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, Reconcile, Reconciled, build_outbox,
     outbox_keeper,
 };
-pub use resubmit::{Report, Resubmitter};
 pub use source_metrics::SourcesMetrics;
 pub use sources::{Sources, SourcesConfig, SourcesDeps};
-pub use taking::SourceLoop;
+pub use taking::{Report, SourceLoop};

@@ -34,6 +34,7 @@ use notices::Notices;
 use prometheus_client::metrics::gauge::Gauge;
 use reader::{BOOKS_EVERY, Listen, Outbox};
 use side_job::SideJob;
+use std::collections::VecDeque;
 use std::time::Duration;
 use store::{Store, StoreError};
 use tokio::task::JoinSet;
@@ -85,6 +86,8 @@ fn reader_of(outbox: Outbox, deps: OutboxDeps) -> SourceLoop {
         deadline: *outbox.config.deadline,
         source: outbox,
         carrier: Carrier::new(deps.client),
+        noted_within: Duration::ZERO,
+        settled: VecDeque::new(),
         is_doubtful: false,
     }))
 }

@@ -28,6 +28,11 @@ impl Settle {
         Self::Rest(Fate::NotApplied, BEHIND.to_owned())
     }
 
+    /// Whether Redis was asked.
+    pub(crate) fn is_tried(&self) -> bool {
+        !matches!(self, Self::Untried) && !matches!(self, Self::Rest(_, why) if why == BEHIND)
+    }
+
     /// Whether it is never tried again.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Self::Done | Self::Reject(_))

@@ -3,7 +3,7 @@
 use delayq::Client;
 use delayq::protocol::{Probe, ShardId};
 use delayq_spool::{Asked, SpoolReader};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::time::timeout;
 
 /// The shard whose Redis dates all boots.
@@ -13,14 +13,15 @@ const SHARD: ShardId = ShardId::new(0);
 #[derive(Debug)]
 pub(crate) struct RedisClock {
     client: Client,
-    reader: Arc<Mutex<SpoolReader>>,
+    /// It ends with its source.
+    reader: Weak<Mutex<SpoolReader>>,
 }
 
 // === impl RedisClock ===
 
 impl RedisClock {
-    pub(crate) fn new(client: Client, reader: Arc<Mutex<SpoolReader>>) -> Self {
-        Self { client, reader }
+    pub(crate) fn new(client: Client, reader: &Arc<Mutex<SpoolReader>>) -> Self {
+        Self { client, reader: Arc::downgrade(reader) }
     }
 
     /// Tells the spool the time of Redis's clock. Returns whether Redis answered in time.
@@ -44,7 +45,7 @@ impl RedisClock {
         &self,
         work: impl FnOnce(&mut SpoolReader) -> T + Send + 'static,
     ) -> Option<T> {
-        let reader = Arc::clone(&self.reader);
+        let reader = self.reader.upgrade()?;
         let work = move || work(&mut reader.lock().unwrap_or_else(PoisonError::into_inner));
         tokio::task::spawn_blocking(work).await.ok()
     }

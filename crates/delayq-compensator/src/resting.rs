@@ -4,16 +4,13 @@
 //! tried again. So do the later writes of its message, for no write overtakes an older one; all others go on. A change of a
 //! group rests with the writes of its messages, and they with it.
 //!
-//! Messages and groups are known by hashes of eight bytes, and only so many writes may rest: what lies behind waits. Two that
-//! have the same hash rest together, which does no harm.
+//! Here are those of one batch, by hashes of eight bytes: two that have the same hash rest together, which does no harm. What
+//! rests of earlier batches is kept by its source.
 
 use delayq::spool::SpoolRecord;
 use delayq::{Group, Topic};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, RandomState};
-
-/// Maximum number of writes that rest, exceeded by a batch: their hashes take some 20 MB.
-const MOST: u64 = 900_000;
 
 /// The writes that rest.
 #[derive(Debug, Default)]
@@ -26,74 +23,42 @@ pub(crate) struct Resting {
     any_group: bool,
     /// The groups of which a change rests.
     changes: HashSet<u64>,
-    writes: u64,
-    why: Option<String>,
 }
 
 // === impl Resting ===
 
 impl Resting {
-    /// Whether a write has to rest, because an older one of its message or a change of its group does. It is counted then.
+    /// Whether a write has to rest, because an older one of its message or a change of its group does. Then it rests.
     pub(crate) fn holds(&mut self, write: &SpoolRecord) -> bool {
-        if self.writes == 0 {
-            return false;
-        }
         let held = self.messages.contains(&self.hash(message_of(write)))
             || write.target.group.as_ref().is_some_and(|group| self.changes.contains(&self.hash(group)))
             || write.is_of_any_group() && !self.changes.is_empty();
         if held {
-            self.note(write);
+            self.add(write);
         }
         held
     }
 
     /// Lets a write rest.
-    pub(crate) fn add(&mut self, write: &SpoolRecord, why: String) {
-        self.note(write);
-        self.why.get_or_insert(why);
+    pub(crate) fn add(&mut self, write: &SpoolRecord) {
+        self.messages.insert(self.hash(message_of(write)));
+        self.groups.extend(write.target.group.as_ref().map(|group| self.hash(group)));
+        self.any_group |= write.is_of_any_group();
     }
 
-    /// Whether a change of a group has to rest, because a write of one of its messages does. It is counted then.
+    /// Whether a change of a group has to rest, because a write of one of its messages does. Then it rests.
     pub(crate) fn holds_group(&mut self, group: &Group) -> bool {
         let hash = self.hash(group);
         let held = self.any_group || self.groups.contains(&hash) || self.changes.contains(&hash);
         if held {
-            self.note_group(group);
+            self.add_group(group);
         }
         held
     }
 
     /// Lets a change of a group rest.
-    pub(crate) fn add_group(&mut self, group: &Group, why: String) {
-        self.note_group(group);
-        self.why.get_or_insert(why);
-    }
-
-    /// Whether as many rest as may: nothing that lies behind them is tried.
-    pub(crate) fn is_full(&self) -> bool {
-        self.writes >= MOST
-    }
-
-    /// How many writes rest.
-    pub(crate) fn count(&self) -> u64 {
-        self.writes
-    }
-
-    /// Why the first one rests.
-    pub(crate) fn why(&self) -> Option<&str> {
-        self.why.as_deref()
-    }
-
-    fn note(&mut self, write: &SpoolRecord) {
-        self.messages.insert(self.hash(message_of(write)));
-        self.groups.extend(write.target.group.as_ref().map(|group| self.hash(group)));
-        self.any_group |= write.is_of_any_group();
-        self.writes += 1;
-    }
-
-    fn note_group(&mut self, group: &Group) {
+    pub(crate) fn add_group(&mut self, group: &Group) {
         self.changes.insert(self.hash(group));
-        self.writes += 1;
     }
 
     fn hash(&self, of: impl Hash) -> u64 {
@@ -129,33 +94,23 @@ mod tests {
     fn a_change_of_a_group_rests_behind_its_messages_and_what_follows_behind_it() {
         let mut resting = Resting::default();
         assert!(!resting.holds_group(&group("g")));
-        resting.add(&own("a", Some("g")), "why".to_owned());
+        resting.add(&own("a", Some("g")));
         assert!(!resting.holds(&own("b", Some("g"))) && !resting.holds_group(&group("other")));
         assert!(!resting.holds(&own("a", None)), "that is another message");
         assert!(resting.holds_group(&group("g")));
         assert!(resting.holds(&own("b", Some("g"))), "now a change of its group rests");
         assert!(!resting.holds(&own("c", None)) && !resting.holds(&own("d", Some("other"))));
-        assert_eq!((resting.count(), resting.why()), (3, Some("why")));
-    }
-
-    #[test]
-    fn no_more_rest_than_may() {
-        let mut resting = Resting { writes: MOST - 2, ..Resting::default() };
-        for full in [false, true] {
-            resting.add(&own("a", None), "why".to_owned());
-            assert_eq!(resting.is_full(), full);
-        }
     }
 
     #[test]
     fn a_message_whose_group_is_unknown_may_be_of_any() {
         let generated = || cancel(MessageId::generate(ShardId::new(1), 1), None);
         let mut resting = Resting::default();
-        resting.add_group(&group("g"), "why".to_owned());
+        resting.add_group(&group("g"));
         assert!(resting.holds(&generated()));
         assert!(resting.holds_group(&group("other")), "behind the one of any group");
         let mut resting = Resting::default();
-        resting.add(&generated(), "why".to_owned());
+        resting.add(&generated());
         assert!(resting.holds_group(&group("g")) && !resting.holds(&own("a", None)));
     }
 }

@@ -3,6 +3,7 @@
 use crate::outcome::Settle;
 use crate::writes::Write;
 use async_trait::async_trait;
+use delayq::spool::GroupRecord;
 use std::time::{Duration, Instant};
 
 /// A place where writes are recorded.
@@ -23,6 +24,14 @@ pub(crate) trait Source: Send {
     /// # Errors
     /// Why the source cannot be used.
     async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<Self::Key>>, String>;
+
+    /// Notes that a record is about to be tried of which Redis would recognise no repeat.
+    ///
+    /// # Errors
+    /// It is not to be tried.
+    async fn begin(&mut self, _key: &Self::Key) -> Result<(), String> {
+        Ok(())
+    }
 
     /// What became of records, in the order in which they were handed out. Safe to repeat.
     ///
@@ -59,6 +68,8 @@ pub(crate) struct Recorded<K> {
 #[derive(Debug)]
 pub(crate) enum What {
     Write(Write),
+    /// A change of a whole group.
+    Change(GroupRecord),
     /// Something, behind an older record that rests.
     Behind,
     /// Nothing that can ever be carried out, for this reason.
@@ -74,4 +85,6 @@ pub(crate) struct Seen {
     /// How long the oldest record has waited.
     pub(crate) oldest: Duration,
     pub(crate) bytes: Option<u64>,
+    /// What is wrong although records are carried out.
+    pub(crate) wrong: Option<String>,
 }

@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct SourcesMetrics {
     /// Where a source registers what it alone has.
     pub(crate) own: Metrics,
+    /// Records ever appended to the spool.
+    pub(crate) spooled: Counter,
     settled: Family<OfOutcome, Counter>,
     held: Family<OfSource, Counter>,
     records: Family<OfState, Gauge>,
@@ -58,6 +60,11 @@ impl SourcesMetrics {
     pub fn register(metrics: &Metrics) -> Self {
         Self {
             own: metrics.clone(),
+            spooled: metrics.register(
+                "spool_spooled",
+                "Records ever appended to the spool",
+                Counter::default(),
+            ),
             settled: metrics.register(
                 "source_settled",
                 "Recorded writes that this process carried out (done), set aside or sent to the dead destination (rejected, or unreadable ones), or let rest (resting)",
@@ -117,7 +124,7 @@ impl SourceMetrics {
     }
 
     pub(crate) fn show(&self, seen: &Seen) {
-        let Seen { waiting, rejected, resting, oldest, bytes } = *seen;
+        let Seen { waiting, rejected, resting, oldest, bytes, .. } = *seen;
         for (state, records) in [("waiting", waiting), ("rejected", rejected), ("resting", Some(resting))] {
             if let Some(records) = records {
                 self.records(state, records);

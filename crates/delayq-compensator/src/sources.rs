@@ -2,18 +2,14 @@
 
 use crate::compensator::{Compensator, Deps, build};
 use crate::config::CompensatorConfig;
-use crate::intake::{IntakeConfig, IntakeDeps, Intakes, build_intakes};
+use crate::intake::{IntakeConfig, IntakeDeps, build_intakes};
 use crate::outbox::{OutboxConfig, OutboxDeps, build_outbox, outbox_reader};
 use crate::source_metrics::SourcesMetrics;
 use crate::taking::SourceLoop;
 use delayq::Client;
-use delayq_service::{Fault, Metrics, Readiness, Shutdown, Tasks};
+use delayq_service::{Fault, Metrics, Readiness, Tasks};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// How often a spool that cannot be opened is tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// Which sources there are.
 pub struct SourcesConfig {
@@ -40,19 +36,7 @@ pub struct SourcesDeps {
 }
 
 /// Sources that are ready to run. One that cannot be used for now is tried again, and the process is not ready meanwhile.
-pub struct Sources {
-    spool: Option<Spooled>,
-    outbox: Option<SourceLoop>,
-    intakes: Intakes,
-    readiness: Readiness,
-}
-
-/// The compensator of a spool.
-enum Spooled {
-    Opened(Box<Compensator>),
-    /// It cannot be opened for now, for this reason.
-    Closed(Box<(Fault, CompensatorConfig, Deps)>),
-}
+pub struct Sources(Vec<SourceLoop>);
 
 // === impl SourcesConfig ===
 
@@ -75,64 +59,30 @@ impl Sources {
         let metrics = SourcesMetrics::register(&metrics);
         let of_intakes =
             IntakeDeps { client: client.clone(), metrics: metrics.clone(), readiness: readiness.clone() };
-        let intakes = build_intakes(&config.intake, &of_intakes)?;
-        let spool = match config.spool {
-            None => None,
-            Some(spool) => {
-                let (client, metrics, readiness) = (client.clone(), metrics.clone(), readiness.clone());
-                let deps = Deps { client, spool, holder, metrics, readiness };
-                Some(Spooled::open(config.compensator, deps, must_all).await?)
-            }
-        };
-        let of_outbox = OutboxDeps { client, metrics, readiness: readiness.clone() };
-        let outbox = match config.outbox.url {
-            None => None,
-            Some(_) if must_all => Some(build_outbox(config.outbox, of_outbox).await?),
-            Some(_) => Some(outbox_reader(config.outbox, of_outbox)?),
-        };
-        Ok(Self { spool, outbox, intakes, readiness })
+        let mut loops = build_intakes(&config.intake, &of_intakes)?;
+        if let Some(spool) = config.spool {
+            let (client, metrics, readiness) = (client.clone(), metrics.clone(), readiness.clone());
+            let deps = Deps { client, spool, holder, metrics, readiness };
+            let compensator = match must_all {
+                true => build(config.compensator, deps).await?,
+                false => Compensator::unopened(config.compensator, deps),
+            };
+            loops.push(compensator.into_loop());
+        }
+        if config.outbox.url.is_some() {
+            let deps = OutboxDeps { client, metrics, readiness };
+            loops.push(match must_all {
+                true => build_outbox(config.outbox, deps).await?,
+                false => outbox_reader(config.outbox, deps)?,
+            });
+        }
+        Ok(Self(loops))
     }
 
     /// Starts them, each as a task of its own.
     pub fn run(self, tasks: &Tasks) {
-        let shutdown = tasks.shutdown().clone();
-        if let Some(spool) = self.spool {
-            tasks.spawn("compensator", spool.run(self.readiness, shutdown.clone()));
-        }
-        if let Some(outbox) = self.outbox {
-            tasks.spawn("outbox", outbox.run(shutdown));
-        }
-        self.intakes.run(tasks);
-    }
-}
-
-// === impl Spooled ===
-
-impl Spooled {
-    async fn open(config: CompensatorConfig, deps: Deps, must: bool) -> Result<Self, Fault> {
-        match build(config.clone(), deps.clone()).await {
-            Ok(opened) => Ok(Self::Opened(Box::new(opened))),
-            Err(fault) if must => Err(fault),
-            Err(fault) => Ok(Self::Closed(Box::new((fault, config, deps)))),
-        }
-    }
-
-    async fn run(self, readiness: Readiness, shutdown: Shutdown) -> Result<(), Fault> {
-        let (mut fault, config, deps) = match self {
-            Self::Opened(opened) => return opened.run(shutdown).await,
-            Self::Closed(closed) => *closed,
-        };
-        tracing::error!(%fault, "the spool cannot be opened; what else is recorded is carried out");
-        let condition = readiness.condition("compensator");
-        loop {
-            condition.unready(format!("the spool cannot be opened: {fault}"));
-            if shutdown.or(tokio::time::sleep(TRY_AGAIN)).await.is_none() {
-                return Ok(());
-            }
-            match build(config.clone(), deps.clone()).await {
-                Ok(opened) => return opened.run(shutdown).await,
-                Err(again) => fault = again,
-            }
+        for source in self.0 {
+            tasks.spawn(source.name().to_owned(), source.run(tasks.shutdown().clone()));
         }
     }
 }

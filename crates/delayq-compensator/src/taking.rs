@@ -16,10 +16,11 @@ use crate::source_metrics::SourceMetrics;
 use crate::writes::{Carrier, Write};
 use async_trait::async_trait;
 use delayq::protocol::RecordId;
+use delayq::spool::{GroupChange, GroupRecord};
 use delayq::{Fate, Target};
 use delayq_service::{Condition, Fault, Shutdown};
 use futures_util::FutureExt as _;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -40,13 +41,17 @@ pub(crate) struct Taking<S: Source> {
     pub(crate) longest_rest: Duration,
     /// How long calls to Redis for one batch may take.
     pub(crate) deadline: Duration,
+    /// How long Redis keeps the answers to settled records: their source notes what is settled a little later.
+    pub(crate) noted_within: Duration,
+    /// These, and since when: the oldest first.
+    pub(crate) settled: VecDeque<(Instant, (Target, RecordId))>,
     /// Redis could not be used the last time: it is probed before anything is sent.
     pub(crate) is_doubtful: bool,
 }
 
 /// What one step did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub struct Report {
     /// Records that were handed out.
     pub taken: u64,
     /// Records that were sent to Redis.
@@ -57,7 +62,7 @@ pub(crate) struct Report {
     pub rejected: u64,
     /// Records that rest.
     pub resting: u64,
-    /// Why the first of these rests.
+    /// Why the first of these rests that is behind no other.
     pub why: Option<String>,
     /// Why Redis could not be used; `None`: it could.
     pub held: Option<String>,
@@ -76,62 +81,36 @@ pub(crate) trait Takes: Send {
     fn name(&self) -> &str;
 }
 
+/// When to ask for what, by what the last steps did.
+struct Pace {
+    rests: Rests,
+    /// Steps in a row that were held up.
+    failures: u32,
+    held_until: Option<Instant>,
+    /// What was logged to hold them up.
+    said: Option<String>,
+}
+
 // === impl Taking ===
 
 #[async_trait]
 impl<S: Source> Takes for Taking<S> {
     async fn run(mut self: Box<Self>, shutdown: Shutdown) {
-        let mut rests = Rests::new(self.longest_rest, Instant::now());
-        let (mut failures, mut held_until, mut said) = (0, None::<Instant>, None::<String>);
+        let rests = Rests::new(self.longest_rest, Instant::now());
+        let mut pace = Pace { rests, failures: 0, held_until: None, said: None };
         while !shutdown.is_requested() {
-            let now = Instant::now();
-            let (want, until) = match held_until.filter(|until| *until > now) {
-                Some(until) => (Want::Nothing, until),
-                None if rests.is_due(now) => (Want::Rested, now),
-                None => (Want::New, rests.again_at()),
-            };
-            let Some(batch) = shutdown.or(self.source.next(want, until.min(now + SHOW_EVERY))).await else {
-                break;
-            };
+            let (want, until) = pace.next(Instant::now());
+            let Some(batch) = shutdown.or(self.source.next(want, until)).await else { break };
             let step = match batch {
                 Ok(batch) => self.carry_out(batch).await,
                 Err(why) => Err(why),
             };
-            let (report, held) = match step {
-                Ok(mut report) => (report.clone(), report.held.take()),
-                Err(why) => (Report::default(), Some(why)),
-            };
-            let (seen, now) = (self.source.seen(), Instant::now());
-            self.metrics.show(&seen);
-            if rests.note(seen.resting, now) {
-                let (source, why) = (&self.name, report.why.as_deref());
-                tracing::warn!(
-                    source,
-                    records = seen.resting,
-                    why,
-                    "records rest alone, and are tried again"
-                );
-            }
-            if want == Want::Rested && report.done > 0 {
-                // What kept them seems to be over: the others do not wait for their next try.
-                rests.hurry(now);
-            }
-            if let Some(why) = held {
-                failures += 1;
-                held_until = Some(now + back_off(failures, self.longest_rest));
-                self.metrics.hold();
-                self.condition.unready(why.clone());
-                if said.as_ref() != Some(&why) {
-                    let source = &self.name;
-                    tracing::warn!(source, why, "records cannot be carried out now, and stay in order");
-                    said = Some(why);
-                }
-            } else if want == Want::New || report.taken > 0 {
-                (failures, held_until, said) = (0, None, None);
-                self.condition.ready();
-            }
+            let held = |why| Report { held: Some(why), ..Report::default() };
+            self.heed(want, step.unwrap_or_else(held), &mut pace);
         }
         self.source.close().await;
+        // Closed, it has noted all of them.
+        self.forget(Some(Instant::now())).await;
     }
 
     fn name(&self) -> &str {
@@ -140,6 +119,45 @@ impl<S: Source> Takes for Taking<S> {
 }
 
 impl<S: Source> Taking<S> {
+    /// One step, without a shutdown.
+    ///
+    /// # Errors
+    /// Why the source cannot be used.
+    pub(crate) async fn step(&mut self, want: Want, until: Instant) -> Result<Report, String> {
+        let batch = self.source.next(want, until).await?;
+        self.carry_out(batch).await
+    }
+
+    /// Reports a step, and plans the next one.
+    fn heed(&self, want: Want, report: Report, pace: &mut Pace) {
+        let (seen, now, source) = (self.source.seen(), Instant::now(), &self.name);
+        self.metrics.show(&seen);
+        if pace.rests.note(seen.resting, now) {
+            let (records, why) = (seen.resting, report.why);
+            tracing::warn!(source, records, why, "records rest alone, and are tried again");
+        }
+        if want == Want::Rested && report.done > 0 {
+            // What kept them seems to be over: the others do not wait for their next try.
+            pace.rests.hurry(now);
+        }
+        if let Some(why) = report.held {
+            pace.failures += 1;
+            pace.held_until = Some(now + back_off(pace.failures, self.longest_rest));
+            self.metrics.hold();
+            self.condition.unready(why.clone());
+            if pace.said.as_ref() != Some(&why) {
+                tracing::warn!(source, why, "records cannot be carried out now, and stay in order");
+            }
+            pace.said = Some(why);
+        } else if want == Want::New || report.taken > 0 {
+            (pace.failures, pace.held_until, pace.said) = (0, None, None);
+            match seen.wrong {
+                None => self.condition.ready(),
+                Some(wrong) => self.condition.unready(wrong),
+            }
+        }
+    }
+
     /// Carries out a batch, part by part, and settles each.
     ///
     /// # Errors
@@ -161,7 +179,8 @@ impl<S: Source> Taking<S> {
         if !left.is_empty() {
             ended = ended.and(self.source.settle(left).await);
         }
-        self.is_doubtful = report.held.is_some();
+        self.is_doubtful |= report.held.is_some();
+        self.forget(Instant::now().checked_sub(self.noted_within)).await;
         ended.map(|()| report)
     }
 
@@ -173,44 +192,83 @@ impl<S: Source> Taking<S> {
     ) -> Result<(), String> {
         let (keys, asked): (Vec<_>, Vec<_>) =
             part.into_iter().map(|recorded| (recorded.key, recorded.what)).unzip();
-        let settled = self.try_part(&asked, resting).await;
+        let mut settled = match self.is_usable().await {
+            Err(why) => vec![Settle::Hold(Fate::NotApplied, why); asked.len()],
+            Ok(()) => match &asked[..] {
+                [What::Change(record)] => vec![self.change(&keys[0], record, resting).await?],
+                asked => self.call(asked, resting).await,
+            },
+        };
+        if report.done + report.resting == 0 {
+            self.judge(&mut settled).await;
+        }
         let over = asked.iter().zip(&settled).filter_map(|(what, settle)| what.carried(settle));
         let (over, of_part) = (over.collect::<Vec<_>>(), Report::of(&settled));
         report.add(&of_part);
         self.source.settle(keys.into_iter().zip(settled).collect()).await?;
         self.metrics.count(&of_part);
-        self.carrier.settled(&over).await;
+        let now = Instant::now();
+        self.settled.extend(over.into_iter().map(|of| (now, of)));
         Ok(())
     }
 
-    /// Calls Redis for a part, unless that is still unavailable.
-    async fn try_part(&mut self, asked: &[What], resting: &mut Resting) -> Vec<Settle> {
-        if self.is_doubtful
-            && let Err(error) = self.carrier.probe().await
-        {
-            return vec![Settle::Hold(Fate::NotApplied, error.to_string()); asked.len()];
+    /// Has Redis forget its answers to what was settled at this time or before.
+    async fn forget(&mut self, then: Option<Instant>) {
+        let some = self.settled.partition_point(|(at, _)| Some(*at) <= then);
+        let over: Vec<_> = self.settled.drain(..some).map(|(_, of)| of).collect();
+        self.carrier.settled(&over).await;
+    }
+
+    /// Whether Redis can be used again, if it could not be the last time.
+    async fn is_usable(&mut self) -> Result<(), String> {
+        if self.is_doubtful {
+            self.carrier.probe().await.map_err(|error| error.to_string())?;
         }
         self.is_doubtful = false;
+        Ok(())
+    }
+
+    /// Carries out a change of a group.
+    ///
+    /// # Errors
+    /// It could not be noted that it is tried.
+    async fn change(
+        &mut self,
+        key: &S::Key,
+        record: &GroupRecord,
+        resting: &mut Resting,
+    ) -> Result<Settle, String> {
+        if resting.holds_group(&record.group) {
+            return Ok(Settle::behind());
+        }
+        // A cancel of a group may be repeated for as long as nothing behind it was sent.
+        if record.fate == Fate::NotApplied && matches!(record.change, GroupChange::Shift { .. }) {
+            self.source.begin(key).await?;
+        }
+        Ok(self.carrier.change(resting, record).await)
+    }
+
+    async fn call(&mut self, asked: &[What], resting: &mut Resting) -> Vec<Settle> {
         let called = timeout(self.deadline, call(&mut self.carrier, asked, resting)).await;
-        let mut settled = called.unwrap_or_else(|_| {
+        called.unwrap_or_else(|_| {
             let why = format!("a batch was not carried out within {:?}", self.deadline);
             vec![Settle::Hold(Fate::Unknown, why); asked.len()]
-        });
-        let is_held = settled.iter().any(|settle| matches!(settle, Settle::Hold(..)));
+        })
+    }
+
+    /// Where some rest and nothing at all is carried out, it may be the whole Redis: then all of them are held.
+    async fn judge(&mut self, settled: &mut [Settle]) {
+        let is_other = |settle: &Settle| matches!(settle, Settle::Hold(..) | Settle::Done);
         let rests = settled.iter().any(|settle| matches!(settle, Settle::Rest(..)));
-        // Where nothing at all is carried out, it may be the whole Redis.
-        if rests
-            && !is_held
-            && !settled.contains(&Settle::Done)
-            && let Err(error) = self.carrier.probe().await
-        {
-            for settle in &mut settled {
-                if let Settle::Rest(fate, _) = settle {
-                    *settle = Settle::Hold(*fate, error.to_string());
-                }
+        if !rests || settled.iter().any(is_other) {
+            return;
+        }
+        let Err(error) = self.carrier.probe().await else { return };
+        for settle in settled {
+            if let Settle::Rest(fate, _) = settle {
+                *settle = Settle::Hold(*fate, error.to_string());
             }
         }
-        settled
     }
 }
 
@@ -225,7 +283,7 @@ async fn call(carrier: &mut Carrier, asked: &[What], resting: &mut Resting) -> V
                 places.push(place);
                 Settle::Untried
             }
-            What::Behind => Settle::behind(),
+            What::Behind | What::Change(_) => Settle::behind(),
             What::Unfit(why) => Settle::Reject(why.clone()),
         });
     }
@@ -237,20 +295,24 @@ async fn call(carrier: &mut Carrier, asked: &[What], resting: &mut Resting) -> V
     settled
 }
 
-/// A batch in parts. What Redis cannot recognise is settled before a later write of its message is sent, so that a repeat
-/// cannot undo that one: a cancel that came before a put would cancel it.
+/// A batch in parts. What Redis cannot recognise is settled before what follows it is sent, so that a repeat cannot undo that:
+/// a change of a group is a part of its own, and two writes of a message without ids are in different ones.
 fn apart<K>(batch: Vec<Recorded<K>>) -> Vec<Vec<Recorded<K>>> {
-    let (mut parts, mut open) = (vec![Vec::new()], HashSet::new());
+    let (mut parts, mut open, mut is_closed) = (Vec::<Vec<_>>::new(), HashSet::new(), true);
     for recorded in batch {
-        if let What::Write(Write { record, id: None, .. }) = &recorded.what
-            && !open.insert(message_of(record))
-        {
+        let message = match &recorded.what {
+            What::Write(Write { record, id: None, .. }) => Some(message_of(record)),
+            _ => None,
+        };
+        let is_change = matches!(recorded.what, What::Change(_));
+        if is_change || is_closed || message.as_ref().is_some_and(|message| open.contains(message)) {
             parts.push(Vec::new());
-            open = HashSet::from([message_of(record)]);
+            open.clear();
         }
+        is_closed = is_change;
+        open.extend(message);
         parts.last_mut().expect("there is a first part").push(recorded);
     }
-    parts.retain(|part| !part.is_empty());
     parts
 }
 
@@ -264,19 +326,33 @@ async fn watched<T>(condition: &Condition, mut part: impl Future<Output = T> + U
     part.await
 }
 
+// === impl Pace ===
+
+impl Pace {
+    /// What to ask for, and until when to wait for it.
+    fn next(&mut self, now: Instant) -> (Want, Instant) {
+        let (want, until) = match self.held_until.filter(|until| *until > now) {
+            Some(until) => (Want::Nothing, until),
+            None if self.rests.is_due(now) => (Want::Rested, now),
+            None => (Want::New, self.rests.again_at()),
+        };
+        (want, until.min(now + SHOW_EVERY))
+    }
+}
+
 // === impl Report ===
 
 impl Report {
     fn of(settled: &[Settle]) -> Self {
         let mut report = Self::default();
         for settle in settled {
-            report.sent += u64::from(*settle != Settle::Untried);
+            report.sent += u64::from(settle.is_tried());
             match settle {
                 Settle::Done => report.done += 1,
                 Settle::Reject(_) => report.rejected += 1,
                 Settle::Rest(_, why) => {
                     report.resting += 1;
-                    report.why.get_or_insert_with(|| why.clone());
+                    report.why = report.why.or_else(|| settle.is_tried().then(|| why.clone()));
                 }
                 Settle::Hold(_, why) => drop(report.held.get_or_insert_with(|| why.clone())),
                 Settle::Untried => {}
@@ -321,6 +397,55 @@ impl What {
         match self {
             Self::Write(write) if settle.is_over() => write.carried(),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::spool::SpoolRecord;
+    use delayq::{Group, MessageId, Topic, UnixMillis};
+
+    /// `a`: a write of message a; `a'`: the same under a record id; `.`: a change of a group.
+    fn recorded(word: &str) -> Recorded<String> {
+        let at = UnixMillis::new(1);
+        let what = match word.split_at(1) {
+            (".", _) => What::Change(GroupRecord {
+                group: Group::new("g").unwrap(),
+                topic: None,
+                tried_at: at,
+                fate: Fate::NotApplied,
+                change: GroupChange::Cancel,
+            }),
+            (id, rest) => {
+                let target = Target::from(MessageId::own(id).unwrap());
+                let record = SpoolRecord::cancel(&Topic::new("t").unwrap(), &target, at);
+                What::Write(Write::new(
+                    record,
+                    (!rest.is_empty()).then(|| RecordId::of([b"id".as_slice()])),
+                    None,
+                ))
+            }
+        };
+        Recorded { key: word.to_owned(), what }
+    }
+
+    #[test]
+    fn what_redis_cannot_recognise_is_settled_before_what_follows_it() {
+        for (batch, expected) in [
+            ("", ""),
+            ("a' b' a'", "a' b' a'"),
+            ("a b a b a", "a b | a b | a"),
+            ("a' . . b' c'", "a' | . | . | b' c'"),
+            (". a b a", ". | a b | a"),
+        ] {
+            let parts = apart(batch.split_whitespace().map(recorded).collect());
+            let parts: Vec<String> = parts
+                .into_iter()
+                .map(|part| part.into_iter().map(|recorded| recorded.key).collect::<Vec<_>>().join(" "))
+                .collect();
+            assert_eq!(parts.join(" | "), expected, "{batch}");
         }
     }
 }

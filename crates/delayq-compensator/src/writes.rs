@@ -63,10 +63,6 @@ impl Carrier {
         Self { producer, away: Away::default(), unconfirmed: Unconfirmed::default() }
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        self.producer.client()
-    }
-
     /// Carries out a batch, as far as Redis can be used: writes of one message in their order. One answer for each write.
     pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[&Write]) -> Vec<Settle> {
         let mut settled = vec![Settle::Untried; batch.len()];
@@ -91,7 +87,7 @@ impl Carrier {
                 match why {
                     None => tried.push(at),
                     Some(why) => {
-                        resting.add(record, why.clone());
+                        resting.add(record);
                         settled[at] = Settle::Rest(Fate::NotApplied, why);
                     }
                 }
@@ -110,8 +106,8 @@ impl Carrier {
             for (at, settle) in tried.into_iter().zip(settles) {
                 let record = &batch[at].record;
                 let settle = self.away.judge(settle, || self.places(record));
-                if let Settle::Rest(_, why) = &settle {
-                    resting.add(record, why.clone());
+                if let Settle::Rest(..) = settle {
+                    resting.add(record);
                 }
                 has_ended |= matches!(settle, Settle::Hold(..));
                 settled[at] = settle;
@@ -166,8 +162,8 @@ impl Carrier {
                 self.away.judge(settle, places)
             }
         };
-        if let Settle::Rest(_, why) = &settle {
-            resting.add_group(&record.group, why.clone());
+        if let Settle::Rest(..) = settle {
+            resting.add_group(&record.group);
         }
         settle
     }

@@ -3,6 +3,7 @@
 
 use crate::heartbeat::{Heartbeat, Heartbeats};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,14 +11,14 @@ use std::time::Duration;
 /// The readiness conditions and heartbeats of a process; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    conditions: Arc<Mutex<BTreeMap<&'static str, Option<String>>>>,
+    conditions: Arc<Mutex<BTreeMap<Cow<'static, str>, Option<String>>>>,
     heartbeats: Heartbeats,
 }
 
 /// The handle for reporting one condition; clones share it.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    name: &'static str,
+    name: Cow<'static, str>,
     readiness: Readiness,
 }
 
@@ -25,7 +26,7 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unready {
     /// The name of the condition.
-    pub condition: &'static str,
+    pub condition: Cow<'static, str>,
     /// The reason.
     pub reason: String,
 }
@@ -41,8 +42,9 @@ impl Readiness {
 
     /// Adds a condition, unready with the reason `starting`. An existing name returns the same condition.
     #[must_use]
-    pub fn condition(&self, name: &'static str) -> Condition {
-        self.lock().entry(name).or_insert_with(|| Some("starting".to_owned()));
+    pub fn condition(&self, name: impl Into<Cow<'static, str>>) -> Condition {
+        let name = name.into();
+        self.lock().entry(name.clone()).or_insert_with(|| Some("starting".to_owned()));
         Condition { name, readiness: self.clone() }
     }
 
@@ -50,8 +52,9 @@ impl Readiness {
     #[must_use]
     pub fn unready(&self) -> Vec<Unready> {
         let conditions = self.lock();
-        let unready =
-            conditions.iter().filter_map(|(name, reason)| reason.clone().map(|reason| (*name, reason)));
+        let unready = conditions
+            .iter()
+            .filter_map(|(name, reason)| reason.clone().map(|reason| (name.clone(), reason)));
         unready.map(|(condition, reason)| Unready { condition, reason }).collect()
     }
 
@@ -68,7 +71,7 @@ impl Readiness {
         self.heartbeats.stuck()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Cow<'static, str>, Option<String>>> {
         // The only change under the lock is one assignment: a panic cannot leave a half-made change.
         self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,7 +91,7 @@ impl Condition {
     }
 
     fn set(&self, reason: Option<String>) {
-        self.readiness.lock().insert(self.name, reason);
+        self.readiness.lock().insert(self.name.clone(), reason);
     }
 }
 
@@ -101,10 +104,10 @@ mod tests {
         let readiness = Readiness::new();
         assert!(readiness.unready().is_empty());
         let redis = readiness.condition("redis");
-        assert_eq!(readiness.unready(), [Unready { condition: "redis", reason: "starting".into() }]);
+        assert_eq!(readiness.unready(), [Unready { condition: "redis".into(), reason: "starting".into() }]);
         redis.ready();
         assert!(readiness.unready().is_empty());
         readiness.condition("redis").clone().unready("no answer");
-        assert_eq!(readiness.unready(), [Unready { condition: "redis", reason: "no answer".into() }]);
+        assert_eq!(readiness.unready(), [Unready { condition: "redis".into(), reason: "no answer".into() }]);
     }
 }

@@ -34,7 +34,8 @@ const BUSY: Duration = Duration::from_secs(30);
 /// operator, which has an old number. `waiting_group` finds the waiting records of a group. What no longer waits is deleted
 /// from all of them together, by ranges of numbers, which is faster than a trigger. `books` counts the rows that were deleted.
 /// `boot` and `up_ms` date a row by the time since a boot of this host, and `clocks` has what Redis's clock said at each boot
-/// (see `clock`). A rejected record is `overtaken` once a later one of its message was resubmitted.
+/// (see `clock`). A rejected record is `overtaken` once a later one of its message was resubmitted. `resting` has the waiting
+/// records that a compensator has let rest, with their keys, and the causes of those that rest behind no other.
 const SCHEMA: &str = "
     CREATE TABLE waiting (seq INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
         spooled_ms INTEGER NOT NULL, boot INTEGER NOT NULL, up_ms INTEGER NOT NULL, body BLOB NOT NULL);
@@ -50,6 +51,10 @@ const SCHEMA: &str = "
     CREATE INDEX rejected_key ON rejected (key);
     CREATE INDEX rejected_group_key ON rejected (group_key);
     CREATE TABLE clocks (boot INTEGER PRIMARY KEY, redis_ms INTEGER NOT NULL);
+    CREATE TABLE resting (seq INTEGER PRIMARY KEY, key INTEGER NOT NULL, group_key INTEGER, cause INTEGER);
+    CREATE INDEX resting_key ON resting (key);
+    CREATE INDEX resting_group_key ON resting (group_key) WHERE group_key IS NOT NULL;
+    CREATE INDEX resting_cause ON resting (cause, seq) WHERE cause IS NOT NULL;
     INSERT INTO books VALUES (1, 0, 0, 0, 0);
     PRAGMA application_id = 1685156720;
     PRAGMA user_version = 1;

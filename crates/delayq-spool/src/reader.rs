@@ -5,7 +5,7 @@ use crate::error::SpoolError;
 use crate::flag::Flag;
 use crate::identity::Identity;
 use crate::lock::Lock;
-use crate::row::note_group;
+use crate::row::{note_group, rests};
 use crate::settled::{Settled, no_longer_waits};
 use crate::{encoding, file, lost};
 use delayq_core::fate::Fate;
@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 
 /// Waiting records, as [`spooled`] reads them.
 const WAITING: &str = "SELECT seq, body, spooled_ms, boot, up_ms FROM waiting";
+
+/// How many records of a cause are tried again.
+const OF_A_CAUSE: usize = 16;
 
 /// The size at which a batch is full.
 const BATCH_BYTES: usize = 16 << 20;
@@ -32,6 +35,8 @@ pub struct SpoolReader {
     /// The time of Redis's clock at this boot.
     heard: Option<Heard>,
     seen: i64,
+    /// The last cause of which records were tried again.
+    cause: i64,
     flag: Flag,
     /// Held while it reads.
     _shared: Lock,
@@ -48,6 +53,8 @@ pub struct Spooled {
     pub spooled_at: UnixMillis,
     /// By which Redis recognises a repeat of it. Of no other record; another one once it waits again.
     pub id: RecordId,
+    /// Whether it rests, or one that it must not overtake.
+    pub rests: bool,
     /// The record, or why its bytes are invalid: reject it.
     pub record: Result<AnyRecord, String>,
 }
@@ -178,6 +185,7 @@ impl SpoolReader {
             identity,
             heard: None,
             seen: 0,
+            cause: i64::MIN,
             flag,
             _shared: shared,
             lease,
@@ -209,41 +217,74 @@ impl SpoolReader {
             let clocks = Clocks::read(&self.connection, self.heard)?;
             let sql = format!("{WAITING} WHERE seq > ? ORDER BY seq LIMIT ?");
             let mut select = self.connection.prepare_cached(&sql)?;
+            let any_rests = self.connection.prepare_cached("SELECT 1 FROM resting LIMIT 1")?.exists([])?;
             let (mut rows, mut batch, mut bytes) = (select.query(params![after, most])?, Vec::new(), 0);
             while bytes < BATCH_BYTES
                 && let Some(row) = rows.next()?
             {
                 bytes += row.get_ref(1)?.as_bytes().map_or(0, <[u8]>::len);
-                batch.push(spooled(row, &clocks)?);
+                let mut next = spooled(row, &clocks)?;
+                if let (true, Ok(record)) = (any_rests, &next.record) {
+                    next.rests = rests(&self.connection, record)?;
+                }
+                batch.push(next);
             }
             Ok(batch)
         };
         read().map_err(self.of())
     }
 
-    /// Those of the records of these numbers that wait, in their order.
+    /// Some of the records that rest, to be tried again: a few of each cause, for all of one cause are most often mended
+    /// together; the next causes in the next call. `None`: what waits up to this number is not what rested, for an operator
+    /// has discarded a record or lets one wait again.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn numbered(&self, seqs: &[u64]) -> Result<Vec<Spooled>, SpoolError> {
-        let read = || {
+    pub fn resting(&mut self, up_to: u64, most: usize) -> Result<Option<Vec<Spooled>>, SpoolError> {
+        let mut cause = self.cause;
+        let mut read = || {
+            let again = "SELECT 1 FROM waiting_again a WHERE seq <= ?
+                         AND NOT EXISTS (SELECT 1 FROM resting r WHERE r.seq = a.seq)";
+            if self.connection.prepare_cached(again)?.exists([up_to])? {
+                return Ok(None);
+            }
+            let mut next =
+                self.connection.prepare_cached("SELECT min(cause) FROM resting WHERE cause > ?")?;
+            let sql = "SELECT seq FROM resting WHERE cause = ? ORDER BY seq LIMIT ?";
+            let mut some = self.connection.prepare_cached(sql)?;
+            let mut seqs: Vec<u64> = Vec::new();
+            while seqs.len() < most {
+                let Some(found) = next.query_row([cause], |row| row.get::<_, Option<i64>>(0))? else {
+                    cause = i64::MIN;
+                    break;
+                };
+                cause = found;
+                let few = OF_A_CAUSE.min(most - seqs.len());
+                let found = some.query_map(params![cause, few], |row| row.get(0))?;
+                seqs.extend(found.collect::<rusqlite::Result<Vec<u64>>>()?);
+            }
+            seqs.sort_unstable();
             let clocks = Clocks::read(&self.connection, self.heard)?;
             let mut select = self.connection.prepare_cached(&format!("{WAITING} WHERE seq = ?"))?;
             let found =
                 seqs.iter().map(|seq| select.query_row([seq], |row| spooled(row, &clocks)).optional());
-            found.filter_map(Result::transpose).collect::<rusqlite::Result<_>>()
+            found.collect::<rusqlite::Result<Option<Vec<_>>>>()
         };
-        read().map_err(self.of())
+        let found = read().map_err(self.of())?;
+        self.cause = cause;
+        Ok(found)
     }
 
-    /// How many records wait up to this number. Reads every row's number.
+    /// Lets nothing rest any more.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn count_to(&self, seq: u64) -> Result<u64, SpoolError> {
-        let sql = "SELECT count(*) FROM waiting WHERE seq <= ?";
-        let count = || self.connection.prepare_cached(sql)?.query_row([seq], |row| row.get(0));
-        count().map_err(self.of())
+    /// All of it still does.
+    pub fn end_rest(&mut self) -> Result<(), SpoolError> {
+        let any = || self.connection.prepare_cached("SELECT 1 FROM resting LIMIT 1")?.exists([]);
+        match any().map_err(self.of())? {
+            true => self.change(|change| change.execute("DELETE FROM resting", []).map(drop)),
+            false => Ok(()),
+        }
     }
 
     /// Notes what became of records. Safe to repeat.
@@ -458,6 +499,7 @@ fn spooled(row: &Row<'_>, clocks: &Clocks) -> rusqlite::Result<Spooled> {
         seq,
         spooled_at: spooled.wall.set_by(set_ms),
         id: id_of(seq, spooled, body.as_bytes().unwrap_or_default()),
+        rests: false,
         record: record(body).map(|record| record.clock_set_by(set_ms)),
     })
 }

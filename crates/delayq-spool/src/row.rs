@@ -150,19 +150,10 @@ impl Row {
 
     /// Whether something waits that it must not overtake, or is appended before it.
     pub(crate) fn has_to_wait(&self, known: &Known<'_>, chosen: &Chosen<'_>) -> rusqlite::Result<bool> {
-        let Keys { key, of } = self.keys;
         let Known { connection, keys } = known;
         let waits = |key| Ok(chosen.keys.contains(&key) || keys.waits(connection, key)?);
         let noted = |key| Ok(chosen.noted.contains(&key) || connection.prepare_cached(NOTED)?.exists([key])?);
-        if waits(key)? {
-            return Ok(true);
-        }
-        match of {
-            Of::Message => Ok(false),
-            Of::MessageIn(group) => waits(group),
-            Of::MessageInAny => noted(CHANGE),
-            Of::Group => Ok(noted(key)? || noted(ANY_GROUP)?),
-        }
+        self.keys.is_behind(waits, noted)
     }
 }
 
@@ -247,6 +238,23 @@ impl Keys {
         Self { key: key_of_group(&record.group), of: Of::Group }
     }
 
+    /// Whether one of these has its key, or is noted in a way that it must not overtake.
+    fn is_behind(
+        &self,
+        has: impl Fn(i64) -> rusqlite::Result<bool>,
+        noted: impl Fn(i64) -> rusqlite::Result<bool>,
+    ) -> rusqlite::Result<bool> {
+        if has(self.key)? {
+            return Ok(true);
+        }
+        match self.of {
+            Of::Message => Ok(false),
+            Of::MessageIn(group) => has(group),
+            Of::MessageInAny => noted(CHANGE),
+            Of::Group => Ok(noted(self.key)? || noted(ANY_GROUP)?),
+        }
+    }
+
     /// What `waiting_group` has of it.
     fn noted(&self) -> Option<i64> {
         match self.of {
@@ -272,6 +280,19 @@ pub(crate) fn note_group(
     record: &AnyRecord,
 ) -> rusqlite::Result<()> {
     Keys::of(record).note(transaction, seq.cast_signed())
+}
+
+/// Whether a record rests, or one that it must not overtake.
+pub(crate) fn rests(connection: &Connection, record: &AnyRecord) -> rusqlite::Result<bool> {
+    let any = |sql| move |key: i64| connection.prepare_cached(sql)?.exists([key]);
+    let by = "SELECT 1 FROM resting WHERE key = ?";
+    let by_group = "SELECT 1 FROM resting WHERE group_key = ?";
+    Keys::of(record).is_behind(any(by), any(by_group))
+}
+
+/// Tells causes apart.
+pub(crate) fn cause_of(why: &str) -> i64 {
+    first_8_bytes(Sha256::new().chain_update(why))
 }
 
 /// Finds the records of a message: the first 8 bytes of the SHA-256 of topic, a zero byte, and stored id. A collision costs

@@ -1,6 +1,7 @@
 //! What became of records.
 
 use crate::clock::Moment;
+use crate::row::cause_of;
 use rusqlite::{Transaction, params};
 
 /// Keeps a record aside. `group_key` is what `waiting_group` has of it.
@@ -18,6 +19,10 @@ const OVERTAKE: &str = "UPDATE rejected SET overtaken = 1 WHERE overtaken = 0 AN
     UNION ALL SELECT r.seq FROM waiting_group w JOIN rejected r ON r.key = w.key
         WHERE w.seq BETWEEN ?1 AND ?2 AND r.seq < w.seq)";
 
+/// Notes that a waiting record rests.
+const LET_REST: &str = "INSERT OR REPLACE INTO resting (seq, key, group_key, cause)
+    SELECT seq, key, (SELECT key FROM waiting_group g WHERE g.seq = w.seq), ? FROM waiting w WHERE seq = ?";
+
 /// What became of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
@@ -25,6 +30,8 @@ pub struct Settled {
     pub done: Vec<u64>,
     /// Those that can never be carried out, and why. They are set aside.
     pub rejected: Vec<(u64, String)>,
+    /// Those that rest until they are tried again, and why; `None`: behind another one that does.
+    pub resting: Vec<(u64, Option<String>)>,
 }
 
 // === impl Settled ===
@@ -32,7 +39,7 @@ pub struct Settled {
 impl Settled {
     /// Whether there is nothing to note.
     pub fn is_empty(&self) -> bool {
-        self.done.is_empty() && self.rejected.is_empty()
+        self.done.is_empty() && self.rejected.is_empty() && self.resting.is_empty()
     }
 
     pub(crate) fn note(&self, change: &Transaction<'_>, now: Moment) -> rusqlite::Result<()> {
@@ -47,6 +54,10 @@ impl Settled {
             change.prepare_cached(OVERTAKE)?.execute([first, last])?;
             replayed += no_longer_waits(change, first, last)?;
         }
+        for (seq, why) in &self.resting {
+            let cause = why.as_deref().map(cause_of);
+            change.prepare_cached(LET_REST)?.execute(params![cause, seq])?;
+        }
         let books = "UPDATE books SET replayed = replayed + ?, rejected = rejected + ?";
         change.prepare_cached(books)?.execute([replayed, rejected]).map(drop)
     }
@@ -60,5 +71,6 @@ pub(crate) fn no_longer_waits(change: &Transaction<'_>, first: u64, last: u64) -
     };
     delete("waiting_group")?;
     delete("waiting_again")?;
+    delete("resting")?;
     delete("waiting")
 }

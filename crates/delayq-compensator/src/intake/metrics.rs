@@ -5,7 +5,6 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use std::time::Duration;
 
 /// The metrics of all intakes of this process.
 #[derive(Clone, Debug)]
@@ -20,8 +19,7 @@ pub(crate) struct IntakesMetrics {
 /// The metrics of one intake.
 #[derive(Clone, Debug)]
 pub(crate) struct IntakeMetrics {
-    source: SourceMetrics,
-    pub(crate) done: Counter,
+    pub(crate) source: SourceMetrics,
     pub(crate) rejected: Counter,
     pub(crate) unreadable: Counter,
     pub(crate) lost: Counter,
@@ -69,9 +67,7 @@ impl IntakesMetrics {
     pub(crate) fn of(&self, name: &str) -> IntakeMetrics {
         let (intake, source) =
             (OfIntake { intake: name.to_owned() }, self.sources.of(format!("intake.{name}")));
-        source.records("waiting", 0);
         IntakeMetrics {
-            done: source.settled("done"),
             rejected: source.settled("rejected"),
             unreadable: source.settled("unreadable"),
             source,
@@ -86,17 +82,6 @@ impl IntakesMetrics {
 // === impl IntakeMetrics ===
 
 impl IntakeMetrics {
-    /// How much waits for another try, and for how long the oldest of it.
-    pub(crate) fn waiting(&self, records: usize, oldest: Duration) {
-        self.source.records("waiting", records as u64);
-        self.source.oldest(oldest);
-    }
-
-    /// Counts a step that could not be carried out.
-    pub(crate) fn hold(&self) {
-        self.source.hold();
-    }
-
     pub(crate) fn lag(&self, lag: Option<u64>) {
         if let Some(lag) = lag {
             self.lag.set(i64::try_from(lag).unwrap_or(i64::MAX));

@@ -91,7 +91,13 @@ impl Source for Outbox {
     fn seen(&self) -> Seen {
         let Books { oldest, rejected, bytes, .. } = self.books;
         let oldest = oldest.unwrap_or_default();
-        Seen { waiting: None, rejected: Some(rejected), resting: self.resting, oldest, bytes: Some(bytes) }
+        Seen {
+            rejected: Some(rejected),
+            resting: self.resting,
+            oldest,
+            bytes: Some(bytes),
+            ..Seen::default()
+        }
     }
 
     async fn close(&mut self) {

@@ -1,11 +1,11 @@
 //! A compensator's or a producer's process ends at one of its steps: in front of a sync of the spool, which is between any
 //! two steps.
 
+use super::steps::Resubmitter;
 use super::writes::{known_by_ids, writes};
-use super::{FAR, Host, drain, message, reader, target, topic};
+use super::{FAR, Host, drain, message, target, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Client, Fate, Producer, ProducerOptions, PutOutcome, Settings, State, UnixMillis};
-use delayq_compensator::Resubmitter;
 use delayq_spool::{SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::LONG;
 use delayq_tests::disk_shim::{DiskShim, Syncs};
@@ -51,7 +51,7 @@ async fn a_compensator_that_ends_between_any_two_steps_changes_nothing_of_the_re
         let mut process = start(&host, &disk, Syncs::End(number));
         let ended = process.wait_end(LONG).await;
         assert_eq!(ended.code(), None, "sync {number}: it ended by itself: {}", process.tail());
-        let mut resubmitter = Resubmitter::new(reader(disk.path()), host.deployment.client.clone(), 500);
+        let mut resubmitter = Resubmitter::new(disk.path(), host.deployment.client.clone(), 500).await;
         let left = resubmitter.stats().await.unwrap();
         assert!(left.waiting > 0 && left.balances(), "sync {number}: {left:?}");
         drain(&mut resubmitter).await;
@@ -76,7 +76,7 @@ async fn a_put_that_replaces_is_not_taken_for_an_older_one_of_its_message_whenev
     let mut process = start(&host, &disk, Syncs::End(1));
     let ended = process.wait_end(LONG).await;
     assert_eq!(ended.code(), None, "it ended by itself: {}", process.tail());
-    drain(&mut Resubmitter::new(reader(disk.path()), host.deployment.client.clone(), 500)).await;
+    drain(&mut Resubmitter::new(disk.path(), host.deployment.client.clone(), 500).await).await;
     let present = host.present(message("a")).await;
     assert_eq!(present, PutOutcome::Exists(State::Delayed, FAR));
 }
@@ -127,7 +127,7 @@ async fn a_producer_that_ends_between_any_two_steps_and_repeats_its_last_write_c
         let before = produce(&disk, Syncs::End(number), 0).await;
         let after = produce(&disk, Syncs::Work, before).await;
         assert_eq!((before + after) as u64, WRITES, "sync {number}");
-        let mut resubmitter = Resubmitter::new(reader(disk.path()), host.deployment.client.clone(), 500);
+        let mut resubmitter = Resubmitter::new(disk.path(), host.deployment.client.clone(), 500).await;
         let spooled = resubmitter.stats().await.unwrap();
         // The write that it was at is there once more, if it was written before it was synced.
         assert!(

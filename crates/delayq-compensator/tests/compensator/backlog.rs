@@ -1,9 +1,10 @@
 //! A day without a compensator: what was spooled is carried out in memory that does not grow with it.
 
+use super::steps::resting;
 use super::{Host, target, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Message, UnixMillis};
-use delayq_spool::{SpoolReader, SpoolSettings, SpoolWriter};
+use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::environment::at_length;
 use delayq_tests::process::{Process, Signal};
@@ -27,9 +28,8 @@ fn record(n: u64, count: u64, now: UnixMillis) -> SpoolRecord {
     SpoolRecord::put(&message.after(Duration::from_secs(6 * 3600)), Fate::NotApplied, at)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_day_of_records_is_carried_out_in_memory_that_does_not_grow_with_them() {
-    let count = at_length(20_000, 1_000_000);
+/// A host with so many records of a day in its spool.
+async fn after_a_day(count: u64) -> Host {
     let host = Host::start().await;
     let spool = SpoolWriter::open(host.folder.path(), &SpoolSettings { max_bytes: 4 << 30 }).unwrap();
     let now = host.deployment.now().await;
@@ -37,6 +37,10 @@ async fn a_day_of_records_is_carried_out_in_memory_that_does_not_grow_with_them(
         let some = (first..first + 5000).map(|n| record(n, count, now));
         spool.append(some.collect()).await.unwrap();
     }
+    host
+}
+
+fn start(host: &Host) -> Process {
     let config = host.folder.join("delayq.toml");
     let text = format!(
         "{}[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n",
@@ -46,20 +50,65 @@ async fn a_day_of_records_is_carried_out_in_memory_that_does_not_grow_with_them(
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_delayq-compensator"));
     command.arg(&config);
-    let (mut process, began) = (Process::spawn("delayq-compensator", command), Instant::now());
-    let (books, most_kib) = (SpoolReader::open_beside(host.folder.path()).unwrap(), Cell::new(0));
-    wait_until("an empty spool", LONG * at_length(1, 20), async || {
+    Process::spawn("delayq-compensator", command)
+}
+
+/// Waits for this; the most memory that the process had meanwhile.
+async fn most_kib(process: &Process, what: &str, is_so: impl Fn() -> bool) -> u64 {
+    let most_kib = Cell::new(0);
+    wait_until(what, LONG * at_length(1, 20), async || {
         most_kib.set(most_kib.get().max(process.resident_kib().unwrap()));
-        books.books().unwrap().waiting == 0
+        is_so()
     })
     .await;
-    println!("{count} records in {:?}, at most {} KiB resident", began.elapsed(), most_kib.get());
-    process.ends_well_by(Signal::TERM, LONG).await;
-    assert!(most_kib.get() < MOST_KIB, "{} KiB", most_kib.get());
+    most_kib.get()
+}
+
+/// Every record was carried out once.
+async fn is_carried_out(host: &Host, count: u64, stats: SpoolStats) {
     let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
     let (cancels, puts) = (count / A_CANCEL_IN, count - count / A_CANCEL_IN);
     assert_eq!((numbers.accepted, numbers.cancelled), (puts, cancels), "{numbers:?}");
     assert_eq!(numbers.ready + numbers.delayed, puts - cancels, "{numbers:?}");
-    let stats = books.stats().unwrap();
     assert!(stats.rejected == 0 && stats.balances(), "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_of_records_is_carried_out_in_memory_that_does_not_grow_with_them() {
+    let count = at_length(20_000, 1_000_000);
+    let host = after_a_day(count).await;
+    let (mut process, began) = (start(&host), Instant::now());
+    let books = SpoolReader::open_beside(host.folder.path()).unwrap();
+    let most_kib = most_kib(&process, "an empty spool", || books.books().unwrap().waiting == 0).await;
+    println!("{count} records in {:?}, at most {most_kib} KiB resident", began.elapsed());
+    process.ends_well_by(Signal::TERM, LONG).await;
+    assert!(most_kib < MOST_KIB, "{most_kib} KiB");
+    is_carried_out(&host, count, books.stats().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_records_rest_they_take_no_memory_and_none_behind_them_waits() {
+    let count = at_length(20_000, 1_000_000);
+    let host = after_a_day(count).await;
+    let rename = async |shard: u16, from: &str, to: &str| {
+        let name = |of: &str| format!("{{dq:{shard}}}:{of}");
+        let _: String = host.deployment.server.command(&["RENAME", &name(from), &name(to)]).await;
+    };
+    for shard in 0..3 {
+        rename(shard, "meta", "away").await;
+    }
+    let mut process = start(&host);
+    let books = SpoolReader::open_beside(host.folder.path()).unwrap();
+    let marks = || resting(host.folder.path());
+    let before = most_kib(&process, "all to be tried", || marks() == books.books().unwrap().waiting).await;
+    let rest = marks();
+    assert!(rest > count / 2 && books.books().unwrap().replayed > 0, "{rest} of {count} rest");
+    for shard in 0..3 {
+        rename(shard, "away", "meta").await;
+    }
+    let after = most_kib(&process, "an empty spool", || books.books().unwrap().waiting == 0).await;
+    println!("{rest} of {count} records rested, at most {} KiB resident", before.max(after));
+    process.ends_well_by(Signal::TERM, LONG).await;
+    assert!(before.max(after) < MOST_KIB, "{before} KiB, {after} KiB");
+    is_carried_out(&host, count, books.stats().unwrap()).await;
 }

@@ -37,7 +37,7 @@ async fn of_a_full_spool_each_message_has_its_own_answer_and_none_overtakes_a_re
     assert_eq!(producer.cancel(&topic(), &target("a")).await.unwrap(), CancelOutcome::Spooled);
 
     host.deployment.server.resume().await;
-    assert_eq!(drain(&mut host.resubmitter()).await.resubmitted, 4);
+    assert_eq!(drain(&mut host.resubmitter().await).await.resubmitted, 4);
     for (id, exists) in [("a", true), ("b", true), ("c", false), ("d", true)] {
         let present = host.present(message(id)).await;
         assert_eq!(!matches!(present, PutOutcome::Stored(_)), exists, "{id}: {present:?}");

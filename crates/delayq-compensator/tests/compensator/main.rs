@@ -15,6 +15,7 @@ mod ready;
 mod resting;
 mod silence;
 mod start;
+mod steps;
 mod unconfirmed;
 mod writes;
 
@@ -25,16 +26,16 @@ use delayq::{
     Admin, CancelOutcome, Client, Due, Fate, Message, MessageId, Producer, ProducerOptions, PutOutcome,
     Reschedule, State, Target, Topic, UnixMillis,
 };
-use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, SourcesMetrics, build};
+use delayq_compensator::{CompensatorConfig, Deps, SourcesMetrics, build};
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::deadline::{SHORT, wait_until, within};
 use delayq_tests::deployment::{Deployment, settings};
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use steps::{Report, Resubmitter};
 
 /// In the year 2100.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
@@ -57,10 +58,6 @@ impl Host {
         let options = ProducerOptions::default().spool(Arc::new(spool.clone()));
         let producer = Producer::start(deployment.client.clone(), options);
         Self { deployment, folder, spool, producer }
-    }
-
-    fn resubmitter(&self) -> Resubmitter {
-        Resubmitter::new(reader(self.folder.path()), self.deployment.client.clone(), 500)
     }
 
     async fn put(&self, message: Message) -> PutOutcome {
@@ -96,10 +93,6 @@ async fn lasting_redis() -> RedisServer {
     RedisServer::start_with(RedisOptions::default().append_only("always")).await
 }
 
-fn reader(folder: &Path) -> SpoolReader {
-    SpoolReader::open(folder, "the test").unwrap()
-}
-
 fn topic() -> Topic {
     Topic::new("orders").unwrap()
 }
@@ -118,11 +111,11 @@ async fn drain(resubmitter: &mut Resubmitter) -> Report {
     loop {
         let report = resubmitter.run_once().await.unwrap();
         assert_eq!(report.held, None);
+        sum.resubmitted += report.resubmitted;
+        sum.rejected += report.rejected;
         if report.at_end {
             return sum;
         }
-        sum.resubmitted += report.resubmitted;
-        sum.rejected += report.rejected;
     }
 }
 
@@ -141,7 +134,7 @@ async fn a_spooled_put_of_unknown_fate_is_delivered_however_late_and_aside_where
     let refused = Message::new(strict, "x").id("a").unwrap().at(FAR);
     let records = [&lenient, &refused].map(|message| SpoolRecord::put(message, Fate::Unknown, long_ago));
     host.spool.append(records.to_vec()).await.unwrap();
-    let report = drain(&mut host.resubmitter()).await;
+    let report = drain(&mut host.resubmitter().await).await;
     assert_eq!((report.resubmitted, report.rejected), (1, 1));
     assert_eq!(host.present(lenient).await, PutOutcome::Exists(State::Delayed, FAR));
     let aside = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 10).unwrap();
@@ -155,7 +148,7 @@ async fn what_was_put_while_redis_was_away_is_there_once_after_it_is_back() {
     for n in 0..20 {
         assert_eq!(host.put(message(&format!("m{n}"))).await, PutOutcome::Spooled);
     }
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let away = resubmitter.run_once().await.unwrap();
     assert!(away.held.is_some() && away.resubmitted == 0, "{away:?}");
     assert!(resubmitter.run_once().await.unwrap().held.is_some());
@@ -179,7 +172,7 @@ async fn a_cancel_that_comes_while_the_put_is_spooled_holds() {
     let answer = host.deployment.producer.cancel(&topic(), &target("a")).await.unwrap();
     assert_eq!(answer, CancelOutcome::Unknown);
     assert_eq!(host.producer.cancel(&topic(), &target("a")).await.unwrap(), CancelOutcome::Spooled);
-    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(2));
+    assert_eq!(drain(&mut host.resubmitter().await).await, resubmitted(2));
     let present = host.present(message("a")).await;
     assert!(matches!(present, PutOutcome::Exists(State::Cancelled, _)), "{present:?}");
 }
@@ -193,7 +186,7 @@ async fn a_reschedule_that_is_spooled_is_carried_out_after_its_put() {
         SpoolRecord::reschedule(&topic(), &target("a"), Reschedule::To(Due::At(later)), now),
     ];
     host.spool.append(records).await.unwrap();
-    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(2));
+    assert_eq!(drain(&mut host.resubmitter().await).await, resubmitted(2));
     assert_eq!(host.present(message("a")).await, PutOutcome::Exists(State::Delayed, later));
 }
 
@@ -208,7 +201,7 @@ async fn a_due_time_that_is_past_makes_it_ready_and_a_conflict_is_kept_aside() {
     let records = [&past, &message("taken"), &delayed].map(|m| SpoolRecord::put(m, Fate::NotApplied, tried));
     host.spool.append(records.to_vec()).await.unwrap();
     assert_eq!(
-        drain(&mut host.resubmitter()).await,
+        drain(&mut host.resubmitter().await).await,
         Report { resubmitted: 2, rejected: 1, ..Report::default() }
     );
     for ready in [past, delayed] {
@@ -247,7 +240,7 @@ async fn a_replace_of_unknown_fate_is_not_delivered_again() {
         SpoolRecord::put(&fresh, Fate::Unknown, after),
     ];
     host.spool.append(records).await.unwrap();
-    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(2));
+    assert_eq!(drain(&mut host.resubmitter().await).await, resubmitted(2));
     let present = host.present(message("repeated")).await;
     assert!(matches!(present, PutOutcome::Exists(State::Delivered, _)), "{present:?}");
     assert_eq!(host.present(message("fresh")).await, PutOutcome::Exists(State::Delayed, FAR));
@@ -289,7 +282,7 @@ async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds
     for id in &ids[..20] {
         host.deployment.producer.put(message(id)).await.unwrap();
     }
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let before = Client::new(settings(host.deployment.server.url(), host.deployment.client.shards().get()));
     let grown = delayq::ShardCount::new(24).unwrap();
     delayq::Admin::new(before).grow(grown, |_| {}).await.unwrap();

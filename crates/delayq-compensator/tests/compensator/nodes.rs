@@ -1,11 +1,11 @@
 //! A Redis Cluster, or several Redises, of which a node is away, or takes no messages: the writes of its shards rest, in
 //! order, and all others go on.
 
-use super::{message, reader, target, topic};
+use super::steps::Resubmitter;
+use super::{message, target, topic};
 use delayq::protocol::{NodeMap, NodeSettings};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Settings, UnixMillis};
-use delayq_compensator::Resubmitter;
 use delayq_spool::{SpoolSettings, SpoolWriter};
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::deployment::{created, settings};
@@ -43,7 +43,7 @@ impl Spooled {
         let (client, admin, _) = created(settings).await;
         let folder = Folder::new("spool");
         let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
-        let resubmitter = Resubmitter::new(reader(folder.path()), client, 50);
+        let resubmitter = Resubmitter::new(folder.path(), client, 50).await;
         let mut spooled = Self { admin, spool, ids: 0, resubmitter, _folder: folder };
         spooled.add(IDS).await;
         spooled

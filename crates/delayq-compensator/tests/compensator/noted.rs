@@ -51,7 +51,7 @@ async fn what_was_carried_out_and_could_not_be_noted_is_not_carried_out_again() 
         let host = Host::start().await;
         host.spool.append(vec![put(&message("a"))]).await.unwrap();
         let fault = Fault::of(&host);
-        let mut resubmitter = host.resubmitter();
+        let mut resubmitter = host.resubmitter().await;
         resubmitter.run_once().await.unwrap_err();
         // It is delivered, and forgotten.
         let stored = keys(&host, "*:m:*:a").await;
@@ -60,7 +60,7 @@ async fn what_was_carried_out_and_could_not_be_noted_is_not_carried_out_again() 
         for _ in 0..3 {
             if !is_the_same_process {
                 drop(resubmitter);
-                resubmitter = host.resubmitter();
+                resubmitter = host.resubmitter().await;
             }
             resubmitter.run_once().await.unwrap_err();
             assert!(keys(&host, "*:m:*:a").await.is_empty(), "it was put again");
@@ -82,11 +82,11 @@ async fn nothing_behind_a_groups_cancel_is_sent_before_that_is_noted_or_its_repe
     host.spool.append_group(&change(GroupChange::Cancel), false).await.unwrap();
     host.spool.append(vec![put(&in_group("behind"))]).await.unwrap();
     let fault = Fault::of(&host);
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     resubmitter.run_once().await.unwrap_err();
     drop(resubmitter);
     fault.ends();
-    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(3));
+    assert_eq!(drain(&mut host.resubmitter().await).await, resubmitted(3));
     let before = host.present(in_group("before")).await;
     assert!(matches!(before, PutOutcome::Exists(State::Cancelled, _)), "{before:?}");
     assert_eq!(host.present(in_group("behind")).await, PutOutcome::Exists(State::Delayed, FAR));
@@ -98,7 +98,7 @@ async fn a_shift_that_may_have_been_made_over_an_hour_ago_is_not_made_again() {
     host.put(in_group("a")).await;
     host.spool.append_group(&shift(), false).await.unwrap();
     let fault = Fault::of(&host);
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     resubmitter.run_once().await.unwrap_err();
     drop(resubmitter);
     // Its Redis has forgotten the token, and the clock says so.
@@ -106,7 +106,7 @@ async fn a_shift_that_may_have_been_made_over_an_hour_ago_is_not_made_again() {
     let () = host.deployment.server.command(&["DEL", &cursors[0]]).await;
     fault.0.execute_batch("UPDATE waiting SET spooled_ms = spooled_ms + 7200000").unwrap();
     fault.ends();
-    assert_eq!(drain(&mut host.resubmitter()).await.rejected, 1);
+    assert_eq!(drain(&mut host.resubmitter().await).await.rejected, 1);
     let shifted = UnixMillis::new(FAR.get() + 5);
     assert_eq!(host.present(in_group("a")).await, PutOutcome::Exists(State::Delayed, shifted));
 }
@@ -118,7 +118,7 @@ async fn a_shift_that_did_not_reach_redis_stays_one_that_was_never_tried() {
     host.deployment.server.kill().await;
     // A write on the connection that is about to break may have arrived; later ones find nobody.
     Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap_err();
-    let report = host.resubmitter().run_once().await.unwrap();
+    let report = host.resubmitter().await.run_once().await.unwrap();
     assert!(report.held.is_some(), "{report:?}");
     let waiting = SpoolReader::open_beside(host.folder.path()).unwrap().waiting(0, 1).unwrap();
     let Ok(AnyRecord::Group(found)) = &waiting[0].record else { panic!("{waiting:?}") };
@@ -132,12 +132,12 @@ async fn a_put_whose_producer_got_no_answer_is_put_once_by_however_many_compensa
     let tried = SpoolRecord::put(&message("a").replace(), Fate::Unknown, FAR);
     host.spool.append(vec![tried]).await.unwrap();
     let fault = Fault::of(&host);
-    host.resubmitter().run_once().await.unwrap_err();
+    host.resubmitter().await.run_once().await.unwrap_err();
     let cancelled = host.deployment.producer.cancel(&topic(), &super::target("a")).await.unwrap();
     assert_eq!(cancelled, delayq::CancelOutcome::Cancelled);
-    host.resubmitter().run_once().await.unwrap_err();
+    host.resubmitter().await.run_once().await.unwrap_err();
     fault.ends();
-    assert_eq!(drain(&mut host.resubmitter()).await, resubmitted(1));
+    assert_eq!(drain(&mut host.resubmitter().await).await, resubmitted(1));
     let found = host.present(message("a")).await;
     assert!(matches!(found, PutOutcome::Exists(State::Cancelled, _)), "{found:?}");
 }

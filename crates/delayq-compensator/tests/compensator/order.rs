@@ -15,7 +15,7 @@ async fn no_write_overtakes_an_older_one_that_waits_in_the_spool() {
     }
 
     let mut host = Host::start().await;
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     for write in writes(120, 4) {
         match write.n % 40 {
             10 => drop(host.deployment.server.kill().await),
@@ -76,7 +76,7 @@ async fn changes_of_a_group_are_spooled_and_neither_overtake_nor_are_overtaken()
     assert_eq!(host.put(grouped("h1")).await, PutOutcome::Stored(FAR));
     let other = host.producer.cancel_group(&Group::new("other").unwrap()).await.unwrap();
     assert!(!other.spooled && other.changed == 0);
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let done = drain(&mut resubmitter).await;
     assert!(done.resubmitted >= 5 && done.rejected == 0, "{done:?}");
     host.put(grouped("g5")).await;
@@ -113,7 +113,7 @@ async fn a_shift_of_a_group_that_is_busy_rests_with_the_later_writes_of_the_grou
     host.spool.append_group(&record, false).await.unwrap();
     assert_eq!(host.put(grouped("g600")).await, PutOutcome::Spooled);
     host.spool.append(vec![SpoolRecord::put(&message("a"), Fate::NotApplied, FAR)]).await.unwrap();
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let done = loop {
         let report = resubmitter.run_once().await.unwrap();
         assert!(report.held.is_none() && report.rejected == 0, "{report:?}");
@@ -133,7 +133,7 @@ async fn a_shift_of_a_group_that_is_busy_rests_with_the_later_writes_of_the_grou
             .changed,
         100
     );
-    resubmitter.begin_again();
+    resubmitter.try_again();
     assert_eq!(drain(&mut resubmitter).await.resubmitted, 2);
     let target = Target { group: Some(group), ..target("g600") };
     let put = &known(&host, [target]).await[0];
@@ -154,7 +154,7 @@ async fn a_spooled_change_of_a_group_in_one_topic_leaves_its_messages_of_others_
         let record = GroupRecord { group, topic, tried_at: FAR, fate: Fate::NotApplied, change };
         host.spool.append_group(&record, false).await.unwrap();
     }
-    assert_eq!(drain(&mut host.resubmitter()).await.resubmitted, 2);
+    assert_eq!(drain(&mut host.resubmitter().await).await.resubmitted, 2);
     let admin = &host.deployment.admin;
     let found = async |topic: &Topic, id: &str| {
         let target = Target { group: Some(group.clone()), ..target(id) };

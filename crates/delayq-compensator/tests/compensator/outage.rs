@@ -36,7 +36,7 @@ async fn twenty_thousand_mixed_writes_during_an_outage_end_as_without_it() {
     let mut host = Host::start().await;
     host.deployment.server.kill().await;
     carry_out(&host).await;
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let spooled = resubmitter.stats().await.unwrap();
     assert_eq!((spooled.spooled, spooled.waiting), (WRITES, WRITES));
     host.deployment.server.resume().await;
@@ -62,7 +62,7 @@ async fn what_an_emptied_redis_or_one_that_denies_the_user_does_not_take_is_spoo
     acl("-eval").await;
     assert_eq!(host.put(message("denied")).await, PutOutcome::Spooled);
     acl("+@all").await;
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     assert_eq!(drain(&mut resubmitter).await, resubmitted(1));
     let _: String = host.deployment.server.command(&["FLUSHALL"]).await;
     assert_eq!(host.put(message("emptied")).await, PutOutcome::Spooled);

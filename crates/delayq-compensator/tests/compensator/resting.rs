@@ -1,9 +1,11 @@
 //! What cannot be carried out although Redis can be used rests alone.
 
-use super::{FAR, Host, drain, message, reader, target, topic};
+use super::steps::{Report, Resubmitter};
+use super::{FAR, Host, drain, message, target, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Message, Topic, UnixMillis};
-use delayq_compensator::{CompensatorConfig, Deps, Report, Resubmitter, SourcesMetrics, build};
+use delayq_compensator::{CompensatorConfig, Deps, SourcesMetrics, build};
+use delayq_service::config::HumanDuration;
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{Retried, Settled, SpoolReader, SpoolStats};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
@@ -53,7 +55,7 @@ async fn a_shard_that_is_missing_holds_up_its_own_messages_alone() {
     spool(&host).await;
     rename(&host, BROKEN, AWAY).await;
     // Smaller than what rests of one shard: no batch of it may block the next one.
-    let mut resubmitter = Resubmitter::new(reader(host.folder.path()), host.deployment.client.clone(), 20);
+    let mut resubmitter = Resubmitter::new(host.folder.path(), host.deployment.client.clone(), 20).await;
     let mut done = 0;
     let resting = loop {
         let report = resubmitter.run_once().await.unwrap();
@@ -67,7 +69,7 @@ async fn a_shard_that_is_missing_holds_up_its_own_messages_alone() {
     assert!(resubmitter.resting().unwrap().contains("shard 2"), "{:?}", resubmitter.resting());
 
     rename(&host, AWAY, BROKEN).await;
-    resubmitter.begin_again();
+    resubmitter.try_again();
     let mut rested = Report::default();
     while !rested.at_end {
         rested = resubmitter.run_once().await.unwrap();
@@ -96,7 +98,7 @@ async fn however_many_rest_few_of_each_cause_are_tried_again_until_one_of_them_c
     let host = Host::start().await;
     rename(&host, BROKEN, AWAY).await;
     spool(&host).await;
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let (resting, _) = pass(&mut resubmitter).await;
     assert!(resting > 40, "{resting}");
     for _ in 0..3 {
@@ -137,7 +139,7 @@ async fn a_try_of_what_rests_keeps_no_backlog_from_being_read() {
     let host = Host::start().await;
     rename(&host, BROKEN, AWAY).await;
     spool(&host).await;
-    let mut resubmitter = Resubmitter::new(reader(host.folder.path()), host.deployment.client.clone(), 20);
+    let mut resubmitter = Resubmitter::new(host.folder.path(), host.deployment.client.clone(), 20).await;
     let mut done = 0;
     loop {
         resubmitter.try_again();
@@ -150,7 +152,7 @@ async fn a_try_of_what_rests_keeps_no_backlog_from_being_read() {
     }
     // An outage forgets what rested: it is read again, although it is to be tried.
     rename(&host, AWAY, BROKEN).await;
-    resubmitter.begin_again();
+    resubmitter.try_again();
     resubmitter.try_again();
     assert_eq!(pass(&mut resubmitter).await.0, 0);
     assert_eq!(stats(&host).waiting, 0);
@@ -161,7 +163,7 @@ async fn a_redis_without_any_shard_holds_up_everything_in_order() {
     let host = Host::start().await;
     spool(&host).await;
     let _: String = host.deployment.server.command(&["FLUSHALL"]).await;
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     for _ in 0..2 {
         let report = resubmitter.run_once().await.unwrap();
         assert!(report.held.is_some() && report.resubmitted == 0, "{report:?}");
@@ -196,7 +198,7 @@ async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     let host = Host::start().await;
     spool(&host).await;
     wait_until("the records to be old", LONG, async || stats(&host).oldest_age() > AGE).await;
-    let mut resubmitter = host.resubmitter().max_age(Some(AGE));
+    let mut resubmitter = host.resubmitter_with(|config| config.max_age = HumanDuration::from(AGE)).await;
     assert_eq!(resubmitter.run_once().await.unwrap().rejected, RECORDS);
     let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
     let aside = beside.rejected(0, 1).unwrap();
@@ -205,7 +207,8 @@ async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     assert_eq!(beside.retry(aside[0].seq, false).unwrap(), Retried::Overtaken);
     // One that waits again does so since now.
     assert_eq!(beside.retry(aside[0].seq, true).unwrap(), Retried::Waits);
-    let mut resubmitter = resubmitter.max_age(Some(LONG));
+    drop(resubmitter);
+    let mut resubmitter = host.resubmitter_with(|config| config.max_age = HumanDuration::from(LONG)).await;
     for _ in 0..2 {
         drain(&mut resubmitter).await;
     }
@@ -219,7 +222,7 @@ async fn a_cancel_is_carried_out_however_long_it_has_waited() {
     let cancel = SpoolRecord::cancel(&topic(), &target("old"), UnixMillis::new(1));
     host.spool.append(vec![cancel]).await.unwrap();
     wait_until("the records to be old", LONG, async || stats(&host).oldest_age() > AGE).await;
-    let mut resubmitter = host.resubmitter().max_age(Some(AGE));
+    let mut resubmitter = host.resubmitter_with(|config| config.max_age = HumanDuration::from(AGE)).await;
     assert_eq!(resubmitter.run_once().await.unwrap().resubmitted, 1);
     assert_eq!(stored(&host).await, (1, 1));
 }
@@ -231,11 +234,11 @@ async fn what_a_command_that_is_denied_within_a_script_refuses_rests_until_it_is
     let allow = async |rule: &str| {
         let () = host.deployment.server.command(&["ACL", "SETUSER", "default", rule]).await;
     };
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     // Of the first the script tells each message, the second ends the whole call.
     for command in ["zadd", "hincrby"] {
         allow(&format!("-{command}")).await;
-        resubmitter.begin_again();
+        resubmitter.try_again();
         let report = loop {
             let report = resubmitter.run_once().await.unwrap();
             assert_eq!((report.resubmitted, report.rejected), (0, 0), "{command}: {report:?}");
@@ -246,7 +249,7 @@ async fn what_a_command_that_is_denied_within_a_script_refuses_rests_until_it_is
         assert!(report.held.is_some() || report.resting == 2 * RECORDS, "{command}: {report:?}");
         allow(&format!("+{command}")).await;
     }
-    resubmitter.begin_again();
+    resubmitter.try_again();
     while !resubmitter.run_once().await.unwrap().at_end {}
     assert_eq!(stored(&host).await, (RECORDS, RECORDS));
     assert_eq!((stats(&host).waiting, stats(&host).rejected), (0, 0));
@@ -274,7 +277,7 @@ async fn a_topic_whose_buckets_are_broken_rests_alone() {
     host.spool.append(records.collect()).await.unwrap();
     spool(&host).await;
 
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let report = loop {
         let report = resubmitter.run_once().await.unwrap();
         assert_eq!((report.rejected, &report.held), (0, &None), "{report:?}");
@@ -287,7 +290,7 @@ async fn a_topic_whose_buckets_are_broken_rests_alone() {
     for bucket in &buckets {
         rename(&host, &format!("{bucket}:away"), bucket).await;
     }
-    resubmitter.begin_again();
+    resubmitter.try_again();
     while !resubmitter.run_once().await.unwrap().at_end {}
     let stats = stats(&host);
     assert!(stats.waiting == 0 && stats.rejected == 0 && stats.balances(), "{stats:?}");

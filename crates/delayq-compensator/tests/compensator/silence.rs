@@ -30,7 +30,7 @@ async fn returns(host: &Host) {
     })
     .await;
     assert_eq!(host.put(message("m1")).await, PutOutcome::Spooled, "it goes behind what waits");
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     drain(&mut resubmitter).await;
     assert_eq!(host.put(message("m1")).await, PutOutcome::Exists(State::Delayed, FAR));
     let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();

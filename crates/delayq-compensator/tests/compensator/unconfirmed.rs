@@ -1,11 +1,11 @@
 //! Writes that no replica confirms: they stay in the spool until one does, and hold up no others.
 
+use super::steps::Resubmitter;
 use super::{FAR, Host, drain, message, resubmitted, target, topic};
 use delayq::admin::{Durability, Policy};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
 use delayq::spool::{GroupChange, GroupRecord, SpoolRecord};
 use delayq::{Due, Fate, Group, Message, MessageId, PutOutcome, Reschedule, Shift, Topic, UnixMillis};
-use delayq_compensator::Resubmitter;
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::deployment::{Deployment, confirming, created, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
@@ -25,7 +25,7 @@ async fn replicated() -> (Host, RedisServer) {
 async fn confirmed(resubmitter: &mut Resubmitter) {
     within("the records to be confirmed", LONG, async {
         while resubmitter.stats().await.unwrap().waiting > 0 {
-            resubmitter.begin_again();
+            resubmitter.try_again();
             drain(resubmitter).await;
         }
     })
@@ -63,7 +63,7 @@ async fn what_no_replica_confirms_stays_in_the_spool_until_one_does_and_holds_up
     assert!(matches!(host.put(other.clone()).await, PutOutcome::Ready(_)), "its topic waits for nothing");
     let spooled = SpoolRecord::put(&other.id("b").unwrap(), Fate::NotApplied, UnixMillis::new(1));
     host.spool.append(vec![spooled]).await.unwrap();
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let mut report = resubmitter.run_once().await.unwrap();
     while !report.at_end {
         assert_eq!((report.rejected, &report.held), (0, &None), "{report:?}");
@@ -74,9 +74,9 @@ async fn what_no_replica_confirms_stays_in_the_spool_until_one_does_and_holds_up
 
     replica.thaw();
     within("the record to be confirmed", LONG, async {
-        resubmitter.begin_again();
+        resubmitter.try_again();
         while drain(&mut resubmitter).await != resubmitted(1) {
-            resubmitter.begin_again();
+            resubmitter.try_again();
         }
     })
     .await;
@@ -87,10 +87,10 @@ async fn what_is_delivered_but_not_confirmed_is_not_put_again_by_each_retry() {
     let (host, replica) = replicated().await;
     host.spool.append(vec![SpoolRecord::put(&due(), Fate::NotApplied, UnixMillis::new(1))]).await.unwrap();
     replica.freeze();
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     let mut deliveries = 0;
     for _ in 0..5 {
-        resubmitter.begin_again();
+        resubmitter.try_again();
         assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
         deliveries += deliver(&host).await;
     }
@@ -117,10 +117,10 @@ async fn first_tries_and_cancels_are_carried_out_although_nothing_is_confirmed()
         SpoolRecord::reschedule(&topic(), &target("moved"), Reschedule::To(Due::At(later)), at),
     ];
     host.spool.append(records).await.unwrap();
-    let (mut resubmitter, mut deliveries) = (host.resubmitter(), 0);
+    let (mut resubmitter, mut deliveries) = (host.resubmitter().await, 0);
     let Deployment { admin, .. } = &host.deployment;
     for _ in 0..3 {
-        resubmitter.begin_again();
+        resubmitter.try_again();
         assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
         deliveries += deliver(&host).await;
         let numbers = admin.count(&topic()).await.unwrap();
@@ -142,11 +142,11 @@ async fn a_group_that_is_cancelled_but_not_confirmed_keeps_what_it_gets_afterwar
     producer.put(of_group("before")).await.unwrap();
     host.spool.append_group(&change("ann", GroupChange::Cancel), false).await.unwrap();
     replica.freeze();
-    let mut resubmitter = host.resubmitter();
+    let mut resubmitter = host.resubmitter().await;
     assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
     assert_eq!(producer.put(of_group("after")).await.unwrap().outcome, PutOutcome::Stored(FAR));
     for _ in 0..3 {
-        resubmitter.begin_again();
+        resubmitter.try_again();
         assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
     }
     let numbers = admin.count(&mail).await.unwrap();
@@ -166,7 +166,7 @@ async fn changes_of_many_groups_that_no_replica_confirms_wait_together() {
         host.spool.append_group(&change(&format!("g{n}"), of), false).await.unwrap();
     }
     replica.freeze();
-    let (mut resubmitter, server) = (host.resubmitter(), &host.deployment.server);
+    let (mut resubmitter, server) = (host.resubmitter().await, &host.deployment.server);
     let before = server.calls_of("wait").await;
     assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
     let waits = server.calls_of("wait").await - before;

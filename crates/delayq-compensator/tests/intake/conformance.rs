@@ -289,7 +289,7 @@ pub(crate) async fn a_password_is_read_again_until_the_broker_takes_it<B: Broker
     std::fs::write(&file, "battery-staple").unwrap();
     let login = format!("{}username = \"{USER}\"\npassword = {{ file = {file:?} }}\n", B::LOGIN);
     let compensator = stage.compensator_with("", &login).await;
-    compensator.is_unready("orders: ").await;
+    compensator.is_unready("intake.orders").await;
     let tries = "waiting for a refusal of the login";
     wait_until(tries, LONG, async || !compensator.endpoint.get("/readyz").await.1.contains("starting")).await;
     let (_, why) = compensator.endpoint.get("/readyz").await;

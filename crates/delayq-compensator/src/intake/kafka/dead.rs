@@ -2,7 +2,7 @@
 
 use super::config::KafkaIntakeConfig;
 use super::source::KafkaTicket;
-use crate::intake::source::{Buried, Dead};
+use crate::intake::broker::{Buried, Dead};
 use delayq_service::brokers::KafkaWords;
 use futures_util::future::join_all;
 use rdkafka::config::FromClientConfigAndContext;

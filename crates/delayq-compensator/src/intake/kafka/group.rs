@@ -1,7 +1,7 @@
 //! The consumer's own reports: which partitions are assigned to it, how far it is behind, and what it complains about.
 
 use super::offsets::Offsets;
-use crate::intake::source::Lost;
+use crate::intake::broker::Lost;
 use delayq_service::brokers::KafkaWords;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};

@@ -6,8 +6,8 @@ use super::dead::Burial;
 use super::group::Group;
 use super::offsets::Place;
 use super::topics;
+use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
 use crate::intake::record::Record;
-use crate::intake::source::{Arrived, Buried, Dead, Lost, Source};
 use async_trait::async_trait;
 use delayq::UnixMillis;
 use delayq_service::config::PemFiles;
@@ -160,7 +160,7 @@ fn headers(message: &BorrowedMessage<'_>) -> (Vec<(String, Vec<u8>)>, Option<&'s
 }
 
 #[async_trait]
-impl Source for KafkaSource {
+impl Broker for KafkaSource {
     type Ticket = KafkaTicket;
 
     async fn open(&mut self) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Dead records: published to a subject of another stream, and acked by it.
 
 use super::source::NatsTicket;
-use crate::intake::source::{Buried, Dead};
+use crate::intake::broker::{Buried, Dead};
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::{HeaderMap, HeaderName, HeaderValue};

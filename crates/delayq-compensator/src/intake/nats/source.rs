@@ -9,7 +9,7 @@ use super::sequences::Sequences;
 use super::turn::{OVER, Turn};
 use super::unreadable::{self, Progress};
 use super::{PATIENCE, consumer, dead, record};
-use crate::intake::source::{Arrived, Buried, Dead, Lost, Source};
+use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
 use async_nats::jetstream::{self, Context, Message};
@@ -364,7 +364,7 @@ impl Open {
 }
 
 #[async_trait]
-impl Source for NatsSource {
+impl Broker for NatsSource {
     type Ticket = NatsTicket;
 
     async fn open(&mut self) -> Result<(), String> {

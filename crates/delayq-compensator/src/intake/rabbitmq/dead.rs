@@ -3,7 +3,7 @@
 use super::config::RabbitmqIntakeConfig;
 use super::source::RabbitmqTicket;
 use super::{PATIENCE, queue};
-use crate::intake::source::{Buried, Dead, ORIGIN, REASON};
+use crate::intake::broker::{Buried, Dead, ORIGIN, REASON};
 use delayq_service::brokers::{rabbitmq_words, routes_rabbitmq};
 use futures_util::future::join_all;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};

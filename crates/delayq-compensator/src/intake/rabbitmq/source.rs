@@ -6,7 +6,7 @@ use super::dead::Burial;
 use super::ready::Ready;
 use super::record::record;
 use super::{PATIENCE, queue};
-use crate::intake::source::{Arrived, Buried, Dead, Source};
+use crate::intake::broker::{Arrived, Broker, Buried, Dead};
 use async_trait::async_trait;
 use delayq_service::brokers::rabbitmq_words;
 use futures_util::future::try_join_all;
@@ -153,7 +153,7 @@ impl Open {
 }
 
 #[async_trait]
-impl Source for RabbitmqSource {
+impl Broker for RabbitmqSource {
     type Ticket = RabbitmqTicket;
 
     async fn open(&mut self) -> Result<(), String> {

@@ -13,7 +13,7 @@ use std::fmt;
 /// - An error, but of [`bury`](Self::bury), ends the connection: what was handed out over it is lost to this process, until
 ///   the next [`open`](Self::open).
 #[async_trait]
-pub(crate) trait Source: Send {
+pub(crate) trait Broker: Send {
     /// What settles one record; shown, it says where the record comes from.
     type Ticket: fmt::Display + Send + Sync;
 

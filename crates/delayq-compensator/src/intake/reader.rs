@@ -1,0 +1,292 @@
+//! An intake as a source: the records of a broker, which are settled there or go to the dead destination.
+//!
+//! What cannot be carried out yet is kept here, unsettled: no more of it than may be in flight, for the broker hands out the
+//! next records only then. What the dead destination does not take waits for it, over the same connection: a new one would
+//! hand out again what is done already.
+
+use super::broker::{Arrived, Broker, Dead, Lost};
+use super::config::IntakeConfig;
+use super::metrics::IntakeMetrics;
+use super::read::read;
+use super::record::Record;
+use crate::outcome::Settle;
+use crate::resting::message_of;
+use crate::source::{Recorded, Seen, Source, Want, What};
+use crate::writes::Write;
+use async_trait::async_trait;
+use delayq::protocol::RecordId;
+use delayq::{Fate, Topic, UnixMillis};
+use delayq_service::host_now;
+use prometheus_client::metrics::counter::Counter;
+use std::collections::HashSet;
+use std::mem;
+use std::time::{Duration, Instant};
+use tokio::time::{sleep_until, timeout, timeout_at};
+
+/// Maximum bytes of records that wait for another try, exceeded by one call's.
+const MOST_WAITING_BYTES: usize = 64 << 20;
+/// How long a broker may take to note what is settled or buried, or to close. Longer than the brokers' own bounds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum characters of the reason that a dead record carries.
+const LONGEST_REASON: usize = 300;
+
+/// One intake.
+pub(super) struct Intake<B: Broker> {
+    pub(super) name: String,
+    pub(super) config: IntakeConfig,
+    pub(super) broker: B,
+    pub(super) metrics: IntakeMetrics,
+    pub(super) is_connected: bool,
+    /// What is tried again before anything is taken.
+    pub(super) untried: Vec<Origin<B::Ticket>>,
+    pub(super) resting: Vec<Origin<B::Ticket>>,
+    /// What the dead destination has not confirmed.
+    pub(super) unburied: Vec<Letter<B::Ticket>>,
+    /// Why not.
+    pub(super) stuck: Option<String>,
+}
+
+/// A record as it was handed out.
+pub(super) struct Origin<T> {
+    record: Record,
+    ticket: T,
+    /// When it was taken.
+    at: UnixMillis,
+    /// When it was first tried, if that try may have been applied.
+    tried: Option<UnixMillis>,
+    /// The message that it is of; `None`: it cannot be read.
+    message: Option<(Topic, Vec<u8>)>,
+}
+
+/// A record for the dead destination.
+pub(super) struct Letter<T> {
+    origin: Origin<T>,
+    reason: String,
+    /// Counts it once it is there.
+    counter: Counter,
+}
+
+#[async_trait]
+impl<B: Broker> Source for Intake<B> {
+    type Key = Origin<B::Ticket>;
+
+    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<Self::Key>>, String> {
+        if !self.is_connected && want == Want::Nothing {
+            sleep_until(until.into()).await;
+            return Ok(Vec::new());
+        }
+        let taken = self.take(want, until).await;
+        let origins = self.ended(taken).await?;
+        if let Some(why) = self.stuck.clone().filter(|_| want != Want::Nothing) {
+            return Err(why);
+        }
+        let behind: HashSet<_> = self.resting.iter().filter_map(|origin| origin.message.clone()).collect();
+        Ok(origins.into_iter().map(|origin| self.recorded(origin, &behind)).collect())
+    }
+
+    async fn settle(&mut self, what: Vec<(Self::Key, Settle)>) -> Result<(), String> {
+        // Over the next connection it is handed out again.
+        if !self.is_connected {
+            return Ok(());
+        }
+        let (now, mut done, mut dead) = (host_now(), Vec::new(), Vec::new());
+        for (mut origin, settle) in what {
+            if let Settle::Hold(Fate::Unknown, _) | Settle::Rest(Fate::Unknown, _) = settle {
+                origin.tried.get_or_insert(now);
+            }
+            match settle {
+                Settle::Done => done.push(origin),
+                Settle::Reject(reason) => dead.push(self.letter(origin, &reason)),
+                Settle::Rest(..) => self.resting.push(origin),
+                Settle::Hold(..) | Settle::Untried => self.untried.push(origin),
+            }
+        }
+        let mut settled = self.over(&done).await;
+        if settled.is_ok() {
+            settled = self.bury(dead).await;
+        }
+        self.ended(settled).await
+    }
+
+    fn seen(&self) -> Seen {
+        let oldest = self.waiting().map(|origin| origin.record.at.unwrap_or(origin.at)).min();
+        Seen {
+            waiting: Some(self.waiting().count() as u64),
+            resting: self.resting.len() as u64,
+            oldest: oldest.map_or(Duration::ZERO, |at| host_now().since(at)),
+            ..Seen::default()
+        }
+    }
+
+    async fn close(&mut self) {
+        (self.untried, self.resting, self.unburied, self.stuck) = Default::default();
+        self.is_connected = false;
+        self.metrics.connected(false);
+        // A broker that does not answer learns of it by itself.
+        let _ = timeout(PATIENCE, self.broker.close()).await;
+    }
+}
+
+// === impl Intake ===
+
+impl<B: Broker> Intake<B> {
+    /// Takes what is due; none: nothing came until then, or the dead destination is waited for.
+    async fn take(&mut self, want: Want, until: Instant) -> Result<Vec<Origin<B::Ticket>>, String> {
+        if !self.is_connected {
+            self.broker.open().await?;
+            self.is_connected = true;
+            self.metrics.connected(true);
+            tracing::info!(intake = self.name, "connected");
+        }
+        let broker = &self.broker;
+        self.untried.retain(|origin| !broker.is_lost(&origin.ticket));
+        self.resting.retain(|origin| !broker.is_lost(&origin.ticket));
+        self.unburied.retain(|letter| !broker.is_lost(&letter.origin.ticket));
+        if want != Want::Nothing {
+            let unburied = mem::take(&mut self.unburied);
+            self.bury(unburied).await?;
+        }
+        match want {
+            _ if self.stuck.is_some() && want != Want::Nothing => Ok(Vec::new()),
+            Want::Rested => Ok(mem::take(&mut self.resting)),
+            Want::New if !self.untried.is_empty() => Ok(mem::take(&mut self.untried)),
+            Want::New | Want::Nothing => self.wait(want == Want::Nothing, until).await,
+        }
+    }
+
+    /// Waits for records, or takes none while it is held or too much waits.
+    async fn wait(&mut self, is_held: bool, until: Instant) -> Result<Vec<Origin<B::Ticket>>, String> {
+        let free = usize::from(self.config.in_flight).saturating_sub(self.waiting().count());
+        let bytes: usize = self.waiting().map(|origin| origin.record.bytes()).sum();
+        let is_paused = is_held || free == 0 || bytes >= MOST_WAITING_BYTES;
+        self.metrics.paused(is_paused);
+        let most = free.min(self.config.batch.into());
+        let broker = &mut self.broker;
+        let take = async {
+            match is_paused {
+                true => broker.hold().await.map(|never| match never {}),
+                false => broker.next(most).await,
+            }
+        };
+        let taken = timeout_at(until.into(), take).await.unwrap_or_else(|_| Ok(Vec::new()));
+        for Lost { records, place } in self.broker.lost() {
+            self.metrics.lost.inc_by(records);
+            tracing::error!(
+                intake = self.name,
+                records,
+                place,
+                "the broker dropped records before they were read: its retention is shorter than this outage"
+            );
+        }
+        self.metrics.lag(self.broker.lag());
+        let at = host_now();
+        let arrived = taken?.into_iter().filter(|arrived| !self.broker.is_lost(&arrived.ticket));
+        let origin = |Arrived { record, ticket }| Origin { record, ticket, at, tried: None, message: None };
+        Ok(arrived.map(origin).collect())
+    }
+
+    /// A record to be tried, unless it is behind one that rests.
+    fn recorded(
+        &self,
+        mut origin: Origin<B::Ticket>,
+        behind: &HashSet<(Topic, Vec<u8>)>,
+    ) -> Recorded<Origin<B::Ticket>> {
+        let what = match read(&origin.record, self.config.topic.as_ref(), origin.at) {
+            Err(why) => What::Unfit(why),
+            Ok(record) => {
+                let message = message_of(&record);
+                let is_behind = behind.contains(&message);
+                origin.message = Some(message);
+                let id = self.broker.place(&origin.ticket).map(|place| id_of(&place, &origin.record));
+                if is_behind { What::Behind } else { What::Write(Write::new(record, id, origin.tried)) }
+            }
+        };
+        Recorded { key: origin, what }
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Origin<B::Ticket>> {
+        let unburied = self.unburied.iter().map(|letter| &letter.origin);
+        self.untried.iter().chain(&self.resting).chain(unburied)
+    }
+
+    fn letter(&self, origin: Origin<B::Ticket>, reason: &str) -> Letter<B::Ticket> {
+        let is_read = origin.message.is_some();
+        let counter = if is_read { &self.metrics.rejected } else { &self.metrics.unreadable };
+        Letter { origin, reason: brief(reason), counter: counter.clone() }
+    }
+
+    /// Settles records.
+    async fn over(&mut self, origins: &[Origin<B::Ticket>]) -> Result<(), String> {
+        if origins.is_empty() {
+            return Ok(());
+        }
+        let tickets: Vec<&B::Ticket> = origins.iter().map(|origin| &origin.ticket).collect();
+        within(self.broker.settle(&tickets)).await
+    }
+
+    /// Buries and settles records; those that the dead destination does not take wait.
+    async fn bury(&mut self, dead: Vec<Letter<B::Ticket>>) -> Result<(), String> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let letters: Vec<_> = dead.iter().map(Letter::dead).collect();
+        let answers = within(self.broker.bury(&letters)).await;
+        let answers = answers.unwrap_or_else(|why| vec![Err(why); dead.len()]);
+        let mut buried = Vec::new();
+        self.stuck = None;
+        for (letter, answer) in dead.into_iter().zip(answers) {
+            if let Err(why) = answer {
+                self.stuck.get_or_insert(why);
+                self.unburied.push(letter);
+                continue;
+            }
+            let Letter { origin, reason, counter } = letter;
+            counter.inc();
+            tracing::error!(intake = self.name, origin = %origin.ticket, reason, "a record went to the dead destination");
+            buried.push(origin);
+        }
+        self.over(&buried).await
+    }
+
+    /// After an error the connection is gone, and with it what was taken over it: the broker hands it out again, to another
+    /// process too.
+    async fn ended<T>(&mut self, result: Result<T, String>) -> Result<T, String> {
+        if result.is_err() {
+            self.close().await;
+        }
+        result
+    }
+}
+
+// === impl Letter ===
+
+impl<T> Letter<T> {
+    fn dead(&self) -> Dead<'_, T> {
+        let Self { origin: Origin { record, ticket, .. }, reason, .. } = self;
+        Dead { record, ticket, reason }
+    }
+}
+
+/// A reason as it may stand in a header and in a log: it may quote what a producer wrote, and a record that it makes too
+/// large for the dead destination would block all behind it.
+fn brief(reason: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut brief: String = reason.chars().map(plain).take(LONGEST_REASON).collect();
+    if reason.chars().nth(LONGEST_REASON).is_some() {
+        brief.push('…');
+    }
+    brief
+}
+
+/// What Redis recognises a record by: a topic that was made again has its offsets again.
+fn id_of(place: &str, record: &Record) -> RecordId {
+    let at = record.at.map_or(0, UnixMillis::get).to_be_bytes();
+    let headers = record.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_slice()]);
+    RecordId::of([place.as_bytes(), &at[..], record.body.as_slice()].into_iter().chain(headers))
+}
+
+/// An answer of a broker, or that there is none.
+async fn within<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let answered = timeout(PATIENCE, answer).await;
+    answered.unwrap_or_else(|_| Err(format!("the broker did not answer within {PATIENCE:?}")))
+}

@@ -1,0 +1,478 @@
+//! The spool as a source: its waiting records, in order, and what became of them.
+
+use crate::config::CompensatorConfig;
+use crate::outcome::{BEHIND, Settle};
+use crate::redis_clock::RedisClock;
+use crate::room::{ROOM_BYTES, Room};
+use crate::source::{Recorded, Seen, Source, Want, What};
+use crate::source_metrics::{SourceMetrics, SourcesMetrics};
+use crate::writes::Write;
+use async_trait::async_trait;
+use delayq::protocol::{Holder, Probe, ShardId};
+use delayq::spool::AnyRecord;
+use delayq::{Client, Fate, Topic, UnixMillis};
+use delayq_spool::{Settled, SpoolError, SpoolReader, SpoolStats, Spooled};
+use prometheus_client::metrics::counter::Counter;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{sleep, sleep_until};
+
+/// The shortest time between two reads of the books.
+const BOOKS_EVERY: Duration = Duration::from_secs(1);
+/// How often a spool that cannot be opened is tried again.
+const OPEN_EVERY: Duration = Duration::from_secs(5);
+/// How often Redis's clock is noted.
+const CLOCK_EVERY: Duration = Duration::from_secs(60);
+/// How often an idle Redis is asked whether it is still there.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// How often some of what rests is tried again before all of it is: one may be mended that is not among those of its cause.
+const TRIES_OF_SOME: u32 = 60;
+
+/// A spool.
+pub(crate) struct Spool {
+    config: CompensatorConfig,
+    client: Client,
+    folder: PathBuf,
+    /// What a second compensator reports as the owner of the folder.
+    holder: String,
+    /// Maximum number of records in a batch, and now: fewer after one that filled the disk.
+    batch: usize,
+    max: usize,
+    metrics: SourceMetrics,
+    /// Records ever appended.
+    spooled: Counter,
+    reader: Option<Arc<Mutex<SpoolReader>>>,
+    /// Why it cannot be opened, and when that was tried.
+    closed: Option<(Instant, String)>,
+    /// What runs while it is open.
+    beside: JoinSet<()>,
+    room: Room,
+    /// No room is reserved, so the spool is kept as small as possible.
+    is_tight: bool,
+    /// Why the folder has other files than those that are read.
+    moved: Option<String>,
+    /// No record waits that is to be dated by Redis's clock, or the spool was told of that clock.
+    is_dated: bool,
+    /// The number of the last record that was read in this pass over the spool.
+    read: u64,
+    /// Reading begins again with the first record, those that rest included.
+    begins_again: bool,
+    /// How many records rest, and how often some of them were tried since all were.
+    resting: u64,
+    tries: u32,
+    /// The batch is of those.
+    is_rested: bool,
+    /// The change of a group that is being tried for the first time.
+    begun: Option<u64>,
+    /// When the next batch is due, by the rate.
+    not_before: Instant,
+    /// Nothing waited the last time: when to look again.
+    idle_until: Option<Instant>,
+    books: SpoolStats,
+    books_at: Option<Instant>,
+}
+
+/// What settles a record.
+#[derive(Debug)]
+pub(crate) struct Place {
+    seq: u64,
+    topic: Option<Topic>,
+}
+
+#[async_trait]
+impl Source for Spool {
+    type Key = Place;
+
+    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<Place>>, String> {
+        if want == Want::Nothing {
+            sleep_until(until.into()).await;
+            return Ok(Vec::new());
+        }
+        self.open().await?;
+        self.is_rested = want == Want::Rested;
+        match want {
+            Want::Rested => self.rested().await,
+            _ => self.unrested(until).await,
+        }
+    }
+
+    async fn begin(&mut self, place: &Place) -> Result<(), String> {
+        let seq = place.seq;
+        let begun = self.with(move |reader| reader.note_fate(seq, Fate::Unknown)).await;
+        self.begins_again |= begun.is_err();
+        self.begun = Some(seq);
+        begun
+    }
+
+    async fn settle(&mut self, what: Vec<(Place, Settle)>) -> Result<(), String> {
+        let (mut settled, mut sent, mut is_mended) = (Settled::default(), 0_u32, false);
+        let mut not_applied = None;
+        for (Place { seq, topic }, settle) in what {
+            sent += u32::from(settle.is_tried());
+            is_mended |= settle.is_over();
+            if let Settle::Hold(Fate::NotApplied, _) | Settle::Rest(Fate::NotApplied, _) = settle {
+                not_applied = self.begun.filter(|begun| *begun == seq).or(not_applied);
+            }
+            match settle {
+                Settle::Done => settled.done.push(seq),
+                Settle::Reject(reason) => {
+                    tracing::error!(seq, reason, "a spooled record is rejected and set aside");
+                    settled.rejected.push((seq, reason));
+                }
+                Settle::Rest(_, why) => {
+                    let cause = || format!("{} {why}", topic.as_ref().map_or("", Topic::as_str));
+                    settled.resting.push((seq, (why != BEHIND).then(cause)));
+                    self.resting += u64::from(!self.is_rested);
+                }
+                Settle::Hold(..) | Settle::Untried => self.begins_again = true,
+            }
+        }
+        // What kept them from being carried out seems to be over.
+        self.begins_again |= self.is_rested && is_mended;
+        if self.config.rate > 0 {
+            self.not_before = Instant::now() + Duration::from_secs(1) * sent / self.config.rate;
+        }
+        self.begun = None;
+        let noted = self.note(settled).await;
+        // What could not be noted is carried out again, which Redis recognises.
+        self.begins_again |= noted.is_err();
+        noted?;
+        match not_applied {
+            Some(seq) => self.with(move |reader| reader.note_fate(seq, Fate::NotApplied)).await,
+            None => Ok(()),
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let SpoolStats { waiting, rejected, bytes, .. } = self.books;
+        Seen {
+            waiting: Some(waiting),
+            rejected: Some(rejected),
+            resting: self.resting,
+            oldest: self.books.oldest_age(),
+            bytes: Some(bytes),
+            wrong: self.moved.clone(),
+        }
+    }
+
+    async fn close(&mut self) {
+        self.beside.shutdown().await;
+    }
+}
+
+// === impl Spool ===
+
+impl Spool {
+    pub(crate) fn new(
+        config: CompensatorConfig,
+        client: Client,
+        (folder, holder): (PathBuf, String),
+        metrics: &SourcesMetrics,
+    ) -> Self {
+        let batch = match config.rate {
+            0 => config.batch.into(),
+            rate => usize::from(config.batch).min(rate as usize),
+        };
+        Self {
+            config,
+            client,
+            room: Room::of(&folder),
+            folder,
+            holder,
+            batch,
+            max: batch,
+            metrics: metrics.of("spool"),
+            spooled: metrics.spooled.clone(),
+            reader: None,
+            closed: None,
+            beside: JoinSet::new(),
+            is_tight: false,
+            moved: None,
+            is_dated: false,
+            read: 0,
+            begins_again: true,
+            resting: 0,
+            tries: 0,
+            is_rested: false,
+            begun: None,
+            not_before: Instant::now(),
+            idle_until: None,
+            books: SpoolStats::default(),
+            books_at: None,
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> &SourceMetrics {
+        &self.metrics
+    }
+
+    /// Takes the lease on the folder, checks its file, and reserves room, if that is not done yet.
+    async fn open(&mut self) -> Result<(), String> {
+        if self.reader.is_some() {
+            return Ok(());
+        }
+        if let Some((at, why)) = &self.closed
+            && at.elapsed() < OPEN_EVERY
+        {
+            return Err(why.clone());
+        }
+        let opened = self.try_open().await;
+        opened.map_err(|error| {
+            let why = format!("the spool cannot be opened: {error}");
+            self.closed = Some((Instant::now(), why.clone()));
+            why
+        })
+    }
+
+    /// The same, at once.
+    pub(crate) async fn try_open(&mut self) -> Result<(), SpoolError> {
+        let (folder, holder, room) = (self.folder.clone(), self.holder.clone(), self.room.clone());
+        let opened = spawn_blocking(move || match SpoolReader::open(&folder, &holder) {
+            // The index of its log is made again, in the room that an earlier process kept.
+            Err(SpoolError::DiskFull { .. }) if room.give() => SpoolReader::open(&folder, &holder),
+            opened => opened,
+        });
+        let reader = Arc::new(Mutex::new(opened.await.unwrap_or(Err(SpoolError::Closed))?));
+        let clock = RedisClock::new(self.client.clone(), &reader);
+        self.beside.spawn(stay_connected(self.client.clone()));
+        self.beside.spawn(note_the_clock(clock));
+        self.reader = Some(reader);
+        self.keep_room().await;
+        Ok(())
+    }
+
+    /// Some of what rests.
+    async fn rested(&mut self) -> Result<Vec<Recorded<Place>>, String> {
+        if self.resting == 0 || self.begins_again {
+            return Ok(Vec::new());
+        }
+        let (read, max) = (self.read, self.max);
+        let found = self.with(move |reader| reader.resting(read, max)).await?;
+        self.tries += 1;
+        self.begins_again = found.is_none() || self.tries > TRIES_OF_SOME;
+        Ok(self.recorded(found.filter(|_| !self.begins_again).unwrap_or_default()))
+    }
+
+    /// The records behind those that were read.
+    async fn unrested(&mut self, until: Instant) -> Result<Vec<Recorded<Place>>, String> {
+        sleep_until(self.not_before.min(until).into()).await;
+        if self.not_before > Instant::now() || !self.has_changed(until).await? {
+            return Ok(Vec::new());
+        }
+        self.idle_until = None;
+        self.date().await?;
+        if self.begins_again {
+            self.with(SpoolReader::end_rest).await?;
+            (self.read, self.resting, self.tries, self.begins_again) = (0, 0, 0, false);
+        }
+        let (read, max) = (self.read, self.max);
+        let batch = self.with(move |reader| reader.waiting(read, max)).await?;
+        self.max = (2 * self.max).min(self.batch);
+        self.read = batch.last().map_or(read, |last| last.seq);
+        self.keep_books(batch.is_empty()).await?;
+        Ok(self.recorded(batch))
+    }
+
+    /// Waits until the spool has changed since it was read to its end, or until then; whether it has.
+    async fn has_changed(&mut self, until: Instant) -> Result<bool, String> {
+        let Some(at) = self.idle_until.filter(|_| !self.begins_again) else { return Ok(true) };
+        sleep_until(at.min(until).into()).await;
+        if at > Instant::now() {
+            return Ok(false);
+        }
+        self.idle_until = Some(Instant::now() + *self.config.poll_interval);
+        Ok(self.with(SpoolReader::has_changed).await? || self.has_moved().await?)
+    }
+
+    fn recorded(&self, batch: Vec<Spooled>) -> Vec<Recorded<Place>> {
+        let now = delayq_service::host_now();
+        let recorded = |Spooled { seq, spooled_at, id, rests, record }| {
+            let record = record.and_then(|record| self.young_enough(record, spooled_at, now));
+            let topic = record.as_ref().ok().and_then(AnyRecord::message).map(|of| of.topic.clone());
+            let what = match record {
+                Err(why) => What::Unfit(why),
+                Ok(_) if rests => What::Behind,
+                Ok(AnyRecord::Group(record)) => What::Change(record),
+                Ok(AnyRecord::Message(record)) => {
+                    let mut write = Write::new(record, Some(id), None);
+                    write.is_first &= !self.is_rested;
+                    What::Write(write)
+                }
+            };
+            Recorded { key: Place { seq, topic }, what }
+        };
+        batch.into_iter().map(recorded).collect()
+    }
+
+    /// The record, unless it is set aside for its age. Puts alone are: a message whose cancel was set aside would be
+    /// delivered. When a record was spooled may be unreadable: 0.
+    fn young_enough(
+        &self,
+        record: AnyRecord,
+        spooled_at: UnixMillis,
+        now: UnixMillis,
+    ) -> Result<AnyRecord, String> {
+        let max = *self.config.max_age;
+        let is_old = !max.is_zero() && spooled_at.get() > 0 && now.since(spooled_at) > max;
+        match record.message().filter(|record| is_old && record.verb() == "put") {
+            Some(put) => {
+                let stored = if put.fate == Fate::Unknown { ", and may be stored already" } else { "" };
+                Err(format!("it has waited for longer than {max:?}{stored}"))
+            }
+            None => Ok(record),
+        }
+    }
+
+    /// Tells the spool of Redis's clock, where records of an earlier boot wait.
+    async fn date(&mut self) -> Result<(), String> {
+        // What is appended from now on is of this boot.
+        if !self.is_dated {
+            self.is_dated = !self.with(|reader| reader.spans_boots()).await?;
+        }
+        if let (false, Some(reader)) = (self.is_dated, &self.reader) {
+            self.is_dated = RedisClock::new(self.client.clone(), reader).tell().await;
+        }
+        Ok(())
+    }
+
+    async fn note(&mut self, mut settled: Settled) -> Result<(), String> {
+        if settled.is_empty() {
+            return Ok(());
+        }
+        // Ranges are removed faster.
+        settled.done.sort_unstable();
+        let rejected = settled.rejected.len() as u64;
+        self.with(move |reader| reader.note(&settled)).await?;
+        self.metrics.settled("rejected").inc_by(rejected);
+        Ok(())
+    }
+
+    /// Reads the books, if it is time, and returns unused space to the disk; `is_end`: nothing more can be read.
+    async fn keep_books(&mut self, is_end: bool) -> Result<(), String> {
+        let is_idle = is_end && self.resting == 0;
+        if is_end {
+            self.idle_until = Some(Instant::now() + *self.config.poll_interval);
+        }
+        if is_idle {
+            // What was let wait again has an old number.
+            self.read = 0;
+        }
+        if self.is_tight || is_idle && self.books_at.is_some() {
+            self.shrink().await?;
+        }
+        if is_idle && self.is_tight {
+            self.keep_room().await;
+        }
+        if is_idle || self.books_at.is_none_or(|at| at.elapsed() >= BOOKS_EVERY) {
+            self.follow_folder(is_idle).await?;
+            self.books = self.with(|reader| reader.books()).await?;
+            // The spool counts it, over all lives of this process.
+            self.spooled.inner().store(self.books.spooled, Ordering::Relaxed);
+            self.books_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    async fn has_moved(&mut self) -> Result<bool, String> {
+        Ok(self.with(|reader| Ok(reader.has_moved())).await?.is_some())
+    }
+
+    /// Follows the folder where its files are others by now, but not before all is carried out that waits in those that are
+    /// open: it was acknowledged, and no other process can read it.
+    async fn follow_folder(&mut self, is_idle: bool) -> Result<(), String> {
+        let Some(moved) = self.with(|reader| Ok(reader.has_moved())).await? else {
+            self.moved = None;
+            return Ok(());
+        };
+        let moved = moved.to_string();
+        if self.moved.is_none() {
+            tracing::error!("{moved}: what waits in the files that are open is carried out first");
+        }
+        self.moved = Some(moved);
+        if is_idle {
+            self.moved = self.with(SpoolReader::follow_folder).await.err();
+            self.begins_again = true;
+            if self.moved.is_none() {
+                tracing::info!("the spool is read from its folder again");
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves room, unless the disk has none to spare.
+    async fn keep_room(&mut self) {
+        let room = self.room.clone();
+        let taken = spawn_blocking(move || room.take()).await;
+        let result = taken.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
+        if let (Err(error), false) = (&result, self.is_tight) {
+            tracing::warn!(%error, bytes = ROOM_BYTES, "cannot reserve room for resubmitting on a full disk");
+        }
+        self.is_tight = result.is_err();
+    }
+
+    /// Merges the spool's log into its file, and returns unused space to the disk.
+    async fn shrink(&self) -> Result<(), String> {
+        match self.work(|reader| reader.shrink()).await {
+            Err(SpoolError::DiskFull { .. }) => Ok(()),
+            result => result.map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Works with the reader; on a full disk in the room that was reserved for it.
+    async fn with<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut SpoolReader) -> Result<T, SpoolError> + Clone + Send + 'static,
+    ) -> Result<T, String> {
+        loop {
+            match self.work(work.clone()).await {
+                Err(full @ SpoolError::DiskFull { .. }) => {
+                    self.is_tight = true;
+                    self.max = self.max.div_ceil(2);
+                    if !self.room.give() {
+                        return Err(full.to_string());
+                    }
+                    tracing::warn!("{full}: using the room that was reserved for it");
+                    self.shrink().await?;
+                }
+                result => return result.map_err(|error| error.to_string()),
+            }
+        }
+    }
+
+    /// Works with the reader on a thread that may block.
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut SpoolReader) -> Result<T, SpoolError> + Send + 'static,
+    ) -> Result<T, SpoolError> {
+        let reader = self.reader.clone().ok_or(SpoolError::Closed)?;
+        let worked = spawn_blocking(move || {
+            // The database has rolled back what a panic left half done.
+            work(&mut reader.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        worked.await.unwrap_or(Err(SpoolError::Closed))
+    }
+}
+
+/// Asks one shard of each Redis now and then whether it takes messages, so that a connection that has become silent is
+/// replaced before a record needs it.
+async fn stay_connected(client: Client) {
+    let places = Holder::new(client.clone()).places();
+    loop {
+        sleep(ASK_EVERY).await;
+        let by_node = places.by_node(client.shards().shards(), |&shard| shard);
+        let of_each: Vec<ShardId> = by_node.iter().map(|shards| shards[0]).collect();
+        // What fails is replaced by the client itself.
+        let _ = Probe::new(&client).takes_puts(&of_each).await;
+    }
+}
+
+/// Notes Redis's clock from time to time, so that an outage across a reboot finds a note of the boot before.
+async fn note_the_clock(clock: RedisClock) {
+    loop {
+        sleep(CLOCK_EVERY).await;
+        clock.note().await;
+    }
+}
