@@ -6,14 +6,15 @@
 --          expired; marker -> nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, epoch ("" if the caller does not own the shard: then only messages overdue by 10 s),
---          limit (1 to 500 ids), the latest ms that the caller accepts from this clock ("" or missing: any)
+--          limit (1 to 500 ids), the latest ms that the caller accepts from this clock ("" or missing: any).
+--          The first pump without an epoch since the owner's last pump is noted in `orphaned`: see `claim`
 -- RETURNS  word, now_us, next due ms ("" for none), moved, leases returned, buried, expired, forgotten,
 --          blocked (by a key of the wrong type; tried again later), then due ms and count of the moved messages, in runs
 --            word      pumped | more (pump again at once) | held | ahead (the clock is later than accepted:
 --                      nothing moved) | fenced <epoch> | not overdue
 -- COST     O(log n) an id; each topic with due messages gets a fair share of the limit, oldest first
-local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch', 'history')
-local layout, held, epoch = registry[1], registry[2], tonumber(registry[3]) or 0
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch', 'history', 'orphaned')
+local layout, held, epoch, orphaned = registry[1], registry[2], tonumber(registry[3]) or 0, registry[5]
 local any_history, events = registry[4], nil
 --# include now, shard, limits, ready
 
@@ -52,6 +53,11 @@ elseif mine > epoch then
 end
 if hindered then
   return { hindered, now_us, alarms[2] or '', moved, returned, buried, expired, forgotten, blocked }
+end
+if mine then
+  if orphaned then call('HDEL', KEYS[1], 'orphaned') end
+elseif not orphaned or now < (tonumber(orphaned) or LAST_MS) then
+  call('HSET', KEYS[1], 'orphaned', string.format('%.0f', now))
 end
 
 -- Number of ringing alarms, and the shard's next due time as known so far: as a number, and as text, which saves

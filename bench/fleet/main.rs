@@ -7,7 +7,7 @@
 #[allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods)]
 mod fleet;
 
-use delayq_cluster::{Candidate, ClusterConfig, MemberId, ShardCount, compute};
+use delayq_cluster::{Candidate, ClusterConfig, MemberId, ShardCount, ShardRanges, compute};
 use delayq_tests::etcd_server::EtcdCluster;
 use etcd_client::{Client, GetOptions, ResponseHeader};
 use fleet::{Floor, Member, config};
@@ -56,7 +56,7 @@ fn print_plan_times(members: usize, shards: usize, doomed: usize) {
             id: MemberId::from_text(&format!("m{n:04}")),
             name: format!("m{n}"),
             draining: false,
-            hindered: false,
+            hindered: ShardRanges::default(),
         };
         let all: Vec<Candidate> = (0..members).map(candidate).collect();
         let count = ShardCount::new(u16::try_from(shards).expect("few shards")).expect("not too many shards");

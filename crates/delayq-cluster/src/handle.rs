@@ -10,7 +10,7 @@ use crate::plan::{Plan, PlanError};
 use crate::stats::{ClusterStats, Counters};
 use crate::trust::Trust;
 use delayq::ShardCount;
-use delayq::protocol::ShardId;
+use delayq::protocol::{ShardId, ShardRanges};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,12 +89,14 @@ impl Handle {
         });
     }
 
-    /// Says that the member cannot do its work for now, such as without its Redis, or that it can again. Its shards are
-    /// planned for others while any other can do it; where none can, all of them keep what they have.
-    pub fn set_hindered(&self, hindered: bool) {
-        self.inner
-            .desired
-            .send_if_modified(|desired| std::mem::replace(&mut desired.hindered, hindered) != hindered);
+    /// Says which shards are out of the member's reach for now. The plan gives each to a member that reaches the shard; a
+    /// shard that no member reaches stays where it is.
+    pub fn set_hindered(&self, hindered: ShardRanges) {
+        self.inner.desired.send_if_modified(|desired| {
+            let changed = desired.hindered != hindered;
+            desired.hindered = hindered;
+            changed
+        });
     }
 
     /// Gives every shard away: the registration says *draining*, and the next plan gives the shards to other members. The
@@ -194,7 +196,7 @@ impl Handle {
             version: env!("CARGO_PKG_VERSION").into(),
             address: String::new(),
             draining: desired.draining,
-            hindered: desired.hindered,
+            hindered: desired.hindered.shards().count(),
             drained: false,
             since_ms: 0,
             leader: true,

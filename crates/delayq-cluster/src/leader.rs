@@ -8,24 +8,28 @@ use crate::plan::{Plan, PlanError};
 use crate::planner::{self, Candidate};
 use crate::quiet::Quiet;
 use crate::registration::Registration;
-use std::collections::{BTreeMap, BTreeSet};
+use delayq::protocol::ShardRanges;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long it must stay as it is, who is hindered, before shards move for it: what hinders all of them, or ends for all,
-/// is not noticed by all in the same moment.
+/// How long the members must say the same about what is out of their reach before shards move for it: a fault that hinders all
+/// members, or its end, is not noticed by all at the same moment.
 const HINDRANCE_SETTLES: Duration = Duration::from_secs(1);
+/// The longest that the plan waits for that.
+const HINDRANCE_WAITS: Duration = Duration::from_secs(2);
 
 /// A member's leadership, from taking over to being overtaken.
 pub(crate) struct Leader {
     base: Base,
     session: Session,
+    /// The members, each with the shards out of its reach that the plan takes into account.
     members: BTreeMap<MemberId, Registration>,
-    /// Who is planned as hindered, and when that is to be what the members say now.
-    hindered: BTreeSet<MemberId>,
-    settles: Option<Instant>,
+    /// What members have said since of the shards out of their reach, and when the plan takes it into account.
+    unsettled: BTreeMap<MemberId, ShardRanges>,
+    settling: Quiet,
     /// Who is kept without shards; what cannot be read leaves it as it was.
     drains: Drains,
     plan: Option<Plan>,
@@ -48,8 +52,8 @@ impl Leader {
             base,
             session,
             members,
-            hindered: BTreeSet::new(),
-            settles: None,
+            unsettled: BTreeMap::new(),
+            settling: Quiet::new(HINDRANCE_SETTLES, HINDRANCE_WAITS),
             drains: Drains::default(),
             plan: None,
             plan_revision: 0,
@@ -76,7 +80,7 @@ impl Leader {
         loop {
             tokio::select! {
                 changes = watch.next() => self.take_changes(&changes?),
-                () = until(self.settles) => self.settle_hindered(),
+                () = until(self.settling.due()) => self.settle_hindered(),
                 () = until(self.quiet.due()) => {
                     self.quiet.done();
                     if !self.publish().await? {
@@ -118,10 +122,7 @@ impl Leader {
             return self.leave_out(&member);
         }
         match serde_json::from_slice::<Registration>(&entry.value) {
-            Ok(registration) => {
-                let before = self.members.insert(member.clone(), registration.clone());
-                self.take_registration(member, before, registration);
-            }
+            Ok(registration) => self.take_registration(member, registration),
             // It gets no shards, but the others still do.
             Err(error) => {
                 tracing::error!(%member, %error, "a registration cannot be read; it is left out of the plan");
@@ -137,26 +138,30 @@ impl Leader {
         }
     }
 
-    fn take_registration(&mut self, member: MemberId, before: Option<Registration>, now: Registration) {
-        let Some(before) = before else {
-            if now.hindered {
-                self.hindered.insert(member);
+    fn take_registration(&mut self, member: MemberId, mut now: Registration) {
+        if let Some(before) = self.members.get(&member) {
+            let said = std::mem::replace(&mut now.hindered, before.hindered.clone());
+            if said == now.hindered {
+                self.unsettled.remove(&member);
+            } else if self.unsettled.get(&member) != Some(&said) {
+                self.unsettled.insert(member.clone(), said);
+                self.settling.changed(Instant::now());
             }
-            return self.note_change();
-        };
-        if before.hindered != now.hindered {
-            self.settles = Some(Instant::now() + HINDRANCE_SETTLES);
+            if now == *before {
+                return;
+            }
         }
-        let now = Registration { hindered: before.hindered, ..now };
-        if now != before {
-            self.note_change();
-        }
+        self.members.insert(member, now);
+        self.note_change();
     }
 
     fn settle_hindered(&mut self) {
-        self.settles = None;
-        let hindered = self.members.iter().filter(|(_, registration)| registration.hindered);
-        self.hindered = hindered.map(|(id, _)| id.clone()).collect();
+        self.settling.done();
+        for (id, hindered) in std::mem::take(&mut self.unsettled) {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.hindered = hindered;
+            }
+        }
         self.note_change();
     }
 
@@ -209,7 +214,7 @@ impl Leader {
     /// Writes the plan if another is due; answers whether this member still leads.
     async fn publish(&mut self) -> Result<bool, EtcdError> {
         let candidate = |(id, member): (&MemberId, &Registration)| {
-            member.candidate(id.clone(), self.hindered.contains(id), self.drains.holds(&member.name))
+            member.candidate(id.clone(), self.drains.holds(&member.name))
         };
         let candidates: Vec<Candidate> = self.members.iter().map(candidate).collect();
         let Some(shards) = self.members.values().map(|member| member.shards).max() else { return Ok(false) };

@@ -23,7 +23,7 @@
 //!
 //! | key | lease | holds |
 //! | --- | --- | --- |
-//! | `members/<member>` | the member's | name, version, address, draining, hindered, shards; its create revision is the member's rank |
+//! | `members/<member>` | the member's | name, version, address, draining, the shards out of its reach, number of shards; its create revision is the member's rank |
 //! | `plan` | none | one JSON document: which member each shard is planned for |
 //! | `drains` | none | one JSON document: which members, by name, an [`Operator`] keeps without shards |
 //!
@@ -45,6 +45,8 @@
 //! Ownership is for efficiency; that no message goes out twice is the pump script's work, which is safe under two owners.
 //! * A member that dies: its shards are claimed elsewhere within the granted lease time, plus etcd's own half second of
 //!   looking for expired leases, plus the leader's debounce.
+//! * A member that does not reach a shard: its registration says so, and the next plan gives the shard to a member that does.
+//!   No leader has to reach the shard.
 //! * A change of etcd's own leader, or its restart, renews every lease to its full time: a member that died just before
 //!   is noticed after up to twice the lease time.
 //! * etcd silent: the member is *degraded* once the trusted time has passed, and hears of no newer plan. The member pumps until
@@ -74,6 +76,7 @@ mod plan;
 mod planner;
 mod prefix;
 mod quiet;
+mod reach;
 mod registrar;
 mod registration;
 mod single;
@@ -85,7 +88,8 @@ mod wall_clock;
 pub use advertised::advertised;
 pub use cluster::Cluster;
 pub use config::{ClusterConfig, Endpoint, EtcdConfig, MemberConfig, TlsConfig};
-pub use delayq::{ShardCount, protocol::ShardId};
+pub use delayq::ShardCount;
+pub use delayq::protocol::{ShardId, ShardRanges};
 pub use error::{Advice, ClusterError};
 pub use handle::Handle;
 pub use keys::MemberId;

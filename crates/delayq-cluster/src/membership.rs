@@ -8,6 +8,7 @@ use crate::stats::Counters;
 use crate::trust::{Signal, Trust};
 use crate::wall_clock;
 use delayq::ShardCount;
+use delayq::protocol::ShardRanges;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -42,7 +43,8 @@ pub(crate) struct Standing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Desired {
     pub(crate) draining: bool,
-    pub(crate) hindered: bool,
+    /// The shards out of the member's reach.
+    pub(crate) hindered: ShardRanges,
     pub(crate) shards: ShardCount,
 }
 
@@ -102,7 +104,7 @@ impl Base {
     pub(crate) fn registration(&self, desired: &Desired, since_ms: u64) -> Registration {
         Registration {
             draining: desired.draining,
-            hindered: desired.hindered,
+            hindered: desired.hindered.clone(),
             shards: desired.shards,
             ..Registration::of(&self.config, since_ms)
         }
@@ -123,7 +125,7 @@ impl Session {
 impl Desired {
     /// What a member says at first: it takes whatever it is given.
     pub(crate) fn serving(shards: ShardCount) -> Self {
-        Self { draining: false, hindered: false, shards }
+        Self { draining: false, hindered: ShardRanges::default(), shards }
     }
 }
 

@@ -46,8 +46,8 @@ pub struct MemberInfo {
     pub draining: bool,
     /// Whether an operator keeps it without shards: others have them.
     pub drained: bool,
-    /// Whether it cannot do its work now, such as without its Redis: others have its shards, if they can.
-    pub hindered: bool,
+    /// How many shards are out of its reach now: members that reach them have them.
+    pub hindered: usize,
     /// When it registered, by its own clock: Unix time in milliseconds.
     pub since_ms: u64,
     /// Whether it leads.
@@ -122,9 +122,9 @@ impl Overview {
 // === impl MemberInfo ===
 
 impl MemberInfo {
-    /// Whether it can be given shards: it does not end, is not drained, and can do its work.
+    /// Whether it can be given any shard: it does not end, is not drained, and reaches all.
     pub const fn can_take(&self) -> bool {
-        !(self.draining || self.drained || self.hindered)
+        !(self.draining || self.drained || self.hindered > 0)
     }
 }
 
@@ -263,7 +263,7 @@ fn member_infos(
         version: registration.version,
         address: registration.address,
         draining: registration.draining,
-        hindered: registration.hindered,
+        hindered: registration.hindered.shards().count(),
         since_ms: registration.since_ms,
         id,
     };

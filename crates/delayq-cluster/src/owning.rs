@@ -6,6 +6,7 @@
 //!                       planned for another │      ▼ planned for another
 //!                                Overtaken ◄┘   Parting ─fenced─► gone
 //!                  gone ◄─failed─┘ └──epoch────────▲
+//!                                       nobody pumps it: adopted
 //! ```
 //!
 //! Only a newer epoch ends the work on a shard: neither a plan nor a lost lease does. So a hand-over has no gap, and a
@@ -13,6 +14,9 @@
 //!
 //! A fenced member claims again only after etcd confirmed that the plan still names this member: two members never take turns
 //! fencing each other. A member with an outdated plan fences the owner once; the owner asks etcd, and claims again.
+//!
+//! A shard that nobody pumps is adopted by any member whose claim Redis grants, whatever etcd says: Redis grants such a claim
+//! only while no owner pumps. The member pumps the shard until the member that the plan names fences this one.
 
 use crate::ownership::OwnershipView;
 use delayq::protocol::ShardId;
@@ -88,10 +92,7 @@ impl Owning {
     /// Takes a shard that the plan gives to another member or to nobody. Returns whether this member keeps pumping it.
     fn part(&mut self, shard: ShardId, nobodys: bool, now: Instant) -> bool {
         let next = match self.shards.get(&shard) {
-            Some(Phase::Mine) if !nobodys => {
-                let pause = FIRST_PARTING_POLL;
-                Some(Phase::Parting { poll: now + pause, pause })
-            }
+            Some(Phase::Mine) if !nobodys => Some(Phase::parting(now)),
             Some(&same @ Phase::Parting { .. }) if !nobodys => Some(same),
             Some(Phase::Claiming | Phase::Overtaken) if !nobodys => Some(Phase::Overtaken),
             _ => None,
@@ -115,14 +116,14 @@ impl Owning {
         self.shards.keys().copied()
     }
 
+    /// Returns true if this member has no part in a shard, or was fenced from it: another member pumps the shard, or nobody does.
+    pub fn is_others(&self, shard: ShardId) -> bool {
+        matches!(self.shards.get(&shard), None | Some(Phase::Doubted { .. } | Phase::Asking))
+    }
+
     /// Returns true if a shard is planned for this member.
     pub fn is_given(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|phase| phase.is_given())
-    }
-
-    /// Returns true if any shard is planned for this member.
-    pub const fn is_given_any(&self) -> bool {
-        self.given > 0
     }
 
     /// Returns true if any shard is planned for this member and not pumped yet.
@@ -169,13 +170,19 @@ impl Owning {
         match phase {
             // Also for a repeated claim: the later epoch counts.
             phase if phase.is_given() => self.put(shard, Some(Phase::Mine)),
-            Phase::Overtaken => {
-                let pause = FIRST_PARTING_POLL;
-                self.put(shard, Some(Phase::Parting { poll: now + pause, pause }));
-            }
+            Phase::Overtaken => self.put(shard, Some(Phase::parting(now))),
             _ => {}
         }
         true
+    }
+
+    /// Takes a granted claim of a shard that nobody pumped. The shard is pumped under its epoch.
+    pub fn adopted(&mut self, shard: ShardId, now: Instant) {
+        let phase = match self.shards.get(&shard) {
+            Some(phase) if phase.is_given() => Phase::Mine,
+            _ => Phase::parting(now),
+        };
+        self.put(shard, Some(phase));
     }
 
     /// Takes a claim that another member's lock refused: the next claim is due at `from`.
@@ -267,6 +274,11 @@ impl Owning {
 // === impl Phase ===
 
 impl Phase {
+    /// The shard is pumped until another member fences this one.
+    fn parting(now: Instant) -> Self {
+        Self::Parting { poll: now + FIRST_PARTING_POLL, pause: FIRST_PARTING_POLL }
+    }
+
     const fn is_given(self) -> bool {
         !matches!(self, Self::Overtaken | Self::Parting { .. })
     }
@@ -355,6 +367,31 @@ mod tests {
         owning.still_mine(A, later);
         assert_eq!(owning.claims(later), [A]);
         assert!(!owning.fenced(B, now), "a shard that is not held is not asked for");
+    }
+
+    #[test]
+    fn an_adopted_shard_is_pumped_until_its_planned_owner_fences_it_or_the_plan_names_this_member() {
+        let (mut owning, now) = (Owning::default(), Instant::now());
+        assert!(owning.is_others(A));
+        owning.adopted(A, now);
+        assert!(!owning.is_others(A) && !owning.is_given(A));
+        assert_eq!(owning.follow(&planned(&[]), now), Turn::default(), "the plan names another");
+        assert!(!owning.fenced(A, now));
+        assert!(owning.is_empty());
+        owning.adopted(A, now);
+        assert_eq!(owning.follow(&planned(&[A]), now), Turn::default());
+        assert!(owning.is_given(A) && !owning.is_behind());
+    }
+
+    #[test]
+    fn a_fenced_member_adopts_its_shard_back_while_etcd_is_silent() {
+        let (mut owning, now) = pumping();
+        owning.fenced(A, now);
+        assert!(owning.is_others(A));
+        assert_eq!(owning.questions(now), [A]);
+        owning.adopted(A, now);
+        owning.doubt(A, now);
+        assert!(owning.is_given(A) && !owning.is_behind() && !owning.is_others(A), "a late answer of etcd");
     }
 
     #[test]

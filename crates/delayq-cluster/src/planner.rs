@@ -2,11 +2,16 @@
 //!
 //! First every shard stays where it is, if its member may keep it. Each shard without a place goes to the member with the
 //! fewest shards. Then the fullest member gives to the emptiest until their counts differ by one at most. So a shard moves only
-//! from a member that has too many or is gone.
+//! from a member that has too many, is gone, or cannot reach the shard while another member can.
+//!
+//! A member that cannot reach some shards keeps its other shards, and is given no further ones while any member reaches all:
+//! an outage that ends soon moves no more than it must.
 
 use crate::keys::MemberId;
 use crate::plan::{Plan, PlannedMember};
+use crate::reach::Reach;
 use delayq::ShardCount;
+use delayq::protocol::ShardRanges;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A member as the planner sees it.
@@ -18,8 +23,8 @@ pub struct Candidate {
     pub name: String,
     /// Whether it is on its way out, or drained by an operator: it gets nothing.
     pub draining: bool,
-    /// Whether it cannot do its work now: it gets nothing for as long as another can.
-    pub hindered: bool,
+    /// The shards that it cannot reach now: it gets none of them that another member reaches.
+    pub hindered: ShardRanges,
 }
 
 /// The shards of a member: those that have no earlier place to leave are `true`, and move first.
@@ -27,38 +32,40 @@ type Seat = BTreeSet<(bool, u16)>;
 
 /// The members being filled, and their order by number of shards.
 struct Table {
+    reach: Reach,
     seats: Vec<Seat>,
     order: BTreeSet<(usize, usize)>,
+    /// The order of the members that reach every shard that anyone reaches.
+    able: BTreeSet<(usize, usize)>,
 }
 
 /// The next plan.
 ///
 /// The result does not depend on the order of `candidates`, and equals `previous`, version included, when no shard has to
-/// move. Costs O((S + M) log M) for S shards and M members.
+/// move. Costs O((S + M) log M) for S shards and M members, while any member reaches every shard.
 pub fn compute(shards: ShardCount, candidates: &[Candidate], previous: Option<&Plan>, by: &MemberId) -> Plan {
     let members = eligible(candidates);
     let kept = kept_places(previous, &members);
-    let (mut table, mut homeless) = (Table::new(members.len()), Vec::new());
+    let reach = Reach::new(shards, members.iter().map(|member| &member.hindered));
+    let (mut table, mut homeless) = (Table::new(members.len(), reach), Vec::new());
     for shard in 0..shards.get() {
         match kept.get(usize::from(shard)).copied().flatten() {
-            Some(seat) => table.give(seat, (false, shard)),
-            None => homeless.push(shard),
+            Some(seat) if table.reach.has(seat, shard) => table.give(seat, (false, shard)),
+            _ => homeless.push(shard),
         }
     }
     for shard in homeless {
-        if let Some(&(_, emptiest)) = table.order.first() {
-            table.give(emptiest, (true, shard));
+        if let Some(seat) = table.emptiest_for(shard) {
+            table.give(seat, (true, shard));
         }
     }
     table.level();
     table.into_plan(&members, shards, previous, by)
 }
 
-/// The members that may own shards, by id. If all are hindered, the cause lies outside of them, and moving shards among them
-/// helps nobody.
+/// The members that may own shards, by id.
 fn eligible(candidates: &[Candidate]) -> Vec<&Candidate> {
-    let someone_can = candidates.iter().any(|c| !c.draining && !c.hindered);
-    let fit = candidates.iter().filter(|c| !(c.draining || c.hindered && someone_can));
+    let fit = candidates.iter().filter(|candidate| !candidate.draining);
     let by_id: BTreeMap<&MemberId, &Candidate> = fit.map(|candidate| (&candidate.id, candidate)).collect();
     by_id.into_values().collect()
 }
@@ -83,28 +90,44 @@ fn kept_places(previous: Option<&Plan>, members: &[&Candidate]) -> Vec<Option<us
 // === impl Table ===
 
 impl Table {
-    fn new(members: usize) -> Self {
-        Self { seats: vec![Seat::new(); members], order: (0..members).map(|seat| (0, seat)).collect() }
+    fn new(members: usize, reach: Reach) -> Self {
+        let order: BTreeSet<_> = (0..members).map(|seat| (0, seat)).collect();
+        let able = order.iter().filter(|(_, seat)| reach.is_whole(*seat)).copied().collect();
+        Self { reach, seats: vec![Seat::new(); members], order, able }
     }
 
     fn give(&mut self, seat: usize, shard: (bool, u16)) {
-        let count = self.seats[seat].len();
-        self.order.remove(&(count, seat));
-        self.seats[seat].insert(shard);
-        self.order.insert((count + 1, seat));
+        self.change(seat, |seat| _ = seat.insert(shard));
     }
 
     fn take(&mut self, seat: usize) -> Option<(bool, u16)> {
-        let count = self.seats[seat].len();
-        let shard = self.seats[seat].pop_last()?;
-        self.order.remove(&(count, seat));
-        self.order.insert((count - 1, seat));
-        Some(shard)
+        let mut taken = None;
+        self.change(seat, |seat| taken = seat.pop_last());
+        taken
     }
 
-    /// Moves shards from the fullest to the emptiest until their counts differ by one at most. Each move narrows the gap.
+    /// Changes the shards of a member, and its place in the orders.
+    fn change(&mut self, seat: usize, change: impl FnOnce(&mut Seat)) {
+        let before = self.seats[seat].len();
+        change(&mut self.seats[seat]);
+        let now = self.seats[seat].len();
+        for order in [&mut self.order, &mut self.able] {
+            if order.remove(&(before, seat)) {
+                order.insert((now, seat));
+            }
+        }
+    }
+
+    /// The member with the fewest shards: of those that reach all, or else of those that reach this shard.
+    fn emptiest_for(&self, shard: u16) -> Option<usize> {
+        let reaching = || self.order.iter().find(|(_, seat)| self.reach.has(*seat, shard));
+        self.able.first().or_else(reaching).map(|&(_, seat)| seat)
+    }
+
+    /// Moves shards from the fullest to the emptiest that reaches all until their counts differ by one at most. Each move
+    /// narrows the gap.
     fn level(&mut self) {
-        while let (Some(&(least, to)), Some(&(most, from))) = (self.order.first(), self.order.last())
+        while let (Some(&(least, to)), Some(&(most, from))) = (self.able.first(), self.order.last())
             && most > least + 1
             && let Some(shard) = self.take(from)
         {

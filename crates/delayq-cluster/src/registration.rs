@@ -4,6 +4,7 @@ use crate::config::ClusterConfig;
 use crate::keys::MemberId;
 use crate::planner::Candidate;
 use delayq::ShardCount;
+use delayq::protocol::ShardRanges;
 use serde::{Deserialize, Serialize};
 
 /// What a member says of itself. Unknown fields are ignored, so that newer members can say more.
@@ -16,9 +17,9 @@ pub(crate) struct Registration {
     pub(crate) address: String,
     #[serde(default)]
     pub(crate) draining: bool,
-    /// Whether it cannot reach what it works on; earlier versions neither write nor read it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) hindered: bool,
+    /// The shards out of its reach.
+    #[serde(default, skip_serializing_if = "ShardRanges::is_empty")]
+    pub(crate) hindered: ShardRanges,
     /// How many shards the member knows of; the plan covers the most any member knows.
     pub(crate) shards: ShardCount,
     /// Unix time of the registration, in milliseconds by the member's own clock; for people only.
@@ -36,7 +37,7 @@ impl Registration {
             version: member.version.clone(),
             address: member.address.clone(),
             draining: false,
-            hindered: false,
+            hindered: ShardRanges::default(),
             shards: config.shards,
             since_ms,
         }
@@ -46,9 +47,9 @@ impl Registration {
         serde_json::to_vec(self).expect("a registration has only numbers and texts, which always serialise")
     }
 
-    /// How the planner sees it; for how long it has been hindered, and whether an operator drained it, it does not say
-    /// itself.
-    pub(crate) fn candidate(&self, id: MemberId, hindered: bool, drained: bool) -> Candidate {
-        Candidate { id, name: self.name.clone(), draining: self.draining || drained, hindered }
+    /// How the planner sees it; whether an operator drained it, it does not say itself.
+    pub(crate) fn candidate(&self, id: MemberId, drained: bool) -> Candidate {
+        let (name, hindered) = (self.name.clone(), self.hindered.clone());
+        Candidate { id, name, draining: self.draining || drained, hindered }
     }
 }

@@ -51,6 +51,11 @@ pub(crate) enum Call {
         shards: Vec<ShardId>,
         latest: UnixMillis,
     },
+    /// Claims shards of a node that nobody pumps; their owners' pumps refuse it.
+    Adopt {
+        node: NodeId,
+        shards: Vec<ShardId>,
+    },
     Forget(Page),
     Survey(Question),
     Books(ShardId, BooksAt),
@@ -64,6 +69,7 @@ pub(crate) enum Answer {
     Held { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
     Probed { node: NodeId, shard: ShardId, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
     Rescued { node: NodeId, shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
+    Adopted { node: NodeId, shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
     Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
     Surveyed { shard: ShardId, answer: Result<Survey, Error> },
     Counted { shard: ShardId, answer: Result<BooksPage, Error> },
@@ -99,6 +105,11 @@ impl Call {
     /// Claims of these shards of a node.
     pub(crate) fn claims(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
         shards.chunks(SHARDS_A_CALL).map(move |some| Self::Claim { node, shards: some.to_vec() })
+    }
+
+    /// Adoptions of these shards of a node.
+    pub(crate) fn adoptions(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
+        shards.chunks(SHARDS_A_CALL).map(move |some| Self::Adopt { node, shards: some.to_vec() })
     }
 
     /// Rescues in these shards of a node.
@@ -159,6 +170,13 @@ impl Calls {
                 Box::pin(async move {
                     let (trip, claims) = Trip::of(from, redis.claim(&shards, &owner, lock)).await;
                     Answer::Claimed { node, shards, trip, claims }
+                })
+            }
+            Call::Adopt { node, shards } => {
+                let owner = self.owner.clone();
+                Box::pin(async move {
+                    let (trip, claims) = Trip::of(from, redis.adopt(&shards, &owner)).await;
+                    Answer::Adopted { node, shards, trip, claims }
                 })
             }
             Call::Ask(shards) => Box::pin(async move {

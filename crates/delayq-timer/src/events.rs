@@ -105,15 +105,23 @@ pub(crate) fn redis_back(redis: &str, after: Duration) {
     tracing::warn!(redis, ?after, "Redis can be used again");
 }
 
-/// Whether this timer can own shards, as far as Redis is concerned, changed.
-pub(crate) fn hindrance_changed(metrics: &TimerMetrics, hindered: bool) {
-    metrics.hindered.set(i64::from(hindered));
+/// What is out of this timer's reach changed: the shards of these Redises, and so many others that are missing.
+pub(crate) fn hindrance_changed(metrics: &TimerMetrics, unreached: &[&str], missing: usize) {
+    let is_hindered = !unreached.is_empty() || missing > 0;
+    metrics.hindered.set(i64::from(is_hindered));
     metrics.hindrance_changes.inc();
-    if hindered {
-        tracing::warn!("Redis takes nothing from this timer: timers from which it does are given its shards");
+    if is_hindered {
+        let redis = unreached.join(", ");
+        tracing::warn!(redis, missing, "shards are out of reach: timers that reach them are given them");
     } else {
-        tracing::info!("Redis answers this timer steadily: it takes shards again");
+        tracing::info!("every shard is within reach: this timer takes all shards again");
     }
+}
+
+/// A shard that nobody pumped is pumped here until the timer that the plan names claims it.
+pub(crate) fn adopted(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
+    metrics.adopted.inc();
+    tracing::warn!(%shard, epoch, "nobody pumped this shard: pumped here until the timer that the plan names claims it");
 }
 
 /// Redis answers, and does not have the shard, or has it otherwise than this process knows.

@@ -5,6 +5,8 @@
 //! that time there is nothing to rescue. A nearer message is notified where few timers share the shards. Where many do, each
 //! checks more seldom and at a moment of its own, so that a shard is checked as often as by few.
 //!
+//! A shard in which a check moved something is an orphan, perhaps: the next one asks Redis for the shard itself.
+//!
 //! While etcd is silent nobody knows which timers are left, and each poll checks for what is ten seconds overdue: all timers
 //! do where they are few. Where they are many each does by chance, so that together they check a shard [`CHECKERS`] times a
 //! poll interval; the chance that none does is one in 3,000.
@@ -46,6 +48,8 @@ struct Watched {
     out: bool,
     /// Since when something was overdue at the last check, by its Redis's clock.
     overdue: Option<UnixMillis>,
+    /// Whether the last check moved something: the next one is a claim, which its owner's pumps refuse.
+    orphan: bool,
 }
 
 /// What a check found, by its Redis's clock.
@@ -57,6 +61,17 @@ pub(crate) struct Seen {
     pub(crate) overdue: Option<UnixMillis>,
     /// When it ran.
     pub(crate) ran: UnixMillis,
+    /// Whether it moved anything.
+    pub(crate) moved: bool,
+}
+
+/// The shards to check now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checks {
+    /// Those to rescue what is long overdue from.
+    pub(crate) rescues: Vec<ShardId>,
+    /// Those to claim, unless their owners pump.
+    pub(crate) orphans: Vec<ShardId>,
 }
 
 // === impl Foreign ===
@@ -66,8 +81,14 @@ impl Foreign {
     pub(crate) fn set(&mut self, shards: impl Iterator<Item = ShardId>, others: usize, now: Instant) {
         self.others = others.max(1);
         let before = std::mem::take(&mut self.shards);
-        let fresh = || Watched { check: Some(now + SOON + self.stretch()), out: false, overdue: None };
+        let fresh =
+            || Watched { check: Some(now + SOON + self.stretch()), out: false, overdue: None, orphan: false };
         self.shards = shards.map(|s| (s, before.get(&s).copied().unwrap_or_else(fresh))).collect();
+    }
+
+    /// Whether a shard is one of them.
+    pub(crate) fn has(&self, shard: ShardId) -> bool {
+        self.shards.contains_key(&shard)
     }
 
     /// There are so many other timers.
@@ -96,7 +117,7 @@ impl Foreign {
     /// A wake-up: something is due at `due`.
     pub(crate) fn wake(&mut self, shard: ShardId, due: Instant) {
         let check = due + OVERDUE + self.stretch();
-        if let Some(watched) = self.shards.get_mut(&shard) {
+        if let Some(watched) = self.shards.get_mut(&shard).filter(|watched| !watched.orphan) {
             watched.check_by(check);
         }
     }
@@ -108,18 +129,20 @@ impl Foreign {
         }
     }
 
-    /// The shards to check now; with etcd `silent`, whatever their time. Each comes back by `answered`.
-    pub(crate) fn take(&mut self, now: Instant, silent: bool) -> Vec<ShardId> {
+    /// The shards to check now; with etcd `silent`, whatever their time. Each comes back by `answered` or `failed`.
+    pub(crate) fn take(&mut self, now: Instant, silent: bool) -> Checks {
         let others = self.others;
         let mine = || others <= CHECKERS || fastrand::usize(..others) < CHECKERS;
-        let mut taken = Vec::new();
+        let mut checks = Checks::default();
         for (&shard, watched) in self.shards.iter_mut().filter(|(_, watched)| !watched.out) {
-            if watched.check.is_some_and(|check| check <= now) || silent && mine() {
+            // An orphan's owner has until the time of the check.
+            if watched.check.is_some_and(|check| check <= now) || silent && !watched.orphan && mine() {
                 (watched.check, watched.out) = (None, true);
-                taken.push(shard);
+                let orphan = std::mem::take(&mut watched.orphan);
+                if orphan { &mut checks.orphans } else { &mut checks.rescues }.push(shard);
             }
         }
-        taken
+        checks
     }
 
     /// A check was answered.
@@ -131,17 +154,29 @@ impl Foreign {
             _ => UNFOLLOWED * others,
         };
         let overdue = seen.overdue.filter(|&due| due + ON_ITS_WAY <= seen.ran);
-        let rest = match (overdue, seen.next_due) {
-            (Some(_), _) => SOON,
-            (None, Some(due)) => (due + OVERDUE).since(seen.ran).clamp(SOON, longest),
-            (None, None) => longest,
+        let rest = match seen.next_due {
+            _ if seen.moved || overdue.is_some() => SOON,
+            Some(due) => (due + OVERDUE).since(seen.ran).clamp(SOON, longest),
+            None => longest,
         };
-        let check = now + rest + self.stretch();
+        let check = now + rest + if seen.moved { Duration::ZERO } else { self.stretch() };
         if let Some(watched) = self.shards.get_mut(&shard) {
-            // A wake-up during the check may not be in its answer yet.
-            watched.check_by(check);
-            (watched.out, watched.overdue) = (false, overdue);
+            if seen.moved {
+                watched.check = Some(check);
+            } else {
+                // A wake-up during the check may not be in its answer yet.
+                watched.check_by(check);
+            }
+            (watched.out, watched.overdue, watched.orphan) = (false, overdue, seen.moved);
         }
+    }
+
+    /// A claim was refused: its owner pumps.
+    pub(crate) fn refused(&mut self, shard: ShardId, now: Instant) {
+        if let Some(watched) = self.shards.get_mut(&shard) {
+            watched.overdue = None;
+        }
+        self.failed(shard, now);
     }
 
     /// A check was not answered.
@@ -197,7 +232,14 @@ mod tests {
     }
 
     fn found(next_due: Option<u64>, overdue: Option<u64>, ran: u64) -> Seen {
-        Seen { next_due: next_due.map(redis), overdue: overdue.map(redis), ran: redis(ran) }
+        Seen { next_due: next_due.map(redis), overdue: overdue.map(redis), ran: redis(ran), moved: false }
+    }
+
+    /// The shards to check now; none of them is an orphan.
+    fn take(foreign: &mut Foreign, now: Instant, silent: bool) -> Vec<ShardId> {
+        let checks = foreign.take(now, silent);
+        assert_eq!(checks.orphans, []);
+        checks.rescues
     }
 
     fn answered(foreign: &mut Foreign, shard: ShardId, next_due: Option<u64>, second: u64) {
@@ -207,8 +249,8 @@ mod tests {
     fn two() -> Foreign {
         let mut foreign = Foreign::default();
         foreign.set([A, B].into_iter(), 1, s(0));
-        assert_eq!(foreign.take(s(4), false), []);
-        assert_eq!(foreign.take(s(5), false), [A, B]);
+        assert_eq!(take(&mut foreign, s(4), false), []);
+        assert_eq!(take(&mut foreign, s(5), false), [A, B]);
         foreign
     }
 
@@ -218,8 +260,8 @@ mod tests {
         {
             let mut foreign = two();
             answered(&mut foreign, A, next_due, 5);
-            assert_eq!(foreign.take(s(check - 1), false), [], "due {next_due:?}");
-            assert_eq!(foreign.take(s(check), false), [A], "due {next_due:?}");
+            assert_eq!(take(&mut foreign, s(check - 1), false), [], "due {next_due:?}");
+            assert_eq!(take(&mut foreign, s(check), false), [A], "due {next_due:?}");
         }
     }
 
@@ -228,8 +270,8 @@ mod tests {
         for ahead in [0, 3_600, 86_400] {
             let mut foreign = two();
             foreign.answered(A, found(Some(ahead + 20), None, ahead + 5), s(5));
-            assert_eq!(foreign.take(s(29), false), [], "{ahead} s ahead");
-            assert_eq!(foreign.take(s(30), false), [A], "{ahead} s ahead");
+            assert_eq!(take(&mut foreign, s(29), false), [], "{ahead} s ahead");
+            assert_eq!(take(&mut foreign, s(30), false), [A], "{ahead} s ahead");
         }
     }
 
@@ -240,16 +282,16 @@ mod tests {
         foreign.wake(A, s(8));
         foreign.wake(B, s(9));
         answered(&mut foreign, B, None, 5);
-        assert_eq!(foreign.take(s(18), false), [A]);
-        assert_eq!(foreign.take(s(19), false), [B]);
+        assert_eq!(take(&mut foreign, s(18), false), [A]);
+        assert_eq!(take(&mut foreign, s(19), false), [B]);
     }
 
     #[test]
     fn without_etcd_all_are_checked_each_time_but_none_twice_at_once() {
         let mut foreign = two();
-        assert_eq!(foreign.take(s(6), true), [], "both are out");
+        assert_eq!(take(&mut foreign, s(6), true), [], "both are out");
         answered(&mut foreign, A, None, 6);
-        assert_eq!(foreign.take(s(6), true), [A]);
+        assert_eq!(take(&mut foreign, s(6), true), [A]);
     }
 
     #[test]
@@ -258,11 +300,25 @@ mod tests {
         foreign.set((0..1_000).map(ShardId::new), 100, s(0));
         let mut checks = 0;
         for _ in 0..100 {
-            let taken = foreign.take(s(0), true);
+            let taken = take(&mut foreign, s(0), true);
             checks += taken.len();
             taken.into_iter().for_each(|shard| answered(&mut foreign, shard, None, 0));
         }
         assert!((7_000..9_000).contains(&checks), "{checks} checks of 100 timers at 1,000 shards");
+    }
+
+    #[test]
+    fn a_shard_in_which_a_check_moved_something_is_claimed_five_seconds_later_and_watched_again_if_refused() {
+        let mut foreign = Foreign::default();
+        foreign.set([A, B].into_iter(), 40, s(0));
+        foreign.take(s(1_000_000), false);
+        answered(&mut foreign, B, None, 11);
+        foreign.answered(A, Seen { moved: true, ..found(Some(12), Some(1), 11) }, s(11));
+        foreign.wake(A, s(2));
+        assert_eq!(foreign.take(s(15), true).orphans, [], "its owner has five seconds");
+        assert_eq!(foreign.take(s(16), true).orphans, [A]);
+        foreign.refused(A, s(16));
+        assert_eq!(take(&mut foreign, s(21), false), [A], "its owner pumps");
     }
 
     fn overdue(foreign: &Foreign, silent: bool) -> Vec<(ShardId, UnixMillis)> {
@@ -277,10 +333,10 @@ mod tests {
         foreign.answered(B, found(Some(60), Some(5), 5), s(5));
         let expected = [(A, redis(4))];
         assert_eq!(overdue(&foreign, false), expected, "what is overdue by less than a second is on its way");
-        assert_eq!(foreign.take(s(10), false), [A], "it is checked again soon");
+        assert_eq!(take(&mut foreign, s(10), false), [A], "it is checked again soon");
         foreign.failed(A, s(10));
         assert_eq!(overdue(&foreign, false), expected, "nothing new is known");
-        assert_eq!(foreign.take(s(15), false), [A, B]);
+        assert_eq!(take(&mut foreign, s(15), false), [A, B]);
         answered(&mut foreign, A, None, 15);
         assert_eq!(overdue(&foreign, false), []);
     }
@@ -304,16 +360,16 @@ mod tests {
         foreign.take(s(1_000_000), false);
         answered(&mut foreign, A, None, 0);
         answered(&mut foreign, B, Some(4_000), 0);
-        assert_eq!(foreign.take(s(580), false), [], "one of many checks seldom");
+        assert_eq!(take(&mut foreign, s(580), false), [], "one of many checks seldom");
         foreign.lead(true, s(580));
-        assert_eq!(foreign.take(s(589), false), []);
-        assert_eq!(foreign.take(s(590), false), [A, B]);
+        assert_eq!(take(&mut foreign, s(589), false), []);
+        assert_eq!(take(&mut foreign, s(590), false), [A, B]);
         answered(&mut foreign, A, None, 590);
         answered(&mut foreign, B, Some(4_000), 590);
-        assert_eq!(foreign.take(s(600), false), [A, B]);
+        assert_eq!(take(&mut foreign, s(600), false), [A, B]);
         foreign.lead(false, s(600));
         answered(&mut foreign, A, None, 600);
-        assert_eq!(foreign.take(s(1_199), false), [], "another leads now");
+        assert_eq!(take(&mut foreign, s(1_199), false), [], "another leads now");
     }
 
     #[test]

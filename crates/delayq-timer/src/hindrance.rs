@@ -1,25 +1,39 @@
-//! Whether this timer can reach one Redis well enough to own its shards. Pure.
+//! Whether this timer can reach one Redis, or one shard, well enough to own shards. Pure.
 //!
 //! ```text
 //!          silent for PATIENCE                       answers, and still has shards: nobody else could take them
 //! Able ───────────────────────► Hindered ───────────────────────────────────────────────────────────────────► Able
-//!   ▲ any answer: patience again   │  answers for STEADY without a failure between
+//!   ▲ any answer: patience again   │  answers for `steady` without a failure between
 //!   └──────────────────────────────┘
 //! ```
 //!
-//! So a way to Redis that comes and goes moves the shards once at most in patience and steadiness together. An answer is
-//! that of a script that may write: a Redis that refuses writes still answers those that only read.
+//! So a way to Redis that comes and goes moves the shards once at most in patience and steadiness together. Each hindrance soon
+//! after the one before doubles the steadiness that is asked for: a way that keeps coming and going loses its shards for longer
+//! and longer. An answer is that of a script that may write: a Redis that refuses writes still answers those that only read.
 
 use std::time::{Duration, Instant};
 
 /// How long no call may have been answered before others should have the shards, from the first failure on.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long every call has to be answered before shards are taken again.
+/// How long every call has to be answered before shards are taken again, at first.
 const STEADY: Duration = Duration::from_secs(5);
+/// The same at most.
+const LONGEST_STEADY: Duration = Duration::from_secs(80);
+/// A hindrance within this time after the end of the one before asks for twice the steadiness.
+const SOON: Duration = Duration::from_secs(60);
 
-/// How far the way to one Redis is to be trusted with shards.
+/// How far the way to one Redis, or to one shard, is to be trusted with shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hindrance {
+pub(crate) struct Hindrance {
+    state: State,
+    /// How long every call has to be answered before shards are taken again.
+    steady: Duration,
+    /// When the last hindrance ended.
+    ended: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
     /// It takes what it is given.
     Able {
         /// Since when no call was answered.
@@ -37,44 +51,55 @@ pub(crate) enum Hindrance {
 impl Hindrance {
     /// Nothing has failed yet.
     pub(crate) const fn none() -> Self {
-        Self::Able { silent: None }
+        Self { state: State::Able { silent: None }, steady: STEADY, ended: None }
     }
 
     pub(crate) const fn is_hindered(&self) -> bool {
-        matches!(self, Self::Hindered { .. })
+        matches!(self.state, State::Hindered { .. })
+    }
+
+    /// Returns true if nothing of the past matters any more.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.state == State::Able { silent: None } && self.ended.is_none_or(|ended| now >= ended + SOON)
     }
 
     /// A call failed.
     pub(crate) fn failed(&mut self, now: Instant) {
-        match self {
-            Self::Able { silent } => *silent = silent.or(Some(now)),
-            Self::Hindered { well } => *well = None,
+        match &mut self.state {
+            State::Able { silent } => *silent = silent.or(Some(now)),
+            State::Hindered { well } => *well = None,
         }
     }
 
     /// A call was answered.
     pub(crate) fn answered(&mut self, now: Instant) {
-        match self {
-            Self::Able { silent } => *silent = None,
-            Self::Hindered { well } => *well = well.or(Some(now)),
+        match &mut self.state {
+            State::Able { silent } => *silent = None,
+            State::Hindered { well } => *well = well.or(Some(now)),
         }
     }
 
     /// When `turn` has something to say, if no call ends before.
     pub(crate) fn next(&self) -> Option<Instant> {
-        match self {
-            Self::Able { silent } => silent.map(|since| since + PATIENCE),
-            Self::Hindered { .. } => None,
+        match self.state {
+            State::Able { silent } => silent.map(|since| since + PATIENCE),
+            State::Hindered { .. } => None,
         }
     }
 
-    /// Moves on, if it is time to. `has_shards`: whether any is given to this timer.
-    pub(crate) fn turn(&mut self, now: Instant, has_shards: bool) {
-        *self = match *self {
-            Self::Able { silent: Some(since) } if now >= since + PATIENCE => Self::Hindered { well: None },
-            Self::Hindered { well: Some(since) } if has_shards || now >= since + STEADY => Self::none(),
-            same => same,
-        };
+    /// Moves on, if it is time to. `has_shards`: whether any that goes this way is planned for this timer.
+    pub(crate) fn turn(&mut self, now: Instant, has_shards: impl FnOnce() -> bool) {
+        match self.state {
+            State::Able { silent: Some(since) } if now >= since + PATIENCE => {
+                let again = self.ended.is_some_and(|ended| now < ended + SOON);
+                self.steady = if again { (self.steady * 2).min(LONGEST_STEADY) } else { STEADY };
+                self.state = State::Hindered { well: None };
+            }
+            State::Hindered { well: Some(since) } if now >= since + self.steady || has_shards() => {
+                (self.state, self.ended) = (State::Able { silent: None }, Some(now));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -84,8 +109,16 @@ mod tests {
 
     /// Whether it is hindered after a turn.
     fn is_hindered(way: &mut Hindrance, now: Instant, has_shards: bool) -> bool {
-        way.turn(now, has_shards);
+        way.turn(now, || has_shards);
         way.is_hindered()
+    }
+
+    /// A way without an answer until then.
+    fn hindered(now: Instant) -> Hindrance {
+        let mut way = Hindrance::none();
+        way.failed(now - PATIENCE);
+        assert!(is_hindered(&mut way, now, true));
+        way
     }
 
     #[test]
@@ -106,7 +139,7 @@ mod tests {
     #[test]
     fn who_gave_its_shards_away_takes_others_only_when_all_was_answered_for_long() {
         let start = Instant::now();
-        let mut way = Hindrance::Hindered { well: None };
+        let mut way = hindered(start);
         way.answered(start);
         way.failed(start + STEADY / 2);
         way.answered(start + STEADY);
@@ -118,9 +151,43 @@ mod tests {
     #[test]
     fn who_still_has_its_shards_goes_on_with_the_first_answer() {
         let start = Instant::now();
-        let mut way = Hindrance::Hindered { well: None };
+        let mut way = hindered(start);
         assert!(is_hindered(&mut way, start, true));
         way.answered(start);
         assert!(!is_hindered(&mut way, start, true));
+    }
+
+    #[test]
+    fn a_way_that_keeps_coming_and_going_has_to_be_steady_for_longer_each_time() {
+        let mut now = Instant::now();
+        let mut way = hindered(now);
+        for steady in [5, 10, 20, 40, 80, 80] {
+            way.answered(now);
+            let steady = Duration::from_secs(steady);
+            assert!(is_hindered(&mut way, now + steady - Duration::from_secs(1), false), "{steady:?}");
+            now += steady;
+            assert!(!is_hindered(&mut way, now, false), "{steady:?}");
+            way.failed(now);
+            now += PATIENCE;
+            assert!(is_hindered(&mut way, now, false));
+        }
+    }
+
+    #[test]
+    fn a_way_that_was_well_for_long_is_trusted_after_the_shortest_steadiness_again() {
+        let mut now = Instant::now();
+        let mut way = hindered(now);
+        for calm in [Duration::ZERO, SOON] {
+            way.answered(now);
+            now += 2 * STEADY;
+            assert!(!is_hindered(&mut way, now, false));
+            assert_eq!(way.is_over(now + calm), calm == SOON);
+            now += calm;
+            way.failed(now);
+            now += PATIENCE;
+            assert!(is_hindered(&mut way, now, false));
+        }
+        way.answered(now);
+        assert!(!is_hindered(&mut way, now + STEADY, false));
     }
 }

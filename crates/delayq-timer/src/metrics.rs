@@ -36,6 +36,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) turns: Counter,
     pub(crate) clock_jumps: Counter,
     pub(crate) rescued: Counter,
+    pub(crate) adopted: Counter,
     pub(crate) shards: Gauge,
     pub(crate) epochs: Family<OfShard, Gauge>,
     pub(crate) degraded: Gauge,
@@ -164,6 +165,10 @@ impl TimerMetrics {
                 "timer_rescued",
                 "Messages of other timers' shards that were long overdue and pumped here",
             ),
+            adopted: counter(
+                "timer_adopted",
+                "Shards that nobody pumped and that this timer claimed, whatever the plan said",
+            ),
             shards: gauge("timer_shards", "Shards that are pumped here"),
             epochs: metrics.register(
                 "timer_epoch",
@@ -184,7 +189,7 @@ impl TimerMetrics {
             ),
             hindered: gauge(
                 "timer_hindered",
-                "1 while Redis does not answer this timer and others are given its shards",
+                "1 while shards are out of this timer's reach, and timers that reach them are given them",
             ),
             hindrance_changes: counter("timer_hindrance_changes", "Changes of `delayq_timer_hindered`"),
             clock_held: gauge("timer_clock_held", "1 while Redis's clock is not trusted and shards are held"),

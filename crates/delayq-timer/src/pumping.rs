@@ -5,6 +5,7 @@
 //! of the [`Nodes`], how Redis is ([`RedisHealth`]), whose the shards are ([`Owning`]), what the slow net
 //! asks ([`SafetyPoll`], [`Foreign`]). They return [`Call`]s; only [`Pumping::send`] sends.
 
+mod adopting;
 mod answers;
 mod judging;
 mod owners;
@@ -17,7 +18,6 @@ use crate::books::Books;
 use crate::calls::{Answer, Call, Calls};
 use crate::codes::MEMBER;
 use crate::config::TimerConfig;
-use crate::events;
 use crate::fleet::Fleet;
 use crate::foreign::Foreign;
 use crate::forgetting::Forgetting;
@@ -89,7 +89,7 @@ pub(crate) struct Pumping {
     foreign: Foreign,
     fleet: Fleet,
     wakes: Wakes,
-    /// True if shards went since the wake-ups to follow were chosen.
+    /// True if shards went, or were fenced, since the wake-ups to follow were chosen.
     fewer: bool,
     growth: Growth,
     sweeps: watch::Sender<bool>,
@@ -207,12 +207,7 @@ impl Pumping {
         let doubted = self.owning.questions(now);
         self.send_all((!doubted.is_empty()).then_some(Call::Ask(doubted)));
         self.owning.parting_polls(now).into_iter().for_each(|shard| self.schedule.poll(shard));
-        let used = self.nodes.in_use().len();
-        if let Some(hindered) = self.health.turn(now, used, self.owning.is_given_any()) {
-            events::hindrance_changed(&self.metrics, hindered);
-            self.fleet.handle().set_hindered(hindered);
-            self.poll.at_once(now);
-        }
+        self.turn_health(now);
         if self.poll.is_due(now) {
             self.poll(now);
         }

@@ -14,10 +14,20 @@ pub(crate) struct RedisHealth {
     nodes: BTreeMap<NodeId, Known>,
     /// There is nobody to take the shards: this timer owns them by a lock, or is leaving.
     alone: bool,
-    /// Whether others should have the shards: none of the nodes can be used.
-    hindered: bool,
+    /// The shards that their nodes do not have as this process knows them: in a node map that is outdated, say.
+    lacking: BTreeMap<ShardId, Hindrance>,
+    /// What others should have.
+    hindered: Hindered,
     /// The nodes that are being asked for their clocks.
     asking: BTreeSet<NodeId>,
+}
+
+/// What this timer cannot serve.
+#[derive(Default)]
+struct Hindered {
+    /// All shards of these nodes.
+    nodes: BTreeSet<NodeId>,
+    shards: BTreeSet<ShardId>,
 }
 
 /// What is known of one Redis.
@@ -57,7 +67,8 @@ pub(crate) enum Change {
 impl RedisHealth {
     /// `alone`: there is nobody to take the shards.
     pub(crate) fn new(alone: bool) -> Self {
-        Self { nodes: BTreeMap::new(), alone, hindered: false, asking: BTreeSet::new() }
+        let (nodes, lacking) = (BTreeMap::new(), BTreeMap::new());
+        Self { nodes, alone, lacking, hindered: Hindered::default(), asking: BTreeSet::new() }
     }
 
     pub(crate) fn ailment(&self) -> Option<Ailment<'_>> {
@@ -81,19 +92,65 @@ impl RedisHealth {
 
     /// When [`Self::turn`] has something to say.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let ways = self.nodes.values().filter(|_| !self.alone);
-        ways.filter_map(|known| known.way.next()).min()
+        let ways = self.nodes.values().map(|known| &known.way).chain(self.lacking.values());
+        ways.filter(|_| !self.alone).filter_map(Hindrance::next).min()
     }
 
-    /// Whether others should have the shards, where that changed: `used` nodes have any, and none of them can be used.
-    pub(crate) fn turn(&mut self, now: Instant, used: usize, has_shards: bool) -> Option<bool> {
+    /// Whether that which others should have changed. `has_shards`: whether any shard of a node is planned for this timer;
+    /// `is_given`: whether this shard is.
+    pub(crate) fn turn(
+        &mut self,
+        now: Instant,
+        has_shards: impl Fn(NodeId) -> bool,
+        is_given: impl Fn(ShardId) -> bool,
+    ) -> bool {
         if self.alone {
-            return None;
+            return false;
         }
-        self.nodes.values_mut().for_each(|known| known.way.turn(now, has_shards));
-        let hindered =
-            used > 0 && self.nodes.values().filter(|known| known.way.is_hindered()).count() == used;
-        (std::mem::replace(&mut self.hindered, hindered) != hindered).then_some(hindered)
+        self.nodes.iter_mut().for_each(|(&node, known)| known.way.turn(now, || has_shards(node)));
+        self.lacking.iter_mut().for_each(|(&shard, way)| way.turn(now, || is_given(shard)));
+        self.lacking.retain(|_, way| !way.is_over(now));
+        let nodes = self.nodes.iter().filter(|(_, known)| known.way.is_hindered()).map(|(&node, _)| node);
+        let shards = self.lacking.iter().filter(|(_, way)| way.is_hindered()).map(|(&shard, _)| shard);
+        if self.hindered.nodes.iter().copied().eq(nodes.clone())
+            && self.hindered.shards.iter().copied().eq(shards.clone())
+        {
+            return false;
+        }
+        self.hindered = Hindered { nodes: nodes.collect(), shards: shards.collect() };
+        true
+    }
+
+    /// Whether others should have a shard, which this node has.
+    pub(crate) fn is_out_of_reach(&self, node: NodeId, shard: ShardId) -> bool {
+        self.hindered.nodes.contains(&node) || self.hindered.shards.contains(&shard)
+    }
+
+    /// The nodes whose shards others should have.
+    pub(crate) const fn unreached(&self) -> &BTreeSet<NodeId> {
+        &self.hindered.nodes
+    }
+
+    /// How many further shards others should have.
+    pub(crate) fn missing(&self) -> usize {
+        self.hindered.shards.len()
+    }
+
+    /// A call for a shard failed because its node does not have the shard.
+    pub(crate) fn lacks(&mut self, shard: ShardId, now: Instant) {
+        self.lacking.entry(shard).or_insert(Hindrance::none()).failed(now);
+    }
+
+    /// A call for a shard was answered.
+    pub(crate) fn has(&mut self, shard: ShardId, now: Instant) {
+        if let Some(way) = self.lacking.get_mut(&shard) {
+            way.answered(now);
+        }
+    }
+
+    /// A shard is at another node now: what was known of it does not matter.
+    pub(crate) fn placed(&mut self, shard: ShardId) {
+        self.lacking.remove(&shard);
     }
 
     /// From now on shards are given away whatever Redis does.
@@ -126,6 +183,7 @@ impl RedisHealth {
         if !is_missing(error) {
             return self.unanswered(node, error, name, now);
         }
+        self.lacks(shard, now);
         let known = self.known(node);
         if !matches!(known.state, State::Missing(_)) {
             known.state = State::Missing(error.to_string());
@@ -222,45 +280,41 @@ mod tests {
             }
         }
 
-        fn turn(&mut self, second: u64, has_shards: bool) -> Option<bool> {
-            self.health.turn(self.at(second), 2, has_shards)
+        /// The nodes whose shards others should have, where that changed.
+        fn turn(&mut self, second: u64, has_shards: bool) -> Option<Vec<NodeId>> {
+            let changed = self.health.turn(self.at(second), |_| has_shards, |_| has_shards);
+            changed.then(|| self.health.unreached().iter().copied().collect())
         }
     }
 
     #[test]
-    fn one_dead_node_hinders_no_timer_however_seldom_the_others_are_asked() {
+    fn a_dead_node_hinders_for_its_own_shards_alone() {
         let mut scene = Scene::new(false);
         assert_eq!(scene.fails(ONE, 1), Change::Lost);
-        for second in 2..30 {
+        scene.answers(OTHER, 2);
+        assert_eq!(scene.turn(3, true), None, "patience");
+        assert_eq!(scene.turn(4, true), Some(vec![ONE]));
+        for second in 5..30 {
             assert_eq!(scene.fails(ONE, second), Change::Nothing);
+            scene.answers(OTHER, second);
             assert_eq!(scene.turn(second, true), None, "after {second} s");
         }
         assert!(scene.health.is_poor(ONE) && !scene.health.is_poor(OTHER));
         scene.fails(OTHER, 30);
-        assert_eq!(scene.turn(33, true), Some(true), "now none answers");
+        assert_eq!(scene.turn(33, true), Some(vec![ONE, OTHER]), "now neither answers");
     }
 
     #[test]
-    fn a_hindered_timer_without_shards_recovers_by_one_node_though_another_refuses_connections() {
+    fn a_node_that_answers_again_gets_its_shards_back_though_another_refuses_connections() {
         let mut scene = Scene::new(false);
         scene.all_fail(1);
-        assert_eq!(scene.turn(4, true), Some(true));
+        assert_eq!(scene.turn(4, true), Some(vec![ONE, OTHER]));
         for second in 4..9 {
             scene.fails(ONE, second);
             scene.answers(OTHER, second);
             assert_eq!(scene.turn(second, false), None, "after {second} s");
         }
-        assert_eq!(scene.turn(9, false), Some(false), "steady for five seconds");
-    }
-
-    #[test]
-    fn a_node_that_has_not_been_heard_of_yet_may_be_well() {
-        let mut scene = Scene::new(false);
-        scene.health.forget(OTHER);
-        scene.fails(ONE, 1);
-        assert_eq!(scene.turn(9, false), None);
-        scene.fails(OTHER, 9);
-        assert_eq!(scene.turn(12, false), Some(true));
+        assert_eq!(scene.turn(9, false), Some(vec![ONE]), "steady for five seconds");
     }
 
     #[test]
@@ -275,9 +329,26 @@ mod tests {
     fn who_leaves_while_it_is_hindered_does_not_change_its_mind() {
         let mut scene = Scene::new(false);
         scene.all_fail(1);
-        assert_eq!(scene.turn(4, true), Some(true));
+        assert_eq!(scene.turn(4, true), Some(vec![ONE, OTHER]));
         scene.health.leave();
         scene.answers(ONE, 5);
         assert_eq!(scene.turn(60, true), None);
+    }
+
+    #[test]
+    fn a_shard_that_its_node_does_not_have_goes_to_others_and_comes_back_when_it_is_placed_elsewhere() {
+        let (mut scene, shard) = (Scene::new(false), ShardId::new(7));
+        let missing = Error::Deployment("the shard has moved".to_owned());
+        for second in 1..5 {
+            scene.health.failed((ONE, shard), &missing, "node", scene.at(second));
+            scene.answers(ONE, second);
+        }
+        assert_eq!(scene.turn(5, true), Some(vec![]), "the node itself is well");
+        assert!(
+            scene.health.is_out_of_reach(ONE, shard) && !scene.health.is_out_of_reach(ONE, ShardId::new(8))
+        );
+        scene.health.placed(shard);
+        assert_eq!(scene.turn(6, false), Some(vec![]));
+        assert!(!scene.health.is_out_of_reach(OTHER, shard));
     }
 }

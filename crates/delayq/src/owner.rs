@@ -58,6 +58,13 @@ impl Owner {
         self.client.calls.ask_all(calls, claim::read).await
     }
 
+    /// Makes `owner` the owner of those of these shards that no owner has pumped for 5 s or more since [`Owner::pump`] without
+    /// an epoch moved something.
+    pub async fn adopt(&self, shards: &[ShardId], owner: &str) -> Vec<Result<Claimed, Error>> {
+        let calls = shards.iter().map(|&shard| claim::orphaned(shard, owner)).collect();
+        self.client.calls.ask_all(calls, claim::read).await
+    }
+
     /// Stops a shard from making anything ready, or lets it continue.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ fn state(member: &MemberInfo, pumped: usize) -> &'static str {
         MemberInfo { draining: true, .. } => "stopping",
         MemberInfo { drained: true, .. } if pumped > 0 => "draining",
         MemberInfo { drained: true, .. } => "drained",
-        MemberInfo { hindered: true, .. } => "hindered",
+        MemberInfo { hindered: 1.., .. } => "hindered",
         MemberInfo { leader: true, .. } => "leads",
         MemberInfo { planned: 0, .. } if pumped == 0 => "spare",
         _ => "serves",

@@ -1,6 +1,7 @@
 //! What a plan promises, for any shards and members.
 
 use super::*;
+use delayq::protocol::ShardId;
 use proptest::prelude::*;
 
 fn member(n: usize) -> Candidate {
@@ -8,7 +9,7 @@ fn member(n: usize) -> Candidate {
         id: MemberId::from_text(&format!("m{n:04}")),
         name: format!("m{n:04}"),
         draining: false,
-        hindered: false,
+        hindered: ShardRanges::default(),
     }
 }
 
@@ -26,7 +27,7 @@ fn count(shards: usize) -> ShardCount {
 
 fn moved(before: &Plan, after: &Plan) -> usize {
     (0..before.shard_count().min(after.shard_count()))
-        .map(|s| delayq::protocol::ShardId::new(s as u16))
+        .map(|s| ShardId::new(s as u16))
         .filter(|&s| before.owner_of(s).map(|m| &m.id) != after.owner_of(s).map(|m| &m.id))
         .count()
 }
@@ -116,16 +117,47 @@ proptest! {
     ) {
         let make = |n: usize| Candidate {
             draining: unfit.get(&n) == Some(&true),
-            hindered: unfit.get(&n) == Some(&false),
+            hindered: if unfit.get(&n) == Some(&false) { first(shards) } else { ShardRanges::default() },
             ..member(n)
         };
         let candidates: Vec<Candidate> = (0..1000).map(make).collect();
         let plan = compute(count(shards), &candidates, None, &leader());
         let given = |candidate: &Candidate| plan.shards_of(&candidate.id).len();
         prop_assert_eq!(candidates.iter().map(given).sum::<usize>(), shards);
-        prop_assert!(candidates.iter().all(|c| given(c) == 0 || !c.draining && !c.hindered));
+        prop_assert!(candidates.iter().all(|c| given(c) == 0 || !c.draining && c.hindered.is_empty()));
         prop_assert_eq!(&compute(count(shards), &candidates, Some(&plan), &leader()), &plan);
     }
+
+    #[test]
+    fn a_shard_is_given_to_a_member_that_reaches_it_if_there_is_one(
+        shards in 1..200_usize,
+        hindered in prop::collection::vec(prop::collection::btree_set(0..200_u16, 0..150), 1..12),
+    ) {
+        let candidates: Vec<Candidate> =
+            hindered.iter().enumerate().map(|(n, shards)| without(member(n), shards)).collect();
+        let before = compute(count(shards), &members(hindered.len()), None, &leader());
+        let plan = compute(count(shards), &candidates, Some(&before), &leader());
+        for shard in 0..shards as u16 {
+            let owner = |plan: &Plan| plan.owner_of(ShardId::new(shard)).unwrap().id.clone();
+            let at = candidates.iter().position(|candidate| candidate.id == owner(&plan)).unwrap();
+            let reaches = |hindered: &BTreeSet<u16>| !hindered.contains(&shard);
+            prop_assert!(reaches(&hindered[at]) || !hindered.iter().any(reaches), "shard {}", shard);
+            let gained = owner(&plan) != owner(&before);
+            let reaches_all = |hindered: &BTreeSet<u16>| hindered.iter().all(|&shard| usize::from(shard) >= shards);
+            prop_assert!(!gained || reaches_all(&hindered[at]) || !hindered.iter().any(reaches_all), "shard {}", shard);
+        }
+        prop_assert_eq!(&compute(count(shards), &candidates, Some(&plan), &leader()), &plan);
+    }
+}
+
+/// The first so many shards.
+fn first(shards: usize) -> ShardRanges {
+    (0..shards as u16).map(ShardId::new).collect()
+}
+
+/// A member that does not reach these shards.
+fn without(member: Candidate, shards: &BTreeSet<u16>) -> Candidate {
+    Candidate { hindered: shards.iter().copied().map(ShardId::new).collect(), ..member }
 }
 
 /// Some members go and some come: counts differ by one at most, and no shard moves that need not.
@@ -170,7 +202,7 @@ fn a_hindered_member_gets_nothing_while_another_can_and_keeps_what_it_has_while_
     let first = compute(thirty, &before, None, &leader());
     let hindered = |who: &[usize]| {
         let mut after = before.clone();
-        who.iter().for_each(|&n| after[n].hindered = true);
+        who.iter().for_each(|&n| after[n].hindered = self::first(30));
         compute(thirty, &after, Some(&first), &leader())
     };
     let without_one = hindered(&[1]);
@@ -179,9 +211,25 @@ fn a_hindered_member_gets_nothing_while_another_can_and_keeps_what_it_has_while_
     assert_eq!(hindered(&[0, 1]).shards_of(&before[2].id).len(), 30);
     assert_eq!(moved(&first, &hindered(&[0, 1, 2])), 0);
     let mut draining = before.clone();
-    (draining[0].hindered, draining[1].hindered, draining[2].draining) = (true, true, true);
+    (draining[0].hindered, draining[1].hindered) = (self::first(30), self::first(30));
+    draining[2].draining = true;
     let plan = compute(thirty, &draining, Some(&first), &leader());
     assert_eq!(plan.shards_of(&before[0].id).len(), 15, "who leaves is no other that can");
+}
+
+#[test]
+fn a_member_cut_off_from_some_shards_loses_these_alone_and_gets_as_many_as_the_others_when_it_reaches_them() {
+    let before = members(3);
+    let first = compute(count(30), &before, None, &leader());
+    let mine = first.shards_of(&before[0].id);
+    let unreached: BTreeSet<u16> = mine.iter().map(|shard| shard.get()).take(6).chain([28, 29]).collect();
+    let mut cut = before.clone();
+    cut[0] = without(cut[0].clone(), &unreached);
+    let during = compute(count(30), &cut, Some(&first), &leader());
+    assert_eq!(moved(&first, &during), 6, "only what the member cannot reach moves");
+    assert_eq!(during.shards_of(&before[0].id).len(), 4);
+    let after = compute(count(30), &before, Some(&during), &leader());
+    assert_eq!((moved(&during, &after), after.shards_of(&before[0].id).len()), (6, 10));
 }
 
 #[test]

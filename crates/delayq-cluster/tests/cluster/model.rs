@@ -2,8 +2,13 @@
 //!
 //! [`Owning`] and the planner are the real code. Only the two servers are models: an etcd that holds registrations and the
 //! plan, and a Redis that gives out epochs. A walk that fails prints its seed.
+//!
+//! A walk ends in one of three ways, and in each of them every shard is pumped within a round: the faults end; members stay cut
+//! off from shards that others reach; etcd takes no writes any more, and members are gone.
 
-use delayq_cluster::{Candidate, MemberId, OwnershipView, Owning, Plan, ShardCount, ShardId, compute};
+use delayq_cluster::{
+    Candidate, MemberId, OwnershipView, Owning, Plan, ShardCount, ShardId, ShardRanges, compute,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -11,6 +16,8 @@ const WALKS: u64 = 3_000;
 const STEPS: usize = 120;
 const MEMBERS: usize = 4;
 const SHARDS: u16 = 3;
+/// How long no owner pumps a shard before another member may claim it.
+const ORPHANED_FOR: Duration = Duration::from_secs(5);
 
 /// The fleet, its servers, and what was observed.
 struct World {
@@ -19,6 +26,8 @@ struct World {
     etcd: Etcd,
     /// The newest epoch of each shard, and its owner.
     redis: BTreeMap<ShardId, (u64, usize)>,
+    /// The shards that no owner has pumped since a member without an epoch checked them, and when that was.
+    orphaned: BTreeMap<ShardId, Instant>,
     members: Vec<Member>,
     /// The member that pumped under an epoch.
     pumpers: BTreeMap<(ShardId, u64), usize>,
@@ -30,11 +39,20 @@ struct World {
 
 #[derive(Default)]
 struct Etcd {
-    /// By rank: the member, and true if draining.
-    registered: BTreeMap<u64, (usize, bool)>,
+    /// By rank.
+    registered: BTreeMap<u64, Registered>,
+    /// True while etcd takes no writes, and still answers.
+    full: bool,
     plan: Option<Plan>,
     plan_revision: u64,
     revision: u64,
+}
+
+/// What a member says of itself.
+struct Registered {
+    member: usize,
+    draining: bool,
+    hindered: ShardRanges,
 }
 
 #[derive(Default)]
@@ -77,13 +95,21 @@ impl Etcd {
     }
 
     fn candidates(&self) -> Vec<Candidate> {
-        let candidate = |(&rank, &(member, draining)): (&u64, &(usize, bool))| Candidate {
-            id: life(member, rank),
-            name: format!("m{member}"),
-            draining,
-            hindered: false,
+        let candidate = |(&rank, registered): (&u64, &Registered)| Candidate {
+            id: life(registered.member, rank),
+            name: format!("m{}", registered.member),
+            draining: registered.draining,
+            hindered: registered.hindered.clone(),
         };
         self.registered.iter().map(candidate).collect()
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn hindered(&self) -> ShardRanges {
+        self.cut_off.iter().copied().collect()
     }
 }
 
@@ -96,6 +122,7 @@ impl World {
             now: Instant::now(),
             etcd: Etcd::default(),
             redis: BTreeMap::new(),
+            orphaned: BTreeMap::new(),
             members: (0..MEMBERS).map(|_| Member::default()).collect(),
             pumpers: BTreeMap::new(),
             pumped: BTreeSet::new(),
@@ -109,10 +136,12 @@ impl World {
         let m = self.dice.usize(..MEMBERS);
         let alive = self.members.iter().filter(|member| !member.dead).count();
         match self.dice.u32(..100) {
-            0..20 => self.hear(m),
-            20..35 => self.claim(m),
-            35..50 => self.answer(m),
-            50..65 => self.pump(m),
+            0..16 => self.hear(m),
+            16..20 => self.say(m),
+            20..34 => self.claim(m),
+            34..48 => self.answer(m),
+            48..61 => self.pump(m),
+            61..65 => self.rescue(m),
             65..72 => self.ask(m),
             72..78 => self.read(m),
             78..85 => self.write(m),
@@ -123,7 +152,8 @@ impl World {
                     self.members[m].cut_off.insert(shard);
                 }
             }
-            91..95 => self.lease_ends(m),
+            91..94 => self.lease_ends(m),
+            94..95 => self.etcd.full ^= true,
             95..97 if alive > 1 => self.drain(m),
             97..98 if alive > 1 => self.members[m].dead = true,
             98.. if self.members[m].dead => self.start_again(m),
@@ -138,9 +168,12 @@ impl World {
         if member.dead || member.deaf {
             return;
         }
-        if !member.rank.is_some_and(|rank| self.etcd.registered.contains_key(&rank)) && !member.draining {
+        let registered = member.rank.is_some_and(|rank| self.etcd.registered.contains_key(&rank));
+        if !registered && !member.draining && !self.etcd.full {
             self.etcd.revision += 1;
-            self.etcd.registered.insert(self.etcd.revision, (m, false));
+            let hindered = member.hindered();
+            let registered = Registered { member: m, draining: false, hindered };
+            self.etcd.registered.insert(self.etcd.revision, registered);
             (member.rank, member.read) = (Some(self.etcd.revision), None);
         }
         let view = self.etcd.view(m, member.rank);
@@ -155,6 +188,37 @@ impl World {
         }
         if member.draining && member.owning.is_empty() {
             self.end(m);
+        }
+    }
+
+    /// A member says which shards are out of its reach.
+    fn say(&mut self, m: usize) {
+        let member = &self.members[m];
+        let registered = member.rank.and_then(|rank| self.etcd.registered.get_mut(&rank));
+        if let Some(registered) = registered.filter(|_| !member.dead && !member.deaf && !self.etcd.full) {
+            registered.hindered = member.hindered();
+        }
+    }
+
+    /// A member checks the shards that others should pump, and adopts those that nobody has pumped since the last check.
+    fn rescue(&mut self, m: usize) {
+        let member = &mut self.members[m];
+        if member.dead || member.draining {
+            return;
+        }
+        for shard in all().filter(|shard| !member.cut_off.contains(shard)) {
+            if !member.owning.is_others(shard) {
+                continue;
+            }
+            let since = *self.orphaned.entry(shard).or_insert(self.now);
+            if self.now < since + ORPHANED_FOR {
+                continue;
+            }
+            let epoch = self.redis.get(&shard).map_or(1, |(epoch, _)| epoch + 1);
+            self.redis.insert(shard, (epoch, m));
+            self.orphaned.remove(&shard);
+            member.owning.adopted(shard, self.now);
+            member.epochs.insert(shard, epoch);
         }
     }
 
@@ -181,7 +245,8 @@ impl World {
         }
         if let Some((shard, epoch)) = member.answers.pop_front() {
             if member.owning.claimed(shard, self.now) {
-                member.epochs.insert(shard, epoch);
+                let newest = member.epochs.entry(shard).or_insert(epoch);
+                *newest = epoch.max(*newest);
             } else {
                 self.given_up.insert((shard, epoch));
             }
@@ -208,6 +273,7 @@ impl World {
             assert_eq!(owner, m, "Redis gave epoch {epoch} of shard {shard} to another");
             assert_eq!(*self.pumpers.entry((shard, epoch)).or_insert(m), m, "two pump under one epoch");
             self.pumped.insert(shard);
+            self.orphaned.remove(&shard);
         }
         if member.draining && member.owning.is_empty() {
             self.end(m);
@@ -242,7 +308,8 @@ impl World {
         let member = &mut self.members[m];
         let Some(rank) = member.rank.filter(|_| !member.dead && !member.deaf) else { return };
         let Some((candidates, known, revision)) = member.read.take() else { return };
-        if !self.etcd.registered.contains_key(&rank) || self.etcd.plan_revision != revision {
+        if self.etcd.full || !self.etcd.registered.contains_key(&rank) || self.etcd.plan_revision != revision
+        {
             return;
         }
         let plan = compute(ShardCount::new(SHARDS).unwrap(), &candidates, known.as_ref(), &life(m, rank));
@@ -251,7 +318,7 @@ impl World {
     }
 
     fn lease_ends(&mut self, m: usize) {
-        self.etcd.registered.retain(|_, (member, _)| *member != m);
+        self.etcd.registered.retain(|_, registered| registered.member != m);
     }
 
     /// A member is to stop, and registers as draining if etcd is in reach.
@@ -266,8 +333,8 @@ impl World {
         }
         member.draining = true;
         let registration = member.rank.and_then(|rank| self.etcd.registered.get_mut(&rank));
-        if let Some((_, draining)) = registration {
-            *draining = true;
+        if let Some(registered) = registration.filter(|_| !self.etcd.full) {
+            registered.draining = true;
         }
     }
 
@@ -299,19 +366,59 @@ impl World {
 
     /// Faults end, and draining members and the leases of the dead with them.
     fn calm(&mut self) {
+        self.etcd.full = false;
+        self.members.iter_mut().for_each(|member| member.cut_off.clear());
+        self.leave();
+        self.plan();
+    }
+
+    /// Each shard stays out of the reach of some members, the leader perhaps among them, but not of all.
+    fn cut_off(&mut self) {
+        self.calm();
+        let alive: Vec<usize> = (0..MEMBERS).filter(|&m| !self.members[m].dead).collect();
+        for shard in all() {
+            let able = self.dice.choice(&alive).copied();
+            for &m in alive.iter().filter(|&&m| Some(m) != able) {
+                if self.dice.bool() {
+                    self.members[m].cut_off.insert(shard);
+                }
+            }
+        }
+        self.plan();
+    }
+
+    /// Any members die, but one, and etcd takes no writes from then on: no plan replaces them.
+    fn fill(&mut self) {
+        self.calm();
+        self.etcd.full = true;
+        let survivor = (0..MEMBERS).find(|&m| !self.members[m].dead);
+        for m in (0..MEMBERS).filter(|&m| Some(m) != survivor) {
+            if self.dice.bool() {
+                self.end(m);
+            }
+        }
+    }
+
+    /// Every member hears etcd again; draining members and the leases of the dead end.
+    fn leave(&mut self) {
         self.now += Duration::from_secs(60);
         for m in 0..MEMBERS {
             let member = &mut self.members[m];
-            (member.deaf, member.cut_off) = (false, BTreeSet::new());
+            member.deaf = false;
             if member.dead || member.draining {
                 self.end(m);
             }
         }
         // The leases of restarted members' former lives end as well.
         let ranks: Vec<Option<u64>> = self.members.iter().map(|member| member.rank).collect();
-        self.etcd.registered.retain(|rank, (member, _)| ranks[*member] == Some(*rank));
+        self.etcd.registered.retain(|rank, registered| ranks[registered.member] == Some(*rank));
+    }
+
+    /// Members say what they reach, and a leader plans for it.
+    fn plan(&mut self) {
         for _ in 0..2 {
             (0..MEMBERS).for_each(|m| self.hear(m));
+            (0..MEMBERS).for_each(|m| self.say(m));
             (0..MEMBERS).for_each(|m| self.read(m));
             (0..MEMBERS).for_each(|m| self.write(m));
         }
@@ -335,12 +442,23 @@ impl World {
         self.is_looked_after();
     }
 
-    /// Each shard has one worker: the member that the plan names, with the newest epoch.
+    /// Every shard is pumped within a round.
+    fn all_pumped(&mut self) {
+        self.round();
+        let missed: Vec<ShardId> = all().filter(|shard| !self.pumped.contains(shard)).collect();
+        assert!(missed.is_empty(), "not pumped within a round: {missed:?}");
+    }
+
+    /// Each shard has one worker: the member that the plan names, with the newest epoch. A member that does not reach the shard
+    /// may not know yet that it is fenced.
     fn is_settled(&self) {
         let alive = |m: &usize| !self.members[*m].dead;
         for shard in all() {
-            let workers: Vec<usize> =
-                (0..MEMBERS).filter(alive).filter(|&m| self.members[m].epochs.contains_key(&shard)).collect();
+            let works = |m: &usize| {
+                let member = &self.members[*m];
+                member.epochs.contains_key(&shard) && !member.cut_off.contains(&shard)
+            };
+            let workers: Vec<usize> = (0..MEMBERS).filter(alive).filter(works).collect();
             let planned: Vec<usize> = (0..MEMBERS)
                 .filter(alive)
                 .filter(|&m| self.etcd.view(m, self.members[m].rank).planned.contains(&shard))
@@ -351,26 +469,56 @@ impl World {
     }
 }
 
-fn walk(seed: u64) {
+/// Random steps, and an end that leaves a member alive.
+fn walk(seed: u64, end: fn(&mut World), check: fn(&mut World)) {
     let mut world = World::new(seed);
     (0..STEPS).for_each(|_| world.step());
-    world.calm();
-    if world.members.iter().all(|member| member.dead) {
-        return;
+    end(&mut world);
+    if world.members.iter().any(|member| !member.dead) {
+        check(&mut world);
     }
-    world.round();
-    let missed: Vec<ShardId> = all().filter(|shard| !world.pumped.contains(shard)).collect();
-    assert!(missed.is_empty(), "not pumped within a round: {missed:?}");
+}
+
+fn walks(end: fn(&mut World), check: fn(&mut World)) {
+    for seed in 0..WALKS {
+        if let Err(panic) = std::panic::catch_unwind(|| walk(seed, end, check)) {
+            println!("the walk of seed {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn pumped_by_the_planned(world: &mut World) {
+    world.all_pumped();
     world.round();
     world.is_settled();
 }
 
 #[test]
 fn one_member_pumps_under_an_epoch_and_every_shard_is_pumped_within_a_round() {
-    for seed in 0..WALKS {
-        if let Err(panic) = std::panic::catch_unwind(|| walk(seed)) {
-            println!("the walk of seed {seed}");
-            std::panic::resume_unwind(panic);
+    walks(World::calm, pumped_by_the_planned);
+}
+
+#[test]
+fn a_shard_that_members_do_not_reach_is_pumped_within_a_round_by_one_that_does() {
+    walks(World::cut_off, pumped_by_the_planned);
+}
+
+#[test]
+fn a_shard_whose_owner_died_while_etcd_takes_no_writes_is_adopted_at_the_second_check() {
+    walks(World::fill, |world| {
+        world.round();
+        // The first check finds the shards that nobody pumps, the second one adopts them.
+        for _ in 0..2 {
+            (0..MEMBERS).for_each(|m| world.rescue(m));
+            world.round();
         }
-    }
+        world.all_pumped();
+        world.etcd.full = false;
+        world.leave();
+        world.plan();
+        world.all_pumped();
+        world.round();
+        world.is_settled();
+    });
 }

@@ -19,7 +19,7 @@ pub enum Claimed {
         /// Time of the first pump; `None`: nothing in the shard has a time.
         next_due: Option<UnixMillis>,
     },
-    /// Another owner's lock is still valid.
+    /// Another owner's lock is still valid; or, of a claim of an orphaned shard, its owner pumps.
     Owned {
         /// The owner's name.
         owner: String,
@@ -29,6 +29,11 @@ pub enum Claimed {
 /// Makes `owner` the owner under a new epoch; with a `lock`, refused while another owner's lock is valid.
 pub fn request(shard: ShardId, owner: &str, lock: Duration) -> Call {
     Call::new(Verb::Claim, shard).arg(owner).number(lock.as_millis() as u64)
+}
+
+/// Makes `owner` the owner under a new epoch if no owner has pumped the shard for long, and other timers had to.
+pub fn orphaned(shard: ShardId, owner: &str) -> Call {
+    Call::new(Verb::Claim, shard).arg(owner).arg("orphaned")
 }
 
 /// Reads the outcome.

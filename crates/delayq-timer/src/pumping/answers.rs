@@ -8,8 +8,8 @@ use crate::guard::Verdict;
 use crate::node_id::NodeId;
 use crate::redis_health::{Change, is_missing};
 use crate::schedule::{Found, Round};
-use delayq::Error;
 use delayq::protocol::{Claimed, HoldAnswer, PumpReport, PumpWord, ShardId, UnixMicros};
+use delayq::{Error, UnixMillis};
 use delayq_cluster::ClusterError;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ impl Pumping {
                 self.probed((node, shard), trip, clock, wrote);
             }
             Answer::Rescued { node, shards, trip, reports } => self.rescued((node, &shards), trip, reports),
+            Answer::Adopted { node, shards, trip, claims } => self.adopted((node, &shards), trip, claims),
             Answer::Forgot { shard, answer } => self.forgot(shard, answer),
             Answer::Surveyed { shard, answer } => self.surveyed(shard, answer),
             Answer::Counted { shard, answer } => self.counted(shard, answer),
@@ -64,6 +65,7 @@ impl Pumping {
             events::blocked(shard, report.blocked);
         }
         self.well(node, trip);
+        self.health.has(shard, trip.answered);
         let (now, more) = (report.now.millis(), report.word == PumpWord::More);
         let found = Found { next_due: report.next_due, more, now, early };
         if !self.schedule.answered((node, shard), found, trip.answered) {
@@ -96,20 +98,9 @@ impl Pumping {
             match claim {
                 Ok(Claimed::Mine { epoch, now: redis, next_due }) => {
                     clock = clock.or(Some(redis));
-                    if !self.owning.claimed(shard, now) {
-                        continue;
-                    }
-                    if self.schedule.epoch(shard) == Some(epoch) {
-                        self.schedule.learn(shard, next_due);
-                        // A fenced answer was of an epoch before this one.
-                        self.schedule.doubt(shard, false);
-                    } else {
-                        self.schedule.own(shard, epoch, next_due);
-                        // Only a pump says whether an earlier owner left the shard held.
-                        self.schedule.poll(shard);
-                        let held = self.clock_of(shard).holds(shard);
-                        self.schedule.hold(shard, held);
-                        events::owned(&self.metrics, shard, epoch);
+                    self.health.has(shard, now);
+                    if self.owning.claimed(shard, now) {
+                        self.own(shard, epoch, next_due);
                     }
                 }
                 Ok(Claimed::Owned { owner }) => {
@@ -120,14 +111,37 @@ impl Pumping {
                 Err(error) => self.failed((node, shard), &error, now),
             }
         }
-        if let Some(clock) = clock {
-            self.hear(node, trip, clock);
-            self.well(node, trip);
-            if self.nodes.is_any_jumped() {
-                self.send_holds(now);
-            }
-        }
+        self.granted(node, trip, clock);
         self.count_shards();
+    }
+
+    /// A node granted claims at this time by its clock; none: of no shard.
+    pub(super) fn granted(&mut self, node: NodeId, trip: Trip, clock: Option<UnixMicros>) {
+        let Some(clock) = clock else { return };
+        self.hear(node, trip, clock);
+        self.well(node, trip);
+        if self.nodes.is_any_jumped() {
+            self.send_holds(trip.answered);
+        }
+    }
+
+    /// Redis granted a shard under this epoch. Of two claims that were out at once the later epoch counts.
+    pub(super) fn own(&mut self, shard: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
+        let known = self.schedule.epoch(shard);
+        if known == Some(epoch) {
+            self.schedule.learn(shard, next_due);
+            // A fenced answer was of an epoch before this one.
+            self.schedule.doubt(shard, false);
+        } else if known.is_none_or(|known| known < epoch) {
+            self.schedule.own(shard, epoch, next_due);
+            // Only a pump says whether an earlier owner left the shard held.
+            self.schedule.poll(shard);
+            let held = self.clock_of(shard).holds(shard);
+            self.schedule.hold(shard, held);
+            events::owned(&self.metrics, shard, epoch);
+        }
+        // After a fence, the shard counted as another's.
+        self.fewer |= self.foreign.has(shard);
     }
 
     fn asked(&mut self, shards: &[ShardId], mine: Result<Vec<ShardId>, ClusterError>) {
@@ -157,6 +171,8 @@ impl Pumping {
         if self.owning.fenced(shard, now) {
             events::fenced(&self.metrics, shard, epoch, known);
             self.schedule.doubt(shard, true);
+            // Its newest owner may be gone, too.
+            self.fewer = true;
         } else {
             events::handed_over(&self.metrics, shard, known);
             self.let_go(shard);
@@ -228,8 +244,9 @@ impl Pumping {
         } else if self.schedule.epoch(shard).is_none() {
             self.owning.retry(shard, now + CLAIM_RETRY)
         } else {
-            if self.schedule.failed((node, shard), now) {
-                self.progress.failed(shard, now);
+            match self.schedule.failed((node, shard), now) && self.owning.is_given(shard) {
+                true => self.progress.failed(shard, now),
+                false => self.progress.drop(shard),
             }
             true
         };

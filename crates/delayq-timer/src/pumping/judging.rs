@@ -12,7 +12,9 @@ impl Pumping {
     pub(super) fn judge(&mut self, now: Instant) {
         self.fleet.show_drain(&self.metrics);
         self.metrics.leader.set(i64::from(self.fleet.handle().leads()));
-        let nodes = self.schedule.earliest();
+        let mut nodes = self.schedule.earliest();
+        // What others were given, since this timer does not reach it, is for them to pump.
+        nodes.retain(|&node, _| !self.health.unreached().contains(&node) || self.is_given_any_of(node));
         let next_due = nodes.values().min().map(|due| due.get() as f64 / 1000.0);
         let mine = nodes.into_iter().map(|(node, due)| self.nodes.overdue(node, due, now)).max();
         let mine = mine.unwrap_or_default();

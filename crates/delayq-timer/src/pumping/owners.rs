@@ -2,10 +2,11 @@
 
 use super::Pumping;
 use crate::events;
-use crate::nodes::Moved;
+use crate::node_id::NodeId;
+use crate::nodes::{Moved, Nodes};
 use delayq::ShardCount;
 use delayq::protocol::{Notification, ShardId};
-use delayq_cluster::OwnershipView;
+use delayq_cluster::{OwnershipView, Owning};
 use delayq_service::Fault;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -56,12 +57,11 @@ impl Pumping {
 
     /// Listens to the shards that are pumped here, or soon will be, and to those of others where few timers share them.
     pub(super) fn listen(&mut self, gained: Vec<ShardId>, now: Instant) {
-        let pumped: BTreeSet<ShardId> = self.owning.shards().collect();
-        let (given, others): (Vec<_>, Vec<_>) =
-            self.client.shards().shards().partition(|shard| pumped.contains(shard));
+        let given: BTreeSet<ShardId> = self.owning.shards().collect();
         if !self.is_single() {
-            let timers = self.other_timers(given.len());
-            self.foreign.set(others.into_iter(), timers, now);
+            let (timers, owning) = (self.other_timers(given.len()), &self.owning);
+            let others = self.client.shards().shards().filter(|&shard| owning.is_others(shard));
+            self.foreign.set(others, timers, now);
         }
         let wanted: BTreeSet<ShardId> = given.into_iter().chain(self.foreign.to_listen()).collect();
         self.wakes.follow(wanted, gained);
@@ -71,16 +71,42 @@ impl Pumping {
         self.fleet.others(given, usize::from(self.client.shards().get()))
     }
 
+    /// Says which shards others should have, where that changed: those that this timer does not reach.
+    pub(super) fn turn_health(&mut self, now: Instant) {
+        let (nodes, owning) = (&self.nodes, &self.owning);
+        let has_shards = |node| is_given_any(nodes, owning, node);
+        if !self.health.turn(now, has_shards, |shard| owning.is_given(shard)) {
+            return;
+        }
+        let unreached = self.health.unreached().iter();
+        let names: Vec<&str> = unreached.map(|&node| nodes[node].name.as_str()).collect();
+        events::hindrance_changed(&self.metrics, &names, self.health.missing());
+        self.register_reach();
+        self.poll.at_once(now);
+    }
+
+    /// Whether any shard of a node is planned for this timer.
+    pub(super) fn is_given_any_of(&self, node: NodeId) -> bool {
+        is_given_any(&self.nodes, &self.owning, node)
+    }
+
+    fn register_reach(&self) {
+        let out = |&shard: &ShardId| self.health.is_out_of_reach(self.nodes.of(shard), shard);
+        self.fleet.handle().set_hindered(self.client.shards().shards().filter(out).collect());
+    }
+
     /// Places the shards at the nodes that have them now.
     pub(super) fn place(&mut self, now: Instant) {
         for Moved { shard, from, to } in self.nodes.place(self.client.shards(), &mut self.schedule, now) {
             if let Some(from) = from {
                 events::moved(shard, &self.nodes[from].name, &self.nodes[to].name);
+                self.health.placed(shard);
                 if !self.nodes.is_used(from) {
                     self.health.forget(from);
                 }
             }
         }
+        self.register_reach();
         self.send_holds(now);
     }
 
@@ -129,4 +155,9 @@ impl Pumping {
         events::stopped(took, self.schedule.count());
         Ok(())
     }
+}
+
+/// Whether any shard of a node is planned for this timer.
+fn is_given_any(nodes: &Nodes, owning: &Owning, node: NodeId) -> bool {
+    owning.shards().any(|shard| nodes.of(shard) == node && owning.is_given(shard))
 }

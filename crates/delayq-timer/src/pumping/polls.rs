@@ -3,8 +3,9 @@
 use super::Pumping;
 use crate::calls::{Call, NO_LATER, Trip};
 use crate::events;
-use crate::foreign::Seen;
+use crate::foreign::{Checks, Seen};
 use crate::node_id::NodeId;
+use crate::redis_health::is_missing;
 use delayq::Error;
 use delayq::protocol::{BooksPage, ForgottenTopics, PumpReport, PumpWord, ShardId, Survey, UnixMicros};
 use std::time::Instant;
@@ -74,8 +75,9 @@ impl Pumping {
         }
         self.foreign.others(self.other_timers(self.schedule.count()));
         self.foreign.lead(self.fleet.handle().leads(), now);
-        let shards = self.foreign.take(now, self.fleet.is_silent());
-        self.rescue(&shards, now);
+        let Checks { rescues, orphans } = self.foreign.take(now, self.fleet.is_silent());
+        self.rescue(&rescues, now);
+        self.adopt(orphans, now);
     }
 
     /// By a clock that is unknown or not trusted, nothing is moved: the call only learns what is due.
@@ -99,6 +101,9 @@ impl Pumping {
                 Ok(report) => more.extend(self.rescued_one((node, shard), &report, trip)),
                 Err(error) => {
                     self.foreign.failed(shard, trip.answered);
+                    if is_missing(&error) {
+                        self.health.lacks(shard, trip.answered);
+                    }
                     self.unanswered(node, &error, trip.answered);
                 }
             }
@@ -117,11 +122,12 @@ impl Pumping {
     ) -> Option<ShardId> {
         self.compare(node, trip, report.now);
         self.well(node, trip);
-        let now = report.now.millis();
+        self.health.has(shard, trip.answered);
+        let (now, moved) = (report.now.millis(), report.moved + report.returned + report.expired > 0);
         let overdue = report.runs.first().map(|&(due, _)| due).or(report.next_due).filter(|&due| due <= now);
-        let seen = Seen { next_due: report.next_due, overdue, ran: now };
+        let seen = Seen { next_due: report.next_due, overdue, ran: now, moved };
         self.foreign.answered(shard, seen, trip.answered);
-        if report.moved + report.returned + report.expired == 0 {
+        if !moved {
             return None;
         }
         self.metrics.count(report, true);

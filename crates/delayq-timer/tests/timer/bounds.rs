@@ -50,6 +50,8 @@ pub(crate) const LEASE_REVOKED: Bound =
     Bound::of("timers' leases are revoked, or their keys in etcd deleted, by hand").s(1);
 pub(crate) const CUT_FROM_ETCD: Bound = Bound::of("a timer is cut off from etcd alone").s(1);
 pub(crate) const CUT_FROM_REDIS: Bound = Bound::of("a timer is cut off from Redis alone").calls(2).s(6);
+pub(crate) const CUT_FROM_NODE: Bound =
+    Bound::of("a timer is cut off from one of several Redises").calls(2).s(6);
 pub(crate) const CUT_FROM_BOTH: Bound = Bound::of("a timer is cut off from both").leases(1).s(2);
 pub(crate) const KILLED: Bound = Bound::of("a timer is killed (SIGKILL)").leases(1).s(2);
 pub(crate) const KILLED_TOGETHER: Bound =
@@ -75,7 +77,7 @@ const ELSEWHERE: [&str; 2] = [
     "| a master of a Redis Cluster fails over | 3 s after the new master is known |",
 ];
 
-const ALL: [Bound; 24] = [
+const ALL: [Bound; 25] = [
     ETCD_LEADER_LOST,
     ETCD_RESTARTED,
     ETCD_GONE,
@@ -85,6 +87,7 @@ const ALL: [Bound; 24] = [
     LEASE_REVOKED,
     CUT_FROM_ETCD,
     CUT_FROM_REDIS,
+    CUT_FROM_NODE,
     CUT_FROM_BOTH,
     KILLED,
     KILLED_TOGETHER,

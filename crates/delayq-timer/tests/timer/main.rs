@@ -31,4 +31,5 @@ mod survey;
 mod sweeps;
 mod topics;
 mod turns;
+mod unreached;
 mod witness;

@@ -3,12 +3,14 @@
 use crate::bounds::{DRAINED, JOINED, KILLED, KILLED_TOGETHER, STOPPED};
 use crate::drill::Drill;
 use crate::fleet::{Fleet, Route};
+use crate::stand::Became;
 use crate::witness::{Witness, another_text};
 use delayq::Client;
 use delayq::protocol::ShardId;
 use delayq_cluster::DrainOutcome;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::deployment::settings;
+use delayq_tests::stall::Stall;
 use delayq_tests::timing::conclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -116,6 +118,34 @@ async fn what_is_overdue_in_a_shard_that_was_found_empty_is_seen_by_the_leader()
     leader.owns(16).await;
     leader.reaches("delayq_timer_oldest_overdue_seconds", 0.0).await;
     leader.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_whose_owner_lives_and_pumps_nothing_is_adopted_and_on_time_from_then_on() {
+    conclusive(async || {
+        let mut fleet = Fleet::with(4).await;
+        fleet.times.lease = Duration::from_secs(20);
+        let timer = fleet.timer("timer").await;
+        timer.owns(4).await;
+        let idler = fleet.idler("idler").await;
+        timer.owns(2).await;
+        let pumped = timer.metric("delayq_timer_moved_total");
+        let count = fleet.stand.put(vec![fleet.stand.now_ms().await + 100; 40]).await;
+        fleet.stand.all_ready(count).await;
+        assert!(timer.metric("delayq_timer_moved_total") - pumped > 0.0);
+        timer.owns(4).await;
+        assert!((timer.metric("delayq_timer_adopted_total") - 2.0).abs() < 0.5);
+        let stall = Stall::watch();
+        let due = fleet.stand.now_ms().await + 100;
+        let all = count + fleet.stand.put(vec![due; 40]).await;
+        fleet.stand.all_ready(all).await;
+        let became = fleet.stand.became().await;
+        let late = became.iter().filter(|became| became.due_ms == due).map(Became::late_us).max();
+        idler.abort();
+        timer.stop().await;
+        stall.judge("an adopted shard", Duration::from_micros(late.unwrap()), Duration::from_secs(1))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

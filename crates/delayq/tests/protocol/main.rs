@@ -28,6 +28,7 @@ mod odd_arguments;
 mod odd_items;
 mod oldest_first;
 mod one_topic;
+mod orphans;
 mod paging;
 mod part_done;
 mod poison;

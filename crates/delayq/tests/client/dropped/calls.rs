@@ -141,6 +141,7 @@ const CALLS: &[Call] = &[
     }),
     call!("Producer::cancel_group", scene, scene.producer.cancel_group(&scene.group)),
     call!("Owner::claim", scene, scene.owner.claim(&[SHARD], "me", Duration::ZERO)),
+    call!("Owner::adopt", scene, scene.owner.adopt(&[SHARD], "me")),
     call!("Owner::hold", scene, scene.owner.hold(SHARD, 1, false)),
     call!("Owner::pump", scene, scene.owner.pump(&[(SHARD, Some(1))], 500, None)),
     call!("Owner::survey", scene, scene.owner.survey(SHARD, 0, &[HOUR])),
