@@ -3,7 +3,7 @@
 use crate::output::Judgement;
 use delayq::admin::ServerFacts;
 
-/// etcd does not answer: timers keep the shards that they own, and rescue those of a timer that ends.
+/// etcd does not answer, or takes no writes: timers keep the shards that they own, and rescue those of a timer that ends.
 pub const SILENT_ETCD: Judgement = Judgement::Warning;
 /// Until the next plan names a timer for these shards, other timers rescue what is overdue, which has a verdict of its own.
 pub const UNPLANNED_SHARDS: Judgement = Judgement::Warning;

@@ -1,5 +1,6 @@
 //! The way into a fleet: joins it and starts the member's tasks.
 
+use crate::alarms::watch_alarms;
 use crate::backoff::Backoff;
 use crate::config::ClusterConfig;
 use crate::election::Campaigner;
@@ -125,10 +126,11 @@ fn start(base: Base, desired: Desired, standing: Standing) -> Handle {
     let board = Board { view, standing: stands.clone(), leaving: left.clone() };
     let keeper = Keeper::new(base.clone(), wanted.clone(), standing, missing, left.clone());
     let registrar = Registrar::new(base.clone(), wanted, stands.clone(), left.clone());
-    let campaigner = Campaigner::new(base.clone(), stands.clone(), left);
+    let campaigner = Campaigner::new(base.clone(), stands.clone(), left.clone());
     spawner.spawn("lease keeper", keeper.run());
     spawner.spawn("registrar", registrar.run());
     spawner.spawn("campaigner", campaigner.run());
+    spawner.spawn("alarm watcher", watch_alarms(base.link.clone(), left));
     spawner.spawn("follower", Follower::new(base.clone(), board, rechecks, missed).run());
     let inner = Inner {
         board: shown,

@@ -3,9 +3,11 @@
 mod keyspace;
 mod lease;
 mod link;
+mod status;
 mod watching;
 
 pub(crate) use keyspace::{Entry, Fence, Range};
 pub(crate) use lease::{Grant, KeepAlive};
 pub(crate) use link::{EtcdError, Link};
+pub(crate) use status::Status;
 pub(crate) use watching::{Change, Watch, WatchRange};

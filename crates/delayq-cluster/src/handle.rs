@@ -182,6 +182,15 @@ impl Handle {
         self.inner.leads.load(Ordering::Relaxed)
     }
 
+    /// Why etcd takes no writes, such as `alarm NOSPACE`, though it answers: no plan changes and no member joins. None while
+    /// etcd takes writes, as far as is known, and in single mode.
+    pub fn refusal(&self) -> Option<String> {
+        match &self.inner.mode {
+            Mode::Etcd { base, .. } => base.link.refusal(),
+            Mode::Single { .. } => None,
+        }
+    }
+
     /// What the member did with etcd so far.
     pub fn stats(&self) -> ClusterStats {
         self.inner.counters.snapshot()

@@ -1,9 +1,10 @@
 //! Leading: knows the members, computes the plan when they change, and writes it if it still leads.
 
+use crate::backoff::Backoff;
 use crate::drains::Drains;
 use crate::etcd::{Change, Entry, EtcdError, Fence, Range, WatchRange};
 use crate::keys::MemberId;
-use crate::membership::{Base, Session, until};
+use crate::membership::{Base, LONGEST_PAUSE, Session, until};
 use crate::plan::{Plan, PlanError};
 use crate::planner::{self, Candidate};
 use crate::quiet::Quiet;
@@ -37,6 +38,9 @@ pub(crate) struct Leader {
     quiet: Quiet,
     /// What etcd holds is not the plan known here.
     unwritten: bool,
+    /// The pauses while etcd takes no writes, and when to write again.
+    refused: Backoff,
+    again: Option<Instant>,
 }
 
 /// Says that this member leads, until it is dropped.
@@ -59,6 +63,8 @@ impl Leader {
             plan_revision: 0,
             quiet,
             unwritten: false,
+            refused: Backoff::up_to(LONGEST_PAUSE),
+            again: None,
         }
     }
 
@@ -81,9 +87,13 @@ impl Leader {
             tokio::select! {
                 changes = watch.next() => self.take_changes(&changes?),
                 () = until(self.settling.due()) => self.settle_hindered(),
+                () = until(self.again) => {
+                    self.again = None;
+                    self.note_change();
+                }
                 () = until(self.quiet.due()) => {
                     self.quiet.done();
-                    if !self.publish().await? {
+                    if !self.publish_or_wait().await? {
                         self.base.counters.plans_overtaken.add(1);
                         tracing::warn!(member = %self.session.member, "no longer leads");
                         return Ok(());
@@ -209,6 +219,20 @@ impl Leader {
 
     fn note_change(&mut self) {
         self.quiet.changed(Instant::now());
+    }
+
+    /// As [`Self::publish`]. Where etcd takes no writes, this member leads on: the leader looks after every shard.
+    async fn publish_or_wait(&mut self) -> Result<bool, EtcdError> {
+        match self.publish().await {
+            Err(EtcdError::Exhausted(_)) => {
+                self.again = Some(Instant::now() + self.refused.next());
+                Ok(true)
+            }
+            published => {
+                self.refused.reset();
+                published
+            }
+        }
     }
 
     /// Writes the plan if another is due; answers whether this member still leads.

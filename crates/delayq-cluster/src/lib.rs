@@ -51,10 +51,13 @@
 //!   is noticed after up to twice the lease time.
 //! * etcd silent: the member is *degraded* once the trusted time has passed, and hears of no newer plan. The member pumps until
 //!   fenced, and claims a shard again only after etcd answered.
+//! * etcd takes no writes (its database is full), and answers all the same: the leader leads on, every member knows
+//!   ([`Handle::refusal`]), and no plan replaces a member that ends. Its shards are adopted by members that find them overdue.
 //! * Keys deleted or replaced by hand: a member whose registration is gone gives up its lease and registers again under a
 //!   new one, at once, and keeps pumping meanwhile.
 
 mod advertised;
+mod alarms;
 mod backoff;
 mod cluster;
 mod config;

@@ -3,7 +3,7 @@
 use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
 use crate::error::ClusterError;
-use crate::etcd::{Entry, EtcdError, Link, Range};
+use crate::etcd::{Entry, EtcdError, Link, Range, Status};
 use crate::keys::{Keys, MemberId};
 use crate::plan::Plan;
 use crate::registration::Registration;
@@ -91,6 +91,8 @@ pub struct EndpointHealth {
     pub version: Option<String>,
     /// Whether it knows a leader.
     pub has_leader: bool,
+    /// The alarms that any member of etcd raised, by name. With any, such as `NOSPACE`, etcd takes no writes.
+    pub alarms: Vec<String>,
     /// Why it did not answer.
     pub error: Option<String>,
 }
@@ -192,12 +194,13 @@ impl Observer {
 
     /// What each etcd endpoint says of itself, one after the other.
     pub async fn health(&self) -> Vec<EndpointHealth> {
-        let health = |(endpoint, status): (String, Result<(String, bool), EtcdError>)| match status {
-            Ok((version, has_leader)) => {
-                EndpointHealth { endpoint, version: Some(version), has_leader, error: None }
+        let health = |(endpoint, status): (String, Result<Status, EtcdError>)| match status {
+            Ok(Status { version, has_leader, alarms }) => {
+                EndpointHealth { endpoint, version: Some(version), has_leader, alarms, error: None }
             }
             Err(error) => {
-                EndpointHealth { endpoint, version: None, has_leader: false, error: Some(error.to_string()) }
+                let (alarms, error) = (Vec::new(), Some(error.to_string()));
+                EndpointHealth { endpoint, version: None, has_leader: false, alarms, error }
             }
         };
         self.link.statuses().await.into_iter().map(health).collect()

@@ -58,9 +58,9 @@ impl Fleet {
         }
     }
 
-    /// Whether etcd does not say who is left.
-    pub(crate) const fn is_silent(&self) -> bool {
-        !matches!(self.trust, Some(Trust::Trusted { .. }))
+    /// Whether no plan replaces a timer that ends: etcd is silent, or takes no writes.
+    pub(crate) fn is_unled(&self) -> bool {
+        !matches!(self.trust, Some(Trust::Trusted { .. })) || self.handle.refusal().is_some()
     }
 
     /// For how many seconds the lease is trusted without another answer: 0 without a lease, infinitely many without etcd.

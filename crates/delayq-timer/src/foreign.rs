@@ -7,9 +7,9 @@
 //!
 //! A shard in which a check moved something is an orphan, perhaps: the next one asks Redis for the shard itself.
 //!
-//! While etcd is silent nobody knows which timers are left, and each poll checks for what is ten seconds overdue: all timers
-//! do where they are few. Where they are many each does by chance, so that together they check a shard [`CHECKERS`] times a
-//! poll interval; the chance that none does is one in 3,000.
+//! While etcd is silent or takes no writes, no plan replaces a timer that ends, and each poll checks for what is ten seconds
+//! overdue: all timers do where they are few. Where they are many each does by chance, so that together they check a shard
+//! [`CHECKERS`] times a poll interval; the chance that none does is one in 3,000.
 
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
@@ -27,7 +27,7 @@ const FOLLOWED: Duration = Duration::from_secs(60);
 const UNFOLLOWED: Duration = Duration::from_secs(15);
 /// With so many other timers at most, each is notified of puts into the others' shards.
 const FEW: usize = 2;
-/// How many of the other timers check a shard in one poll interval while etcd is silent.
+/// How many of the other timers check a shard in one poll interval while no plan replaces a timer that ends.
 const CHECKERS: usize = 8;
 /// What is overdue by less is on its way: its owner pumps it.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
@@ -129,14 +129,14 @@ impl Foreign {
         }
     }
 
-    /// The shards to check now; with etcd `silent`, whatever their time. Each comes back by `answered` or `failed`.
-    pub(crate) fn take(&mut self, now: Instant, silent: bool) -> Checks {
+    /// The shards to check now; while the fleet is `unled`, whatever their time. Each comes back by `answered` or `failed`.
+    pub(crate) fn take(&mut self, now: Instant, unled: bool) -> Checks {
         let others = self.others;
         let mine = || others <= CHECKERS || fastrand::usize(..others) < CHECKERS;
         let mut checks = Checks::default();
         for (&shard, watched) in self.shards.iter_mut().filter(|(_, watched)| !watched.out) {
             // An orphan's owner has until the time of the check.
-            if watched.check.is_some_and(|check| check <= now) || silent && !watched.orphan && mine() {
+            if watched.check.is_some_and(|check| check <= now) || unled && !watched.orphan && mine() {
                 (watched.check, watched.out) = (None, true);
                 let orphan = std::mem::take(&mut watched.orphan);
                 if orphan { &mut checks.orphans } else { &mut checks.rescues }.push(shard);
@@ -187,9 +187,9 @@ impl Foreign {
     }
 
     /// The shards in which something is overdue that nobody pumps, and since when: only of who checks often, which is the
-    /// leader, and with etcd `silent` all. Others would show for long what was pumped right after they checked.
-    pub(crate) fn overdue(&self, silent: bool) -> impl Iterator<Item = (ShardId, UnixMillis)> {
-        let shards = self.shards.iter().filter(move |_| self.leads || silent);
+    /// leader, and while the fleet is `unled` all. Others would show for long what was pumped right after they checked.
+    pub(crate) fn overdue(&self, unled: bool) -> impl Iterator<Item = (ShardId, UnixMillis)> {
+        let shards = self.shards.iter().filter(move |_| self.leads || unled);
         shards.filter_map(|(&shard, watched)| Some((shard, watched.overdue?)))
     }
 
@@ -236,8 +236,8 @@ mod tests {
     }
 
     /// The shards to check now; none of them is an orphan.
-    fn take(foreign: &mut Foreign, now: Instant, silent: bool) -> Vec<ShardId> {
-        let checks = foreign.take(now, silent);
+    fn take(foreign: &mut Foreign, now: Instant, unled: bool) -> Vec<ShardId> {
+        let checks = foreign.take(now, unled);
         assert_eq!(checks.orphans, []);
         checks.rescues
     }
@@ -321,8 +321,8 @@ mod tests {
         assert_eq!(take(&mut foreign, s(21), false), [A], "its owner pumps");
     }
 
-    fn overdue(foreign: &Foreign, silent: bool) -> Vec<(ShardId, UnixMillis)> {
-        foreign.overdue(silent).collect()
+    fn overdue(foreign: &Foreign, unled: bool) -> Vec<(ShardId, UnixMillis)> {
+        foreign.overdue(unled).collect()
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) shards: Gauge,
     pub(crate) epochs: Family<OfShard, Gauge>,
     pub(crate) degraded: Gauge,
+    pub(crate) etcd_refuses_writes: Gauge,
     pub(crate) drained: Gauge,
     pub(crate) leader: Gauge,
     pub(crate) hindered: Gauge,
@@ -178,6 +179,10 @@ impl TimerMetrics {
             degraded: gauge(
                 "timer_degraded",
                 "1 while etcd does not answer and what is owned is still pumped",
+            ),
+            etcd_refuses_writes: gauge(
+                "timer_etcd_refuses_writes",
+                "1 while etcd answers and takes no writes: no plan replaces a timer that ends",
             ),
             drained: gauge(
                 "timer_drained",

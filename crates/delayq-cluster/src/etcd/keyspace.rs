@@ -108,23 +108,6 @@ impl Link {
         let read_at = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         Ok((answer.kvs().first().map(Entry::from), read_at))
     }
-
-    /// What each endpoint says of itself, asked one after the other, each within the request deadline.
-    pub(crate) async fn statuses(&self) -> Vec<(String, Result<(String, bool), EtcdError>)> {
-        let mut statuses = Vec::new();
-        for endpoint in &self.config().endpoints {
-            let ask = async {
-                let mut client = self.connect(endpoint).await?;
-                let status = client.status().await.map_err(|e| EtcdError::of(&e))?;
-                Ok((status.version().to_owned(), status.leader() != 0))
-            };
-            let deadline = *self.config().call_deadline;
-            let silent = || Err(EtcdError::Silent(format!("no answer within {deadline:?}")));
-            let status = tokio::time::timeout(deadline, ask).await.unwrap_or_else(|_| silent());
-            statuses.push((endpoint.to_string(), status));
-        }
-        statuses
-    }
 }
 
 fn entries(response: &TxnOpResponse) -> Vec<Entry> {

@@ -59,8 +59,8 @@ struct Shared {
     turns: watch::Sender<u64>,
     /// Whether the last request had no answer: only the first of a row is worth a warning.
     failing: AtomicBool,
-    /// Likewise whether the last write was refused because etcd is full.
-    full: AtomicBool,
+    /// Why etcd takes no writes, though it answers.
+    refusal: watch::Sender<Option<String>>,
     counters: Arc<Counters>,
 }
 
@@ -131,7 +131,7 @@ impl Link {
                 current,
                 turns,
                 failing: AtomicBool::new(false),
-                full: AtomicBool::new(false),
+                refusal: watch::Sender::new(None),
                 counters,
             }),
         })
@@ -182,18 +182,13 @@ impl Link {
         let turn = self.turn();
         let answer = async { request(self.client().await?).await.map_err(|e| EtcdError::of(&e)) };
         let deadline = *self.shared.config.call_deadline;
-        self.shared.counters.requests.add(1);
+        self.count_request();
         let answer = timeout(deadline, answer)
             .await
             .unwrap_or_else(|_| Err(EtcdError::Silent(format!("no answer within {deadline:?}"))));
         match &answer {
             Err(error @ (EtcdError::Silent(_) | EtcdError::Refused(_))) => self.turn_away(turn, error).await,
-            Err(EtcdError::Exhausted(cause)) if !self.shared.full.swap(true, Ordering::Relaxed) => {
-                tracing::warn!(
-                    cause,
-                    "etcd takes no writes; nothing can be claimed until somebody makes room"
-                );
-            }
+            Err(EtcdError::Exhausted(cause)) if self.refusal().is_none() => self.note_refusal(cause.clone()),
             _ => {}
         }
         if answer.is_ok() && self.shared.failing.swap(false, Ordering::Relaxed) {
@@ -202,14 +197,33 @@ impl Link {
         answer
     }
 
-    /// A write was taken.
+    /// Why etcd takes no writes, though it answers; none while etcd takes writes, as far as is known.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.shared.refusal.borrow().clone()
+    }
+
+    pub(super) fn note_refusal(&self, cause: String) {
+        let before = self.shared.refusal.send_replace(Some(cause.clone()));
+        if before.is_none() {
+            tracing::error!(
+                cause,
+                "etcd takes no writes: no plan changes and no timer joins until an operator makes room"
+            );
+        }
+    }
+
+    /// A write was taken, or no alarm found.
     pub(super) fn note_write(&self) {
-        if self.shared.full.swap(false, Ordering::Relaxed) {
+        if self.refusal().is_some() && self.shared.refusal.send_replace(None).is_some() {
             tracing::info!("etcd takes writes again");
         }
     }
 
-    async fn client(&self) -> Result<Client, EtcdError> {
+    pub(super) fn count_request(&self) {
+        self.shared.counters.requests.add(1);
+    }
+
+    pub(super) async fn client(&self) -> Result<Client, EtcdError> {
         let mut current = self.shared.current.lock().await;
         if let Some(client) = &current.client {
             return Ok(client.clone());

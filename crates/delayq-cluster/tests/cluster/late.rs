@@ -1,7 +1,7 @@
 //! A member starts while etcd cannot take it in, and is taken in later.
 
 use crate::fleet::{Floor, Member, config};
-use delayq_cluster::{Cluster, ClusterError, Trust};
+use delayq_cluster::{Cluster, ClusterError, Observer, Trust};
 use delayq_tests::deadline::LONG;
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 
@@ -44,6 +44,8 @@ async fn an_etcd_that_is_full_is_not_connected_to_again_and_again() {
     floor.until("a owns all", |work| work.balanced(8, &["a"])).await;
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
     while tool.put("elsewhere", "x".repeat(100_000), None).await.is_ok() {}
+    let observer = Observer::new(&config(&etcd.endpoints(), "observer", 8)).unwrap();
+    assert_eq!(observer.health().await[0].alarms, ["NOSPACE"]);
     let before = member.handle.stats();
     // The plan has to be written again.
     tool.delete("/delayq/dq/timer/plan", None).await.unwrap();

@@ -11,6 +11,7 @@ impl Pumping {
     /// those that are pumped here move.
     pub(super) fn judge(&mut self, now: Instant) {
         self.fleet.show_drain(&self.metrics);
+        self.metrics.etcd_refuses_writes.set(i64::from(self.fleet.handle().refusal().is_some()));
         self.metrics.leader.set(i64::from(self.fleet.handle().leads()));
         let mut nodes = self.schedule.earliest();
         // What others were given, since this timer does not reach it, is for them to pump.
@@ -18,7 +19,7 @@ impl Pumping {
         let next_due = nodes.values().min().map(|due| due.get() as f64 / 1000.0);
         let mine = nodes.into_iter().map(|(node, due)| self.nodes.overdue(node, due, now)).max();
         let mine = mine.unwrap_or_default();
-        let others = self.foreign.overdue(self.fleet.is_silent());
+        let others = self.foreign.overdue(self.fleet.is_unled());
         let others = others.map(|(shard, due)| self.nodes.overdue(self.nodes.of(shard), due, now)).max();
         let lease = self.fleet.lease_margin();
         let overdue = mine.max(others.unwrap_or_default()).max(self.progress.blocked_for(now));

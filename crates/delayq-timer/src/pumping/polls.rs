@@ -75,7 +75,7 @@ impl Pumping {
         }
         self.foreign.others(self.other_timers(self.schedule.count()));
         self.foreign.lead(self.fleet.handle().leads(), now);
-        let Checks { rescues, orphans } = self.foreign.take(now, self.fleet.is_silent());
+        let Checks { rescues, orphans } = self.foreign.take(now, self.fleet.is_unled());
         self.rescue(&rescues, now);
         self.adopt(orphans, now);
     }

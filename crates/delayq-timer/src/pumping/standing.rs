@@ -26,6 +26,8 @@ pub(super) enum Standing {
     Held,
     /// It has no shard, and no plan that means none for it: it is not in the fleet yet, or waits for what it is given.
     Unplaced,
+    /// etcd answers, and takes no writes: why. What is planned is pumped.
+    Unled(String),
     /// What is due does not move, though nothing else is wrong.
     Stalled(Stall),
 }
@@ -54,8 +56,18 @@ impl Pumping {
             Some(Ailment::Starting) => Standing::Starting,
             None if self.nodes.is_any_jumped() => Standing::Jumped,
             None if self.nodes.hold_any() => Standing::Held,
+            None => self.stands_with_etcd(),
+        }
+    }
+
+    fn stands_with_etcd(&self) -> Standing {
+        if let Some(stall) = self.stall {
+            return Standing::Stalled(stall);
+        }
+        match self.fleet.handle().refusal() {
+            Some(why) => Standing::Unled(why),
             None if self.is_unplaced() => Standing::Unplaced,
-            None => self.stall.map_or(Standing::Ready, Standing::Stalled),
+            None => Standing::Ready,
         }
     }
 
@@ -88,7 +100,7 @@ impl Reported {
 impl Standing {
     /// Whether its clock and its ownership are trusted, and Redis answers.
     pub(super) const fn is_well(&self) -> bool {
-        matches!(self, Self::Ready | Self::Stalled(_))
+        matches!(self, Self::Ready | Self::Stalled(_) | Self::Unled(_))
     }
 
     /// Why it is not ready.
@@ -105,6 +117,9 @@ impl Standing {
             Self::LockedOut(owner) => return Some(format!("{owner} has the lock")),
             Self::Jumped => "Redis's clock jumped: its shards are held",
             Self::Held => "shards are held until Redis's clock is proven",
+            Self::Unled(why) => {
+                return Some(format!("etcd takes no writes ({why}): no plan replaces a timer that ends"));
+            }
             Self::Unplaced => "no shard yet, and no plan that spares this timer",
             Self::Stalled(Stall::Still) => "something is overdue, and nothing has moved for 2 s",
             Self::Stalled(Stall::Blocked(shard)) => {

@@ -65,6 +65,8 @@ pub(crate) const DRAINED: Bound = Bound::of("a timer is drained, or undrained").
 pub(crate) const JOINED: Bound = Bound::of("a timer is started").ms(50);
 pub(crate) const CROWD: Bound = Bound::of("two hundred timers are started at once").polls(1).s(11);
 pub(crate) const NOBODY: Bound = Bound::of("a shard loses its owner while etcd is gone").polls(1).s(11);
+pub(crate) const KILLED_WITH_FULL_ETCD: Bound =
+    Bound::of("timers are killed while etcd takes no writes (its database is full)").polls(1).s(11);
 pub(crate) const CLOCK: Bound = Bound::of("Redis's clock jumps").steady(1).polls(1).s(2);
 pub(crate) const BLACK_HOLE: Bound = Bound::of("a connection to Redis is black-holed").calls(1).s(2);
 pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection broke)").polls(1).s(1);
@@ -77,7 +79,7 @@ const ELSEWHERE: [&str; 2] = [
     "| a master of a Redis Cluster fails over | 3 s after the new master is known |",
 ];
 
-const ALL: [Bound; 25] = [
+const ALL: [Bound; 26] = [
     ETCD_LEADER_LOST,
     ETCD_RESTARTED,
     ETCD_GONE,
@@ -99,6 +101,7 @@ const ALL: [Bound; 25] = [
     JOINED,
     CROWD,
     NOBODY,
+    KILLED_WITH_FULL_ETCD,
     CLOCK,
     BLACK_HOLE,
     WAKE_LOST,

@@ -14,6 +14,7 @@ mod etcd_state;
 mod faults;
 mod figures;
 mod fleet;
+mod full_etcd;
 mod growth;
 mod idle;
 mod load;

@@ -14,6 +14,16 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
         Err(fault) => return vec![Check::bad("etcd", fault.to_string(), "correct [etcd]")],
     };
     let healths = observer.health().await.into_iter().map(|health| match (health.version, health.error) {
+        (Some(version), _) if !health.alarms.is_empty() => Check::new(
+            "etcd",
+            SILENT_ETCD,
+            format!(
+                "{}, version {version}, takes no writes: alarm {}",
+                health.endpoint,
+                health.alarms.join(", ")
+            ),
+            "compact and defragment it, then disarm the alarm, or raise its quota",
+        ),
         (Some(version), _) if health.has_leader => {
             Check::good("etcd", format!("{}, version {version}", health.endpoint))
         }

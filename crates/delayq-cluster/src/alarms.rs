@@ -1,0 +1,22 @@
+//! Watching etcd's alarms: an etcd that takes no writes answers everything else, and only its leader writes.
+
+use crate::etcd::Link;
+use crate::membership::Leaving;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often etcd is asked.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Looks for alarms until the member leaves.
+pub(crate) async fn watch_alarms(link: Link, mut leaving: Leaving) {
+    loop {
+        tokio::select! {
+            _ = leaving.changed() => return,
+            () = sleep(EVERY) => {}
+        }
+        if let Err(error) = link.look_for_alarms().await {
+            tracing::debug!(?error, "etcd does not say which alarms it has");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What an endpoint says of itself, its alarms among that.
+
+use super::link::{EtcdError, Link};
+use etcd_client::StatusResponse;
+use tokio::time::timeout;
+
+/// What an endpoint says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) version: String,
+    pub(crate) has_leader: bool,
+    /// The names of the alarms that any member of etcd raised. With any, etcd takes no writes.
+    pub(crate) alarms: Vec<String>,
+}
+
+// === impl Status ===
+
+impl Status {
+    fn of(response: &StatusResponse) -> Self {
+        Self {
+            version: response.version().to_owned(),
+            has_leader: response.leader() != 0,
+            alarms: response.errors().iter().filter_map(|error| alarm(error)).collect(),
+        }
+    }
+}
+
+/// The name of an alarm, which etcd lists among its errors.
+fn alarm(error: &str) -> Option<String> {
+    let (_, name) = error.split_once("alarm:")?;
+    Some(name.trim().to_owned())
+}
+
+// === impl Link ===
+
+impl Link {
+    /// What each endpoint says of itself, asked one after the other, each within the request deadline.
+    pub(crate) async fn statuses(&self) -> Vec<(String, Result<Status, EtcdError>)> {
+        let mut statuses = Vec::new();
+        for endpoint in &self.config().endpoints {
+            let ask = async {
+                let mut client = self.connect(endpoint).await?;
+                client.status().await.map(|status| Status::of(&status)).map_err(|e| EtcdError::of(&e))
+            };
+            let deadline = *self.config().call_deadline;
+            let silent = || Err(EtcdError::Silent(format!("no answer within {deadline:?}")));
+            let status = timeout(deadline, ask).await.unwrap_or_else(|_| silent());
+            statuses.push((endpoint.to_string(), status));
+        }
+        statuses
+    }
+
+    /// Asks the present endpoint for alarms: [`Self::refusal`] says what was found.
+    pub(crate) async fn look_for_alarms(&self) -> Result<(), EtcdError> {
+        match self.present_status().await?.alarms.as_slice() {
+            [] => self.note_write(),
+            alarms => self.note_refusal(format!("alarm {}", alarms.join(", "))),
+        }
+        Ok(())
+    }
+
+    /// A connection that does not answer stays: whether to give it up is for the requests that matter.
+    async fn present_status(&self) -> Result<Status, EtcdError> {
+        self.count_request();
+        let deadline = *self.config().call_deadline;
+        let status = async { self.client().await?.status().await.map_err(|error| EtcdError::of(&error)) };
+        let answer = timeout(deadline, status).await;
+        let silent = |_| EtcdError::Silent(format!("no answer within {deadline:?}"));
+        answer.map_err(silent)?.map(|status| Status::of(&status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_is_known_among_other_errors() {
+        assert_eq!(alarm("memberID:10501334649042878790 alarm:NOSPACE "), Some("NOSPACE".to_owned()));
+        assert_eq!(alarm("etcdserver: no leader"), None);
+    }
+}
