@@ -151,4 +151,5 @@ pub const TABLE: &[&Code] = &[
     &redis::BODY_UNREADABLE,
     &redis::BUG,
     &redis::OTHER_DEPLOYMENT,
+    &redis::TOO_MANY_CLIENTS,
 ];

@@ -36,6 +36,12 @@ pub enum Error {
         /// What the attempt said.
         why: String,
     },
+    /// Redis ends new connections, because it has as many clients as its `maxclients` allows.
+    #[error("Redis at {address} has as many clients as its maxclients allows, and ends new connections")]
+    TooManyClients {
+        /// Where it is.
+        address: String,
+    },
     /// The connection broke, or the deadline passed, after the call was sent.
     #[error("no answer from Redis{}{address}: {why}", if address.is_empty() { "" } else { " " })]
     NoAnswer {
@@ -143,6 +149,7 @@ impl Error {
     pub fn advice(&self) -> Advice {
         match self {
             Self::Unreachable { .. }
+            | Self::TooManyClients { .. }
             | Self::NoAnswer { .. }
             | Self::Layout { .. }
             | Self::Durability(_)
@@ -181,7 +188,7 @@ impl Error {
 
     /// Whether Redis gave no answer at all.
     pub(crate) fn is_silence(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
+        matches!(self, Self::Unreachable { .. } | Self::TooManyClients { .. } | Self::NoAnswer { .. })
     }
 
     /// The error of a repeat, where the first try may have been carried out.

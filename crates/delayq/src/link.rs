@@ -10,6 +10,9 @@
 //! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
 //! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
 //!
+//! A Redis that closes idle connections (`timeout`), or a network that forgets them, is no fault: a connection notes that it
+//! was closed, and the next call uses a new one.
+//!
 //! Where several Redises keep a deployment, each has a link. So has each node of a cluster, and whatever makes it doubt that
 //! node has the cluster asked again who has which slot.
 //!
@@ -19,6 +22,7 @@
 mod address;
 mod any_url;
 mod cluster_url;
+mod greeting;
 mod hosts;
 mod identity;
 mod master;
@@ -42,11 +46,13 @@ pub use settings::{LinkSettings, SentinelSettings};
 
 use crate::error::Error;
 use delayq_core::id::NodeName;
+use redis::aio::SendError;
 use redis::{
-    AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value,
+    AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, PushInfo, PushKind, RedisError, RedisResult, Value,
+    from_redis_value,
 };
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use term::Term;
@@ -83,6 +89,8 @@ pub(crate) struct Line {
     since: Instant,
     /// When it answered last, in milliseconds after `since`.
     answered: Arc<AtomicU64>,
+    /// Whether its other end closed it.
+    is_closed: Arc<AtomicBool>,
 }
 
 // === impl Link ===
@@ -281,12 +289,11 @@ impl Link {
         {
             return Err(error.clone());
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.settings().connect_timeout))
-            .set_response_timeout(None);
-        match self.master.connect(&config).await {
+        self.forget_closed();
+        let is_closed = Arc::<AtomicBool>::default();
+        match self.master.connect(&self.noting(&is_closed)).await {
             Ok(connected) => {
-                let line = Line { connected, since: now(), answered: Arc::default() };
+                let line = Line { connected, since: now(), answered: Arc::default(), is_closed };
                 *self.slot() = Some(line.clone());
                 Ok(line)
             }
@@ -294,6 +301,29 @@ impl Link {
                 *failed = Some((now(), error.clone()));
                 Err(error)
             }
+        }
+    }
+
+    /// How to connect. That its other end closes it can only be noted over RESP3.
+    fn noting(&self, is_closed: &Arc<AtomicBool>) -> AsyncConnectionConfig {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.settings().connect_timeout))
+            .set_response_timeout(None);
+        if self.settings().resp2 {
+            return config;
+        }
+        let noted = Arc::clone(is_closed);
+        config.set_push_sender(move |push: PushInfo| {
+            noted.fetch_or(push.kind == PushKind::Disconnection, Ordering::Relaxed);
+            Ok::<(), SendError>(())
+        })
+    }
+
+    /// A connection that was closed while nobody used it puts its Redis in doubt like one that breaks during a call.
+    fn forget_closed(&self) {
+        let closed = self.slot().clone().filter(|line| line.is_closed.load(Ordering::Relaxed));
+        if let Some(line) = closed {
+            self.give_up(&line);
         }
     }
 
@@ -353,7 +383,7 @@ impl Link {
 
 impl Line {
     fn is_over(&self) -> bool {
-        self.connected.term.as_ref().is_some_and(Term::is_over)
+        self.is_closed.load(Ordering::Relaxed) || self.connected.term.as_ref().is_some_and(Term::is_over)
     }
 
     fn note_answer(&self) {

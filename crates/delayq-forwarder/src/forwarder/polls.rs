@@ -133,7 +133,7 @@ async fn poll_node(holder: &Holder, pages: &[(ShardId, Option<u64>)]) -> (Result
 }
 
 fn is_silence(error: &Error) -> bool {
-    matches!(error, Error::Unreachable { .. } | Error::NoAnswer { .. })
+    matches!(error, Error::Unreachable { .. } | Error::TooManyClients { .. } | Error::NoAnswer { .. })
 }
 
 #[cfg(test)]

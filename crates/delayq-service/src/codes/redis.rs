@@ -129,11 +129,25 @@ pub const OTHER_DEPLOYMENT: Code = Code {
     exit: Exit::Unavailable,
 };
 
+/// A Redis that takes no more clients.
+pub const TOO_MANY_CLIENTS: Code = Code {
+    id: "DQ-R010",
+    title: "Redis takes no more clients",
+    cause: "Redis has as many clients as its `maxclients` allows, and ends each new connection. Nothing was changed.",
+    tries: [
+        "See who holds the connections, through one that is open: redis-cli CLIENT LIST; the addresses tell the programs.",
+        "Raise it: CONFIG SET maxclients N, and the limit of open files of Redis's process.",
+        "Have one client a process, not one a request: docs/operations/sizing.md counts the connections of each program.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// The code of a cause; `None` for what the caller asked wrongly.
 #[must_use]
 pub fn cause_of(error: &Error) -> Option<&'static Code> {
     Some(match error {
         Error::Unreachable { .. } | Error::NoAnswer { .. } => &UNREACHABLE,
+        Error::TooManyClients { .. } => &TOO_MANY_CLIENTS,
         Error::Uninitialised(_) => &NO_DEPLOYMENT,
         Error::Layout { .. } | Error::Deployment(_) => &OTHER_DEPLOYMENT,
         Error::Unfit(_) => &SERVER_UNFIT,

@@ -79,14 +79,19 @@ pub fn of_certificate(why: String, shows: bool) -> String {
     }
 }
 
+/// Whether the server ended the connection.
+pub(super) fn is_ended(why: &str) -> bool {
+    let lower = why.to_lowercase();
+    ENDED.iter().any(|words| lower.contains(words))
+}
+
 /// Why a client has no connection without TLS, and what a server that ends it may want.
 #[must_use]
 pub(super) fn without_tls(why: String) -> String {
-    let lower = why.to_lowercase();
-    if !ENDED.iter().any(|words| lower.contains(words)) {
+    if !is_ended(&why) {
         return why;
     }
-    why + " (the server ended the connection: it may speak TLS, which needs rediss://, or have as many clients as its maxclients)"
+    why + " (the server ended the connection: it may speak TLS, which needs rediss://)"
 }
 
 #[cfg(test)]

@@ -137,10 +137,12 @@ impl Master {
         info: ConnectionInfo,
         config: &AsyncConnectionConfig,
     ) -> Result<Connected, Error> {
-        let connection = self.settings.client(info)?;
-        let connection = connection.get_multiplexed_async_connection_with_config(config).await;
-        let connection = connection.map_err(|error| self.settings.unconnected(&self.address, &error))?;
-        Ok(Connected { connection, address: Arc::clone(&self.address), term: None })
+        let at = info.addr().clone();
+        let client = self.settings.client(info)?;
+        match client.get_multiplexed_async_connection_with_config(config).await {
+            Ok(connection) => Ok(Connected { connection, address: Arc::clone(&self.address), term: None }),
+            Err(error) => Err(self.settings.unconnected(&self.address, &at, &error).await),
+        }
     }
 
     async fn connect_by(
@@ -173,9 +175,13 @@ impl Master {
         config: &AsyncConnectionConfig,
     ) -> Result<Connected, Error> {
         let address = term.address(&url.service);
-        let client = self.settings.client(url.master(&term.master))?;
-        let connection = client.get_multiplexed_async_connection_with_config(config).await;
-        let mut connection = connection.map_err(|error| self.settings.unconnected(&address, &error))?;
+        let info = url.master(&term.master);
+        let at = info.addr().clone();
+        let client = self.settings.client(info)?;
+        let mut connection = match client.get_multiplexed_async_connection_with_config(config).await {
+            Ok(connection) => connection,
+            Err(error) => return Err(self.settings.unconnected(&address, &at, &error).await),
+        };
         let role: Result<Vec<Value>, _> = cmd("ROLE").query_async(&mut connection).await;
         let role = role.map_err(|error| match Error::of_connecting(&address, &error) {
             Error::Redis { code, .. } if code == "NOPERM" => Error::Unfit(

@@ -2,7 +2,8 @@
 
 use super::address;
 use super::any_url::AnyUrl;
-use super::identity::{Identity, of_certificate, without_tls};
+use super::greeting::is_full;
+use super::identity::{Identity, is_ended, of_certificate, without_tls};
 use super::node::Node;
 use super::single_url::SingleUrl;
 use crate::error::Error;
@@ -12,7 +13,8 @@ use crate::setters::setters;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisError, RedisResult, TlsCertificates,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisError, RedisResult,
+    TlsCertificates,
 };
 use std::fmt;
 use std::time::Duration;
@@ -162,8 +164,11 @@ impl LinkSettings {
     }
 
     /// Why no connection was made to a Redis at this address.
-    pub(crate) fn unconnected(&self, address: &str, error: &RedisError) -> Error {
+    pub(crate) async fn unconnected(&self, address: &str, at: &ConnectionAddr, error: &RedisError) -> Error {
         match Error::of_connecting(address, error) {
+            Error::Unreachable { address, why } if is_ended(&why) && is_full(at).await => {
+                Error::TooManyClients { address }
+            }
             Error::Unreachable { address, why } if self.is_tls() => {
                 Error::Unreachable { address, why: of_certificate(why, self.identity.is_some()) }
             }

@@ -10,6 +10,7 @@ mod dropped;
 mod examples;
 mod gathered;
 mod growth;
+mod idle;
 mod odd_options;
 mod odd_times;
 mod reserved;
