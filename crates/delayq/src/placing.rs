@@ -57,7 +57,12 @@ impl Placing {
         self.emptied.note(shard, error);
     }
 
-    /// A message that its shard did not take because it is not there, under another id in a shard of another node; `None`:
+    /// Whether several nodes have the shards.
+    pub(crate) fn has_other_nodes(&self) -> bool {
+        self.calls.nodes().only().is_none()
+    }
+
+    /// A message that its shard did not take because it is not there, or its node cannot be reached, under another id in a shard of another node; `None`:
     /// its shard is not of our choice, or no other node is known to be well.
     pub(crate) fn elsewhere(&self, put: &Placed, now: UnixMillis) -> Option<Placed> {
         let nodes = self.calls.nodes();

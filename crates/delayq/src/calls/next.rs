@@ -8,6 +8,7 @@
 //! A refused call changed nothing, so sending it again is safe for every script.
 
 use crate::error::Error;
+use delayq_core::fate::Fate;
 use delayq_core::layout::LayoutRelation;
 
 /// A write whose attempt failed.
@@ -86,6 +87,10 @@ pub(crate) fn next(write: Write, error: &Error, taught: Taught) -> Next {
         Taught::Layout(LayoutRelation::Same | LayoutRelation::Newer, _) => Again::Layout,
         Taught::Nothing => match error {
             Error::Uninitialised(_) if write.has_other_shard => Again::OtherShard,
+            // Nothing was sent, so no other id was stored.
+            error if error.is_silence() && error.fate() == Fate::NotApplied && write.has_other_shard => {
+                Again::OtherShard
+            }
             // Waiting for the confirmation used up the time of a repeat.
             Error::Unconfirmed { .. } => return Next::Fail,
             error if error.is_outage() && write.may_repeat => Again::Lost,
@@ -98,7 +103,6 @@ pub(crate) fn next(write: Write, error: &Error, taught: Taught) -> Next {
 mod tests {
     use super::*;
     use delayq_core::durability::Durability;
-    use delayq_core::fate::Fate;
     use delayq_core::shard::ShardId;
 
     const PUT: Write = Write { is_placed: true, has_other_shard: true, may_repeat: true, has_budget: true };
@@ -169,7 +173,7 @@ mod tests {
             failed(unconfirmed(Fate::Unknown), Taught::Nothing),
             failed(unconfirmed(Fate::NotApplied), Taught::Nothing),
             lost(unanswered()),
-            lost(unreachable()),
+            (unreachable(), Taught::Nothing, Some(Again::OtherShard), None),
         ];
         table.extend(passing.map(|code| lost(redis(code))));
         table.extend(lasting.map(|code| failed(redis(code), Taught::Nothing)));
@@ -199,6 +203,7 @@ mod tests {
         let repeated = Write { may_repeat: false, ..PUT };
         assert_eq!(next(repeated, &unanswered(), Taught::Nothing), Next::Fail);
         let bound = Write { has_other_shard: false, ..PUT };
+        assert_eq!(next(bound, &unreachable(), Taught::Nothing), Next::Again(Again::Lost));
         assert_eq!(next(bound, &Error::Uninitialised(ShardId::new(0)), Taught::Nothing), Next::Fail);
     }
 }

@@ -172,6 +172,21 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
     wait_until("each node to answer", LONG, async || admin.check_nodes().await.is_ok()).await;
 }
 
+#[tokio::test]
+async fn the_first_put_of_a_process_with_a_generated_id_goes_to_another_node_while_its_own_is_away() {
+    let mut nodes = RedisNodes::start(1).await;
+    created(nodes.settings()).await;
+    nodes.servers[1].kill().await;
+    for _ in 0..24 {
+        // Each as in a process of its own.
+        let producer = Producer::start(Client::new(nodes.settings()), ProducerOptions::default());
+        let put = producer.put(far()).await.unwrap();
+        assert!(!nodes.shards_of(1).contains(&put.reference.shard.get()), "{put:?}");
+        let bound = producer.put(far().id(id_in(nodes.shards_of(1), 3)).unwrap()).await;
+        assert!(bound.unwrap_err().error.is_outage(), "an own id has one place");
+    }
+}
+
 /// How many calls a node refused because their shard is not there.
 async fn refusals(server: &RedisServer) -> u64 {
     let stats: String = server.command(&["INFO", "errorstats"]).await;
