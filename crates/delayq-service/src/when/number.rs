@@ -30,15 +30,14 @@ pub(super) fn plausible(at: UnixMillis) -> Result<UnixMillis, String> {
         true => ("seconds", at.get().saturating_mul(1000)),
         false => ("microseconds", at.get() / 1000),
     };
-    let (as_ms, meant) = (time(at), UnixMillis::new(meant));
-    Err(match (PLAUSIBLE_FROM..=PLAUSIBLE_UNTIL).contains(&meant) {
-        true => format!(
-            "{at} ms since the epoch is {as_ms}; if {unit} were meant, write {meant} ({})",
-            time(meant)
-        ),
-        false if at < PLAUSIBLE_FROM => {
-            format!("{at} ms since the epoch is {as_ms}; for a delay, write +30m")
-        }
+    let meant = UnixMillis::new(meant);
+    let read_as = match at < PLAUSIBLE_FROM {
+        true => format!("{at} ms since the epoch is {}", time(at)),
         false => format!("{at} ms since the epoch is after the year 9999"),
+    };
+    Err(match (PLAUSIBLE_FROM..=PLAUSIBLE_UNTIL).contains(&meant) {
+        true => format!("{read_as}; if {unit} were meant, write {meant} ({})", time(meant)),
+        false if at < PLAUSIBLE_FROM => format!("{read_as}; for a delay, write +30m"),
+        false => read_as,
     })
 }

@@ -158,7 +158,10 @@ fn a_request_is_not_read_by_the_clock_of_its_server() {
 fn a_bare_number_of_seconds_or_microseconds_is_not_taken_for_milliseconds() {
     for (text, part) in [
         ("1800000000", "if seconds were meant, write 1800000000000 (2027-01-15T08:00:00.000Z)"),
-        ("1800000000000000", "if microseconds were meant, write 1800000000000 (2027-01-15T08:00:00.000Z)"),
+        (
+            "1800000000000000",
+            "1800000000000000 ms since the epoch is after the year 9999; if microseconds were meant, write 1800000000000 (2027-01-15T08:00:00.000Z)",
+        ),
         ("1800", "is 1970-01-01T00:00:01.800Z; for a delay, write +30m"),
         ("253402300800000", "after the year 9999"),
     ] {
