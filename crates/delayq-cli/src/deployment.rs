@@ -287,7 +287,7 @@ fn like<'t>(topic: &Topic, topics: &'t [Topic]) -> Option<&'t Topic> {
 }
 
 /// That there is no such topic, and which name was probably meant.
-fn no_topic(topic: &Topic, topics: &[Topic]) -> String {
+pub fn no_topic(topic: &Topic, topics: &[Topic]) -> String {
     match like(topic, topics) {
         Some(known) => format!("there is no topic {topic}; did you mean {known}?"),
         None if topics.is_empty() => {

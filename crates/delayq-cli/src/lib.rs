@@ -2,7 +2,6 @@
 
 pub mod arguments;
 pub mod backup_line;
-pub mod checked;
 pub mod commands;
 pub mod completion;
 pub mod confirm;
@@ -12,6 +11,7 @@ pub mod exposition;
 pub mod failure;
 pub mod fleet;
 pub mod help;
+pub mod judge;
 pub mod listing;
 pub mod look;
 pub mod naming;
@@ -21,5 +21,4 @@ pub mod program;
 pub mod sources;
 pub mod table;
 pub mod up;
-pub mod verdicts;
 pub mod whole;

@@ -115,7 +115,7 @@ async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
             look(&global.context()?, async |part| histogram.run(part).await).await?;
         }
         Command::Log(log) => log.run(&global.context()?).await?,
-        Command::Topics(topics) => look(&global.context()?, async |part| topics.run(part).await).await?,
+        Command::Topics(topics) => topics.run(&global.context()?).await?,
         Command::Topic(topic) => topic.run(&global.context()?).await?,
         Command::Dead(dead) => dead.run(&global.context()?).await?,
         Command::Work(work) => work.run(&global, &global.context()?).await?,

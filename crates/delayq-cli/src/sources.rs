@@ -4,8 +4,8 @@
 mod intake;
 mod outbox;
 
-use crate::checked::Check;
 use crate::deployment::{Context, Global};
+use crate::judge::Check;
 use delayq_compensator::IntakeConfig;
 use delayq_service::config::{Environment, load};
 use delayq_service::{Fault, configuration};

@@ -24,6 +24,9 @@ const MASTER: &str = "master";
 /// The oldest one that has WAITAOF; a Valkey says this version or a newer one.
 const WAITAOF: (u64, u64) = (7, 2);
 
+/// A replica that has confirmed nothing for so many seconds confirms no write in time.
+const SILENT_S: u64 = 5;
+
 /// What a Redis says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -50,6 +53,8 @@ pub struct ServerFacts {
     pub cluster: bool,
     /// How many replicas follow it.
     pub replicas: u64,
+    /// How many of them have confirmed nothing for seconds: a replica does so each second.
+    pub silent_replicas: u64,
     /// How many of them are close enough to count for `min-replicas-to-write`; `None`: it is not set, and a master that is
     /// cut off goes on taking writes.
     pub min_replicas_seen: Option<u64>,
@@ -283,6 +288,7 @@ impl ServerFacts {
                 && number("aof_rewrites") == 0,
             cluster: number("cluster_enabled") == 1,
             replicas: number("connected_slaves"),
+            silent_replicas: fields.iter().filter(|(name, told)| is_silent(name, told)).count() as u64,
             min_replicas_seen: fields.get("min_slaves_good_slaves").and_then(|text| text.parse().ok()),
         }
     }
@@ -304,6 +310,12 @@ impl ServerFacts {
             Durability::Disk if !self.aof => Err("there is no append-only file".to_owned()),
             Durability::Replicas(count) if self.replicas < u64::from(count) => {
                 Err(format!("{} replicas follow", self.replicas))
+            }
+            Durability::Replicas(count) if self.replicas - self.silent_replicas < u64::from(count) => {
+                Err(format!(
+                    "{} of {} replicas have confirmed nothing for {SILENT_S} s",
+                    self.silent_replicas, self.replicas
+                ))
             }
             Durability::Memory | Durability::Disk | Durability::Replicas(_) => Ok(()),
         }
@@ -337,6 +349,13 @@ impl ServerFacts {
     }
 }
 
+/// Whether this field of INFO tells of a replica that follows, and has not confirmed anything for long.
+fn is_silent(name: &str, told: &str) -> bool {
+    let is_replica = name.strip_prefix("slave").is_some_and(|n| n.parse::<u32>().is_ok());
+    let lag = told.split(',').find_map(|field| field.strip_prefix("lag=")?.parse::<u64>().ok());
+    is_replica && lag.is_some_and(|lag| lag >= SILENT_S)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,12 +384,18 @@ mod tests {
     fn what_cannot_be_confirmed_is_named() {
         let info = "redis_version:7.2.4\r\naof_enabled:1\r\nconnected_slaves:1\r\n";
         for durability in [Durability::Memory, Durability::Disk, Durability::Replicas(1)] {
-            assert_eq!(facts(info).confirms(durability), Ok(()));
+            let near = format!("{info}slave0:ip=::1,port=1,state=online,offset=9,lag=1\r\n");
+            assert_eq!(facts(&near).confirms(durability), Ok(()));
         }
         for (info, durability, named) in [
             (info.replace("7.2.4", "7.0.15"), Durability::Disk, "WAITAOF"),
             (info.replace("enabled:1", "enabled:0"), Durability::Disk, "append-only"),
             (info.to_owned(), Durability::Replicas(2), "1 replicas"),
+            (
+                format!("{info}slave0:ip=::1,port=1,state=online,offset=9,lag=5\r\n"),
+                Durability::Replicas(1),
+                "1 of 1",
+            ),
         ] {
             let why = facts(&info).confirms(durability).unwrap_err();
             assert!(why.contains(named), "{why}");

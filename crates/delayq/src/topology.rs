@@ -21,6 +21,7 @@ use cluster::{Cluster, ClusterLinks, View};
 use delayq_core::id::NodeName;
 use delayq_core::keys::Keys;
 use delayq_core::shard::ShardId;
+use futures_util::future::join_all;
 use homes::{Homes, Told};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -223,9 +224,12 @@ impl Nodes {
         }
     }
 
-    /// What each sentinel of the Redis says now; `None`: it is named by none.
-    pub(crate) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
-        self.only()?.sentinels().await
+    /// What each sentinel says now of each Redis that sentinels name, with its address. Nodes of a cluster have none.
+    pub(crate) async fn sentinels(&self) -> Vec<(String, Vec<SentinelReport>)> {
+        let links = if self.is_cluster() { Vec::new() } else { self.all().await.unwrap_or_default() };
+        let report =
+            |link: Arc<Link>| async move { Some((link.address().to_owned(), link.sentinels().await?)) };
+        join_all(links.into_iter().map(report)).await.into_iter().flatten().collect()
     }
 }
 

@@ -236,6 +236,12 @@ async fn the_page_of_metrics_is_what_the_programs_export_and_the_names_follow_th
         let name = row.split('`').nth(1).unwrap();
         assert!(script.contains(&format!("# TYPE {name} gauge")), "the audit writes no {name}");
     }
+    let check = page.parent().unwrap().join("../crates/delayq-cli/src/commands/check/print.rs");
+    let check = fs::read_to_string(check).unwrap();
+    for row in shown.remove("From the check").unwrap() {
+        let name = row.split('`').nth(1).unwrap().strip_prefix("delayq_check_").unwrap();
+        assert!(check.contains(&format!("\"{name}\"")), "delayq check prints no {name}");
+    }
     let text = |sections: &BTreeMap<String, Vec<String>>| {
         sections.iter().map(|(title, rows)| format!("## {title}\n{}\n", rows.join("\n"))).collect::<String>()
     };

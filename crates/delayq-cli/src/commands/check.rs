@@ -1,27 +1,31 @@
 //! `delayq check`: one look, for a monitoring system.
 
-use crate::commands::check::judge::{Judged, Limits, Status};
-use crate::commands::check::look::Look;
+use crate::commands::doctor::here;
 use crate::deployment::{Context, Global};
 use crate::failure::{UNKNOWN, usage};
-use crate::output::say;
+use crate::judge::{Check as Checked, Limits, Pair, judge, pair};
+use crate::look::{Look, Want, Which};
+use crate::output::{Output, say};
 use clap::{Args, ValueEnum};
 use delayq::Topic;
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
-use serde_json::json;
+use serde_json::{Value, json};
+use status::{Status, worst};
 use std::process::ExitCode;
-use std::time::Duration;
 
-mod judge;
-mod look;
 mod print;
+mod status;
 
 /// Check the deployment once, for Nagios, Prometheus or people
 ///
-/// Checks Redis, how long shards are overdue, the timers, how long ready messages have waited for a consumer, ready messages
-/// and dead letters of each topic, the outbox and the intakes. The exit code is the result: 0 OK, 1 WARNING, 2 CRITICAL,
-/// 3 UNKNOWN. Without --format it prints one line in the format of Nagios plugins.
+/// Gives the verdicts of `delayq doctor`, without its advice on settings. The exit code is the result: 0 OK, 1 WARNING
+/// (a check is *warning*), 2 CRITICAL (one is *bad*), 3 UNKNOWN. Without --format it prints one line in the format of Nagios
+/// plugins.
+///
+/// Of a pair of thresholds, one alone may be given. If it contradicts the default of the other, the default gives way: a
+/// default for WARNING falls to the given CRITICAL, and a default for CRITICAL that is below the given WARNING is off.
+/// A threshold of 0 is off.
 #[derive(Debug, Args)]
 pub struct Check {
     /// How to print it
@@ -30,24 +34,24 @@ pub struct Check {
     /// Count only messages of this topic; may be repeated
     #[arg(long = "topic", short = 't', value_name = "TOPIC")]
     topics: Vec<Topic>,
-    /// Warn if a shard has been overdue for this long
-    #[arg(long, value_name = "DURATION", default_value = "2s")]
-    warn_overdue: HumanDuration,
-    /// Critical if a shard has been overdue for this long
-    #[arg(long, value_name = "DURATION", default_value = "30s")]
-    crit_overdue: HumanDuration,
+    /// Warn if a shard has been overdue for this long. Default 2s
+    #[arg(long, value_name = "DURATION")]
+    warn_overdue: Option<HumanDuration>,
+    /// Critical if a shard has been overdue for this long. Default 30s
+    #[arg(long, value_name = "DURATION")]
+    crit_overdue: Option<HumanDuration>,
     /// Warn if a topic has this many ready messages
     #[arg(long, value_name = "COUNT")]
     warn_ready: Option<u64>,
     /// Critical if a topic has this many ready messages
     #[arg(long, value_name = "COUNT")]
     crit_ready: Option<u64>,
-    /// Warn if the oldest ready message of a topic has waited for this long; 0s: never
-    #[arg(long, value_name = "DURATION", default_value = "5m")]
-    warn_ready_age: HumanDuration,
-    /// Critical if the oldest ready message of a topic has waited for this long; 0s: never
-    #[arg(long, value_name = "DURATION", default_value = "1h")]
-    crit_ready_age: HumanDuration,
+    /// Warn if the oldest ready message of a topic has waited for this long. Default 5m
+    #[arg(long, value_name = "DURATION")]
+    warn_ready_age: Option<HumanDuration>,
+    /// Critical if the oldest ready message of a topic has waited for this long. Default 1h
+    #[arg(long, value_name = "DURATION")]
+    crit_ready_age: Option<HumanDuration>,
     /// Warn if a topic has this many dead letters
     #[arg(long, value_name = "COUNT")]
     warn_dead: Option<u64>,
@@ -70,80 +74,86 @@ enum Format {
     Human,
 }
 
+/// What was seen, if anything was, and what is said of it.
+type Seen = (Option<Look>, Vec<Checked>);
+
 // === impl Check ===
 
 impl Check {
     /// Looks, and prints what it finds.
     ///
     /// # Errors
-    /// A warning threshold behind its critical one, or standard output cannot be written. What keeps the check from
+    /// A warning threshold above its critical one, or standard output cannot be written. What keeps the check from
     /// looking is UNKNOWN.
     pub async fn run(self, global: &Global) -> Result<ExitCode, Fault> {
         let limits = self.limits()?;
-        let output = crate::output::Output::of_process(global.json());
-        let look = match global.context() {
-            Ok(context) => self.look(global, &context).await,
+        let seen = match global.context() {
+            Ok(context) => self.look(global, &context, &limits).await,
             Err(fault) => Err(fault.to_string()),
         };
-        let (look, judged) = match look {
-            Ok(look) => {
-                let judged = judge::judge(&look, &limits);
-                (look, judged)
-            }
-            Err(why) => (Look::default(), vec![Judged::new(Status::Unknown, "check", why)]),
+        let (status, look, checks) = match seen {
+            Ok((look, checks)) => (worst(&checks), look, checks),
+            Err(why) => (Status::Unknown, None, vec![Checked::warning("check", why, "")]),
         };
-        let status = judge::worst(&judged);
+        let output = Output::of_process(global.json());
         if output.json {
-            let value = json!({ "status": status.word(), "checks": judged, "overdue_ms": look.overdue_ms() });
-            output.print(&value, String::new)?;
+            output.print(&value(status, look.as_ref(), &checks), String::new)?;
         } else {
             say(&match self.format {
-                Format::Nagios => print::nagios(&look, &judged, &limits),
-                Format::Prometheus => print::prometheus(&look, status),
-                Format::Human => print::human(output, &judged),
+                Format::Nagios => print::nagios(status, look.as_ref(), &checks, &limits),
+                Format::Prometheus => print::prometheus(status, look.as_ref(), &checks),
+                Format::Human => print::human(output, &checks),
             })?;
         }
         Ok(ExitCode::from(status.code()))
     }
 
-    async fn look(&self, global: &Global, context: &Context) -> Result<Look, String> {
-        let looking = async {
-            for topic in &self.topics {
-                match context.known_topic(topic).await {
-                    Err(fault) if fault.code() == &UNKNOWN => return Err(fault.to_string()),
-                    // The look says what is wrong with Redis: one question is enough.
-                    Err(_) => break,
-                    Ok(_) => {}
-                }
-            }
-            Ok(Look::take(global, context, &self.topics).await)
+    async fn look(&self, global: &Global, context: &Context, limits: &Limits) -> Result<Seen, String> {
+        let topics = if self.topics.is_empty() { Which::All(None) } else { Which::Only(&self.topics) };
+        let both = async {
+            tokio::join!(Look::take(context, Want { topics, ..Want::JUDGED }), here(global, context))
         };
-        match tokio::time::timeout(*self.deadline, looking).await {
-            Ok(look) => look,
-            Err(_) => Err(format!("no answer within {}", self.deadline)),
+        let Ok((look, here)) = tokio::time::timeout(*self.deadline, both).await else {
+            return Err(format!("no answer within {}", self.deadline));
+        };
+        match look.known(&self.topics) {
+            Err(fault) if fault.code() == &UNKNOWN && look.missing().is_empty() => Err(fault.to_string()),
+            _ => {
+                let checks = judge(&look, limits).into_iter().chain(here).filter(|check| check.alarms);
+                Ok((Some(look), checks.collect()))
+            }
         }
     }
 
     fn limits(&self) -> Result<Limits, Fault> {
-        let seconds = |span: HumanDuration| Duration::from(span).as_secs_f64();
-        let unless_zero = |span: HumanDuration| Some(seconds(span)).filter(|&seconds| seconds > 0.0);
-        let counts = |warn: Option<u64>, crit: Option<u64>| (warn.map(|n| n as f64), crit.map(|n| n as f64));
-        let limits = Limits {
-            overdue: (Some(seconds(self.warn_overdue)), Some(seconds(self.crit_overdue))),
-            ready_age: (unless_zero(self.warn_ready_age), unless_zero(self.crit_ready_age)),
-            ready: counts(self.warn_ready, self.crit_ready),
-            dead: counts(self.warn_dead, self.crit_dead),
+        let seconds = |span: Option<HumanDuration>| span.map(|span| span.as_secs_f64());
+        let count = |count: Option<u64>| count.map(|count| count as f64);
+        let of = |name: &str, given: Pair, default: Pair| {
+            let refusal = || usage(format!("--warn-{name} is above --crit-{name}"));
+            pair(given, default).ok_or_else(refusal)
         };
-        for (name, (warn, crit)) in [
-            ("overdue", limits.overdue),
-            ("ready-age", limits.ready_age),
-            ("ready", limits.ready),
-            ("dead", limits.dead),
-        ] {
-            if warn.zip(crit).is_some_and(|(warn, crit)| warn > crit) {
-                return Err(usage(format!("--warn-{name} is above --crit-{name}")));
-            }
-        }
-        Ok(limits)
+        let default = Limits::default();
+        let overdue = (seconds(self.warn_overdue), seconds(self.crit_overdue));
+        let ready_age = (seconds(self.warn_ready_age), seconds(self.crit_ready_age));
+        Ok(Limits {
+            overdue: of("overdue", overdue, default.overdue)?,
+            ready_age: of("ready-age", ready_age, default.ready_age)?,
+            ready: of("ready", (count(self.warn_ready), count(self.crit_ready)), default.ready)?,
+            dead: of("dead", (count(self.warn_dead), count(self.crit_dead)), default.dead)?,
+        })
     }
+}
+
+fn value(status: Status, look: Option<&Look>, checks: &[Checked]) -> Value {
+    let shards = look.and_then(|look| look.shards.as_ref().ok());
+    let overdue_ms = shards.map(|shards| shards.overdue().as_millis() as u64);
+    let checks: Vec<Value> = checks
+        .iter()
+        .map(|check| {
+            let Checked { what, verdict, found, advice, .. } = check;
+            let status = if status == Status::Unknown { status } else { Status::from(*verdict) };
+            json!({ "status": status.word(), "what": what, "found": found, "advice": advice })
+        })
+        .collect();
+    json!({ "status": status.word(), "checks": checks, "overdue_ms": overdue_ms })
 }

@@ -4,8 +4,7 @@ mod follow;
 
 use crate::commands::topics;
 use crate::deployment::Context;
-use crate::failure::of_core;
-use crate::look::look;
+use crate::look::{Look, Want, Which, total};
 use clap::Args;
 use delayq::Topic;
 use delayq_service::Fault;
@@ -33,29 +32,25 @@ impl Count {
                 context.known_topic(&topic).await?;
                 follow::follow(context, &topic).await
             }
-            topic => look(context, async |part| Self::print(topic, part).await).await,
+            topic => {
+                let topics = match &topic {
+                    Some(topic) => Which::Only(std::slice::from_ref(topic)),
+                    None => Which::All(None),
+                };
+                let look = Look::take(context, Want { topics, ..Want::default() }).await;
+                look.finish(print(context, &look, topic.as_slice()))
+            }
         }
     }
+}
 
-    async fn print(topic: Option<Topic>, context: &Context) -> Result<(), Fault> {
-        let admin = context.admin();
-        let topics = match topic {
-            Some(topic) => {
-                context.known_topic(&topic).await?;
-                vec![topic]
-            }
-            None => admin.topics().await.map_err(of_core)?,
-        };
-        let mut total = delayq::admin::Numbers::default();
-        for topic in &topics {
-            total.add(&admin.count(topic).await.map_err(of_core)?);
+fn print(context: &Context, look: &Look, topics: &[Topic]) -> Result<(), Fault> {
+    let total = total(look.known(topics)?.numbers.values());
+    context.output.print(&topics::json_of(&total), || {
+        let mut rows = context.output.rows(&["state", ">messages"]);
+        for (name, number) in topics::columns(&total) {
+            rows.row([name.to_owned(), number.to_string()]);
         }
-        context.output.print(&topics::json_of(&total), || {
-            let mut rows = context.output.rows(&["state", ">messages"]);
-            for (name, number) in topics::columns(&total) {
-                rows.row([name.to_owned(), number.to_string()]);
-            }
-            rows.text()
-        })
-    }
+        rows.text()
+    })
 }

@@ -5,17 +5,16 @@ mod moving;
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::look::look;
+use crate::look::{Look, Shard, Want};
 use crate::output::{add_time, counted, distance};
 use clap::{Args, Subcommand};
-use delayq::ShardCount;
-use delayq::admin::{GrowthStep, Overview, ShardLayout};
-use delayq::protocol::{NodeName, ShardId};
+use delayq::admin::GrowthStep;
+use delayq::protocol::{Layout, NodeName, ShardId};
+use delayq::{Error, ShardCount};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use moving::Move;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// Show the shards: contents, owner, epoch and next pump; add shards, or move them
 #[derive(Debug, Args)]
@@ -54,14 +53,6 @@ struct Grow {
     yes: bool,
 }
 
-struct Line {
-    shard: ShardId,
-    /// Its node: of several Redises the name, of a cluster the address.
-    node: Option<String>,
-    knows: ShardLayout,
-    overview: Overview,
-}
-
 // === impl Shards ===
 
 impl Shards {
@@ -71,7 +62,7 @@ impl Shards {
     /// Redis cannot be used, the deployment is not there, or cannot be changed so.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
-            None => look(context, show).await,
+            None => show(context).await,
             Some(What::Grow(grow)) => grow.run(context).await,
             Some(What::Move(moving)) => moving.run(context).await,
             Some(What::Name) => moving::name(context).await,
@@ -81,24 +72,16 @@ impl Shards {
 }
 
 async fn show(context: &Context) -> Result<(), Fault> {
-    let admin = context.admin();
-    let overviews = admin.overview().await.map_err(of_core)?;
-    let shards: Vec<ShardId> = overviews.iter().map(|(shard, _)| *shard).collect();
-    let mut nodes = BTreeMap::new();
-    if admin.has_nodes() {
-        for (node, shards) in admin.shards_by_node().await.map_err(of_core)? {
-            nodes.extend(shards.into_iter().map(|shard| (shard, node.clone())));
-        }
-    }
-    let mut lines = Vec::with_capacity(shards.len());
-    for ((shard, overview), knows) in overviews.into_iter().zip(admin.shard_layouts(&shards).await) {
-        let knows = knows.map_err(of_core)?.ok_or(delayq::Error::Uninitialised(shard)).map_err(of_core)?;
-        lines.push(Line { shard, node: nodes.remove(&shard), knows, overview });
-    }
-    let layout = admin.layout().await.map_err(of_core)?;
-    let values: Vec<Value> = lines.iter().map(Line::json).collect();
+    let look = Look::take(context, Want { layouts: true, ..Want::default() }).await;
+    look.finish(print(context, &look))
+}
+
+fn print(context: &Context, look: &Look) -> Result<(), Fault> {
+    let shards = look.shards()?;
+    let layout = shards.layout.as_ref().map_err(|error: &Error| of_core(error.clone()))?;
+    let values: Vec<Value> = shards.seen.iter().map(json).collect();
     context.output.print(&values, || {
-        let has_nodes = lines.iter().any(|line| line.node.is_some());
+        let has_nodes = shards.seen.iter().any(|shard| shard.node.is_some());
         let mut columns = vec![
             "shard",
             "?>layout",
@@ -115,13 +98,14 @@ async fn show(context: &Context) -> Result<(), Fault> {
             columns.insert(1, "node");
         }
         let mut rows = context.output.rows(&columns);
-        for Line { shard, node, knows, overview } in &lines {
-            let now = overview.now.millis();
-            let node = has_nodes.then(|| node.clone().unwrap_or_default());
-            let cells = [Some(shard.to_string()), node].into_iter().flatten().chain([
-                knows.layout.number().to_string(),
-                knows.messages.to_string(),
-                if overview.owner.is_empty() { "nobody yet".to_owned() } else { overview.owner.clone() },
+        for shard in &shards.seen {
+            let (overview, now) = (&shard.overview, shard.overview.now.millis());
+            let node = has_nodes.then(|| shard.node.clone().unwrap_or_default());
+            let number = shard.knows.as_ref().map_or(0, |knows| knows.layout.number());
+            let cells = [Some(shard.id.to_string()), node].into_iter().flatten().chain([
+                number.to_string(),
+                shard.messages().to_string(),
+                shard.owner().to_owned(),
                 overview.epoch.to_string(),
                 overview.next_due.map_or("nothing".to_owned(), |due| distance(due, now)),
                 overview.leases.to_string(),
@@ -129,9 +113,9 @@ async fn show(context: &Context) -> Result<(), Fault> {
                 overview.topics.to_string(),
                 if overview.held { "HELD" } else { "trusted" }.to_owned(),
             ]);
-            rows.judged(!overview.held && knows.layout == layout, cells);
+            rows.judged(!overview.held && follows(shard, layout), cells);
         }
-        let behind = lines.iter().filter(|line| line.knows.layout != layout).count();
+        let behind = shards.seen.iter().filter(|shard| !follows(shard, layout)).count();
         let counts: Vec<String> = layout.counts().iter().map(ToString::to_string).collect();
         let through = match behind {
             0 => String::new(),
@@ -142,23 +126,25 @@ async fn show(context: &Context) -> Result<(), Fault> {
     })
 }
 
-// === impl Line ===
+fn follows(shard: &Shard, layout: &Layout) -> bool {
+    shard.knows.as_ref().is_some_and(|knows| knows.layout == *layout)
+}
 
-impl Line {
-    fn json(&self) -> Value {
-        let Self { shard, node, knows, overview } = self;
-        let mut value = json!({
-            "shard": shard, "messages": knows.messages, "owner": overview.owner, "epoch": overview.epoch,
-            "leases": overview.leases, "markers": overview.markers, "topics": overview.topics,
-            "held": overview.held,
-        });
-        if let Some(node) = node {
-            value["node"] = json!(node);
-        }
-        value["layout"] = knows.layout.counts().iter().map(|count| count.get()).collect();
-        add_time(&mut value, "next_pump", overview.next_due);
-        value
+/// A shard, as `delayq shards` and a bundle have it.
+pub(super) fn json(shard: &Shard) -> Value {
+    let Shard { id, overview, knows, node } = shard;
+    let mut value = json!({
+        "shard": id, "messages": shard.messages(), "owner": overview.owner, "epoch": overview.epoch,
+        "leases": overview.leases, "markers": overview.markers, "topics": overview.topics,
+        "held": overview.held,
+    });
+    if let Some(node) = node {
+        value["node"] = json!(node);
     }
+    let counts = knows.as_ref().map_or(&[][..], |knows| knows.layout.counts());
+    value["layout"] = counts.iter().map(|count| count.get()).collect();
+    add_time(&mut value, "next_pump", overview.next_due);
+    value
 }
 
 // === impl Grow ===

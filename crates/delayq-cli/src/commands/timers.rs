@@ -1,9 +1,8 @@
 //! `delayq timers`.
 
-use crate::deployment::{Context, of_cluster};
-use crate::failure::{PARTIAL, message_of, of_core};
-use crate::fleet::{drained, observer};
-use crate::look::look;
+use crate::deployment::Context;
+use crate::fleet::drained;
+use crate::look::{Look, Shard, Want};
 use crate::output::{add_time, counted, distance, time};
 use clap::{Args, Subcommand};
 use delayq::UnixMillis;
@@ -31,13 +30,6 @@ enum What {
     Undrain(drain::Undrain),
 }
 
-struct Answer {
-    /// The members and the plan, as etcd has them, or why it does not say; none without etcd.
-    fleet: Option<Result<Fleet, Fault>>,
-    /// What each owner pumps, as Redis has it.
-    owners: Vec<Owner>,
-}
-
 /// What one owner pumps.
 #[derive(Debug)]
 struct Owner {
@@ -57,25 +49,10 @@ impl Timers {
     /// Redis or etcd cannot be used; there is no such timer, none that could take its shards, or it kept them for too long.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
-            None => look(context, show).await,
+            None => show(context).await,
             Some(What::Drain(drain)) => drain.run(context).await,
             Some(What::Undrain(undrain)) => undrain.run(context).await,
         }
-    }
-}
-
-// === impl Answer ===
-
-impl Answer {
-    /// Number of shards whose owner in Redis is this timer.
-    fn pumped(&self, name: &str) -> usize {
-        self.owners.iter().filter(|owner| owner.name == name).map(|owner| owner.shards.len()).sum()
-    }
-
-    fn json(&self) -> Value {
-        let owners: Vec<Value> = self.owners.iter().map(Owner::json).collect();
-        let fleet = self.fleet.as_ref().and_then(|fleet| fleet.as_ref().ok());
-        json!({ "fleet": fleet, "owners": owners })
     }
 }
 
@@ -92,23 +69,19 @@ impl Owner {
 }
 
 async fn show(context: &Context) -> Result<(), Fault> {
-    let fleet = match context.config.etcd.enabled {
-        true => Some(fleet(context).await),
-        false => None,
-    };
-    let answer = Answer { fleet, owners: owners(context).await? };
-    let now = context.now().await?;
-    context.output.print(&answer.json(), || text(context, &answer, now))?;
-    match answer.fleet {
-        Some(Err(fault)) => {
-            Err(Fault::new(&PARTIAL, format!("the answer is without what etcd has: {}", message_of(&fault))))
-        }
-        _ => Ok(()),
-    }
+    let look = Look::take(context, Want { fleet: true, ..Want::default() }).await;
+    look.finish(print(context, &look))
 }
 
-async fn fleet(context: &Context) -> Result<Fleet, Fault> {
-    observer(&context.config)?.overview().await.map_err(|error| of_cluster(&error))
+fn print(context: &Context, look: &Look) -> Result<(), Fault> {
+    let owners = owners(&look.shards()?.seen);
+    context.output.print(&json(look, &owners), || text(context, look, &owners))
+}
+
+/// The fleet as etcd has it, and who pumps what as Redis has it.
+fn json(look: &Look, owners: &[Owner]) -> Value {
+    let fleet = look.fleet.as_ref().and_then(|fleet| fleet.as_ref().ok());
+    json!({ "fleet": fleet, "owners": owners.iter().map(Owner::json).collect::<Vec<Value>>() })
 }
 
 /// The state of a member that pumps this many shards, in a word.
@@ -129,36 +102,41 @@ fn drains(fleet: &Fleet) -> String {
     fleet.drains.iter().map(|drain| format!("{}\n", drained(drain))).collect()
 }
 
-async fn owners(context: &Context) -> Result<Vec<Owner>, Fault> {
-    let mut owners: BTreeMap<String, Owner> = BTreeMap::new();
-    for (shard, overview) in context.admin().overview().await.map_err(of_core)? {
-        let name = if overview.owner.is_empty() { "nobody yet" } else { &overview.owner };
+fn owners(shards: &[Shard]) -> Vec<Owner> {
+    let mut owners: BTreeMap<&str, Owner> = BTreeMap::new();
+    for shard in shards {
+        let overview = &shard.overview;
         let fresh = || Owner {
-            name: name.to_owned(),
+            name: shard.owner().to_owned(),
             shards: Vec::new(),
             highest_epoch: 0,
             next_pump: None,
             held: 0,
         };
-        let owner = owners.entry(name.to_owned()).or_insert_with(fresh);
-        owner.shards.push(shard);
+        let owner = owners.entry(shard.owner()).or_insert_with(fresh);
+        owner.shards.push(shard.id);
         owner.highest_epoch = owner.highest_epoch.max(overview.epoch);
         owner.next_pump = [owner.next_pump, overview.next_due].into_iter().flatten().min();
         owner.held += usize::from(overview.held);
     }
-    Ok(owners.into_values().collect())
+    owners.into_values().collect()
 }
 
-fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
-    let mut text = String::new();
-    match &answer.fleet {
+/// Number of shards whose owner in Redis is this timer.
+fn pumped(owners: &[Owner], name: &str) -> usize {
+    owners.iter().filter(|owner| owner.name == name).map(|owner| owner.shards.len()).sum()
+}
+
+fn text(context: &Context, look: &Look, owners: &[Owner]) -> String {
+    let (mut text, now) = (String::new(), look.now());
+    match &look.fleet {
         None => text.push_str("etcd is not used: a single timer owns every shard\n\n"),
         Some(Err(_)) => text.push_str("etcd does not say which timers there are\n\n"),
         Some(Ok(fleet)) => {
             let columns = ["timer", "?version", ">planned", ">pumped", "since", "state", "?admin"];
             let mut rows = context.output.rows(&columns);
             for member in &fleet.members {
-                let pumped = answer.pumped(&member.name);
+                let pumped = pumped(owners, &member.name);
                 rows.judged(
                     member.can_take(),
                     [
@@ -177,7 +155,7 @@ fn text(context: &Context, answer: &Answer, now: UnixMillis) -> String {
         }
     }
     let mut rows = context.output.rows(&["owner in redis", ">shards", ">epoch", "next pump", ">held"]);
-    for owner in &answer.owners {
+    for owner in owners {
         rows.row([
             owner.name.clone(),
             owner.shards.len().to_string(),

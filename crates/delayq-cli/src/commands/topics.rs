@@ -1,7 +1,7 @@
 //! `delayq topics`.
 
 use crate::deployment::Context;
-use crate::failure::of_core;
+use crate::look::{Look, Want, Which};
 use crate::output::{age, distance};
 use clap::Args;
 use delayq::Topic;
@@ -17,12 +17,6 @@ use serde_json::{Value, json};
 #[derive(Debug, Args)]
 pub struct Topics {}
 
-/// A topic and its numbers.
-struct Line {
-    topic: Topic,
-    numbers: Numbers,
-}
-
 // === impl Topics ===
 
 impl Topics {
@@ -31,47 +25,49 @@ impl Topics {
     /// # Errors
     /// Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let admin = context.admin();
-        let mut lines = Vec::new();
-        for topic in admin.topics().await.map_err(of_core)? {
-            lines.push(Line { numbers: admin.count(&topic).await.map_err(of_core)?, topic });
-        }
-        let now = context.now().await?;
-        let value = |line: &Line| {
-            let mut value = json_of(&line.numbers);
-            value["topic"] = json!(line.topic);
-            value
-        };
-        let values: Vec<Value> = lines.iter().map(value).collect();
-        context.output.print(&values, || {
-            if lines.is_empty() {
-                return "no topic yet; the first put creates one".to_owned();
-            }
-            let columns = [
-                "topic",
-                ">delayed",
-                ">ready",
-                ">leased",
-                ">dead",
-                ">ready for",
-                ">unhandled",
-                "?>delivered",
-                "?>cancelled",
-                "next due",
-                "flow",
-            ];
-            let mut rows = context.output.rows(&columns);
-            for Line { topic, numbers } in &lines {
-                let next = numbers.next_due.map(|due| distance(due, now)).unwrap_or_default();
-                let pending = [numbers.delayed, numbers.ready, numbers.leased, numbers.dead];
-                let ages = [numbers.oldest_ready, numbers.oldest_unhandled].map(|since| age(since, now));
-                let ended = [numbers.delivered, numbers.cancelled].map(|count| count.to_string());
-                let cells = std::iter::once(topic.to_string()).chain(pending.map(|count| count.to_string()));
-                rows.row(cells.chain(ages).chain(ended).chain([next, flow(numbers)]));
-            }
-            rows.text()
-        })
+        let look = Look::take(context, Want { topics: Which::All(None), ..Want::default() }).await;
+        look.finish(print(context, &look))
     }
+}
+
+fn print(context: &Context, look: &Look) -> Result<(), Fault> {
+    let (topics, now) = (&look.topics()?.numbers, look.now());
+    let values: Vec<Value> = topics.iter().map(|(topic, numbers)| line(topic, numbers)).collect();
+    context.output.print(&values, || {
+        if topics.is_empty() {
+            return "no topic yet; the first put creates one".to_owned();
+        }
+        let columns = [
+            "topic",
+            ">delayed",
+            ">ready",
+            ">leased",
+            ">dead",
+            ">ready for",
+            ">unhandled",
+            "?>delivered",
+            "?>cancelled",
+            "next due",
+            "flow",
+        ];
+        let mut rows = context.output.rows(&columns);
+        for (topic, numbers) in topics {
+            let next = numbers.next_due.map(|due| distance(due, now)).unwrap_or_default();
+            let pending = [numbers.delayed, numbers.ready, numbers.leased, numbers.dead];
+            let ages = [numbers.oldest_ready, numbers.oldest_unhandled].map(|since| age(since, now));
+            let ended = [numbers.delivered, numbers.cancelled].map(|count| count.to_string());
+            let cells = std::iter::once(topic.to_string()).chain(pending.map(|count| count.to_string()));
+            rows.row(cells.chain(ages).chain(ended).chain([next, flow(numbers)]));
+        }
+        rows.text()
+    })
+}
+
+/// A topic and its numbers.
+fn line(topic: &Topic, numbers: &Numbers) -> Value {
+    let mut value = json_of(numbers);
+    value["topic"] = json!(topic);
+    value
 }
 
 /// Every number with its name, in the order in which the books are read.

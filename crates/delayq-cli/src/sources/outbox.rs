@@ -1,7 +1,7 @@
 //! The outbox of a database: can it be read, how long has something waited, and is it truncated?
 
 use super::PATIENCE;
-use crate::checked::Check;
+use crate::judge::Check;
 use crate::output::{counted, duration};
 use delayq_compensator::{Books, OutboxConfig, outbox_keeper};
 use std::time::Duration;

@@ -31,7 +31,10 @@ async fn check(redis: &SharedRedis, args: &[&str]) -> (Option<i32>, String) {
 async fn each_status_has_its_exit_code_and_its_line() {
     let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("check"));
     let (code, line) = check(&redis, &[]).await;
-    assert_eq!((code, line.starts_with("CRITICAL - no timer has ever owned 4 of 4 shards")), (Some(2), true));
+    assert_eq!(
+        (code, line.starts_with("CRITICAL - timers: no timer has ever owned 4 of 4 shards")),
+        (Some(2), true)
+    );
 
     let mut timer = timer(&redis, &folder);
     wait_until("all is well", LONG, async || check(&redis, &[]).await.0 == Some(0)).await;
@@ -49,18 +52,29 @@ async fn each_status_has_its_exit_code_and_its_line() {
         "{line}"
     );
     for (args, code, beginning) in [
-        (&["--warn-ready", "3"][..], 1, "WARNING - 3 ready messages in orders | overdue="),
+        (&["--warn-ready", "3"][..], 1, "WARNING - ready messages: 3 ready messages in orders | overdue="),
         (&["--warn-ready", "4"], 0, "OK - "),
-        (&["--warn-ready", "1", "--crit-ready", "3"], 2, "CRITICAL - 3 ready messages in orders | "),
+        (
+            &["--warn-ready", "1", "--crit-ready", "3"],
+            2,
+            "CRITICAL - ready messages: 3 ready messages in orders | ",
+        ),
         (&["--crit-ready", "3", "--topic", "orders"], 2, "CRITICAL - "),
         (&["--crit-dead", "1"], 0, "OK - "),
-        (&["--warn-ready-age", "1ms"], 1, "WARNING - the oldest ready message of orders has waited for "),
+        (
+            &["--warn-ready-age", "1ms"],
+            1,
+            "WARNING - ready age: the oldest ready message of orders has waited for ",
+        ),
         (
             &["--warn-ready-age", "1ms", "--crit-ready-age", "1ms"],
             2,
-            "CRITICAL - the oldest ready message of orders",
+            "CRITICAL - ready age: the oldest ready message of orders",
         ),
         (&["--warn-ready-age", "0s", "--crit-ready-age", "0s"], 0, "OK - "),
+        (&["--crit-ready-age", "1ms"], 2, "CRITICAL - ready age: the oldest ready message of orders"),
+        (&["--warn-ready-age", "2h"], 0, "OK - "),
+        (&["--crit-ready-age", "0s"], 0, "OK - "),
         (&["--topic", "ordres"], 3, "UNKNOWN - DQ-U012: there is no topic ordres; did you mean orders?"),
     ] {
         let found = check(&redis, args).await;
@@ -73,7 +87,7 @@ async fn each_status_has_its_exit_code_and_its_line() {
     timer.end_by(Signal::KILL, SHORT).await;
     wait_until("nobody listens", LONG, async || {
         let (code, line) = check(&redis, &[]).await;
-        code == Some(2) && line.starts_with("CRITICAL - no timer listens to 4 of 4 shards")
+        code == Some(2) && line.starts_with("CRITICAL - timers: no timer listens to 4 of 4 shards")
     })
     .await;
     done(&redis, &["put", "orders", "{}", "--in", "1ms"]).await;
@@ -112,6 +126,8 @@ async fn prometheus_people_and_programs_read_the_same() {
     for line in [
         "# TYPE delayq_check_status gauge",
         "delayq_check_status 2",
+        "delayq_check_verdict{what=\"timers\"} 2",
+        "delayq_check_verdict{what=\"redis\"} 0",
         "delayq_check_shards 4",
         "delayq_check_shards_never_owned 4",
         "delayq_check_messages{topic=\"orders/eu\",state=\"delayed\"} 1",

@@ -1,5 +1,6 @@
 //! `delayq timers drain` and `undrain` with timers that run.
 
+use super::agreement::agreed;
 use super::printed::assert_is_documented;
 use super::{delayq, deployed, run};
 use delayq_tests::binary::{Binary, Finished};
@@ -149,9 +150,8 @@ async fn the_last_timer_is_drained_by_force_alone_and_a_stuck_one_is_not_waited_
         drained.stdout.starts_with("one is drained: 4 of 4 shards given up, and no timer takes them"),
         "{drained:?}"
     );
-    let check = fleet.run(&["check"]).await;
-    assert!(check.code == Some(2) && check.stdout.contains("every timer is drained"), "{check:?}");
-    let doctor = fleet.run(&["doctor"]).await;
+    let [doctor, check] = [fleet.run(&["doctor", "--json"]).await, fleet.run(&["check", "--json"]).await];
+    assert!(agreed(&doctor, &check).contains(&("timers".to_owned(), "CRITICAL")), "{check:?}");
     assert!(doctor.code == Some(69) && doctor.stdout.contains("every timer is drained"), "{doctor:?}");
     fleet.json(&["timers", "undrain", "one"]).await;
     wait_until("it to own all", LONG, async || fleet.claimed().await == [("one".to_owned(), 4)]).await;

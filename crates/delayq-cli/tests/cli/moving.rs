@@ -1,5 +1,6 @@
 //! The whole of delayq while one Redis becomes several.
 
+use super::agreement::agreed;
 use crate::flow::{Flow, Load, delayq};
 use delayq::admin::MoveStep;
 use delayq::protocol::ShardId;
@@ -7,6 +8,7 @@ use delayq::{Admin, Client, Message, Producer, ProducerOptions, PutOutcome, Shar
 use delayq_tests::binary::Finished;
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{created, settings as one_redis};
+use delayq_tests::folder::Folder;
 use delayq_tests::outages::BOUND;
 use delayq_tests::redis_nodes::{section, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
@@ -86,6 +88,31 @@ async fn move_half() -> Timing {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shards_move_to_a_new_node_under_load_and_nothing_is_lost_or_comes_twice() {
     conclusive(move_half).await;
+}
+
+#[tokio::test]
+async fn an_older_copy_of_a_node_that_comes_back_after_a_move_is_named_by_doctor_and_check() {
+    let options = RedisOptions::default().set("repl-diskless-sync-delay", "0");
+    let mut a = RedisServer::start_with(options.clone()).await;
+    let (b, folder) = (RedisServer::start_with(options).await, Folder::new("moving"));
+    let nodes = [["a".to_owned(), a.url(), "0-3".to_owned()], ["b".to_owned(), b.url(), String::new()]];
+    let file = folder.join("delayq.toml");
+    let text = format!("[deployment]\nshards = 4\n{}[etcd]\nenabled = false\n", section(&nodes));
+    std::fs::write(&file, text).unwrap();
+    run(&file, &["init"]).await;
+    replicate(&a, &b).await;
+    a.command::<()>(&["SAVE"]).await;
+    run(&file, &["shards", "move", "2-3", "--to", "b", "--yes"]).await;
+    let says = async || {
+        let look = async |command: &str| delayq(&file, &[command, "--json"]).run(b"", LONG).await;
+        let (doctor, check) = (look("doctor").await, look("check").await);
+        assert!(!agreed(&doctor, &check).is_empty());
+        check.stdout.contains("shards 2-3 are served by the nodes a and b at once")
+    };
+    assert!(!says().await, "a keeps the fence");
+    // It has no append-only file: what it loads is from before the move.
+    a.kill_and_resume().await;
+    assert!(says().await);
 }
 
 /// A fleet of all services, with shards 4 to 7 on their way from `a` to `b`, which has no shards.

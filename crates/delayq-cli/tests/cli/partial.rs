@@ -1,5 +1,6 @@
 //! One of several Redises is away, or came back empty: what every command that looks shows of the others.
 
+use super::agreement::agreed;
 use super::printed::assert_is_documented;
 use crate::flow::delayq;
 use delayq::ShardCount;
@@ -7,10 +8,12 @@ use delayq_tests::binary::Finished;
 use delayq_tests::deadline::LONG;
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_nodes::RedisNodes;
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 /// Every command that looks at the whole deployment.
-const LOOKS: [&[&str]; 13] = [
+const LOOKS: [&[&str]; 14] = [
+    &["doctor"],
     &["shards"],
     &["timers"],
     &["topics"],
@@ -25,6 +28,13 @@ const LOOKS: [&[&str]; 13] = [
     &["repair"],
     &["top", "--interval", "500ms"],
 ];
+
+/// A part of a bundle.
+fn bundled(bundle: &str, part: &str) -> Value {
+    let mut archive = tar::Archive::new(GzDecoder::new(std::fs::File::open(bundle).unwrap()));
+    let mut entries = archive.entries().unwrap().map(Result::unwrap);
+    serde_json::from_reader(entries.find(|entry| entry.path().unwrap().ends_with(part)).unwrap()).unwrap()
+}
 
 fn is_partial(finished: &Finished, what: &[&str], why: &str) -> Value {
     assert_eq!(finished.code, Some(68), "{what:?}: {finished:?}");
@@ -72,13 +82,17 @@ async fn a_node_that_is_away_or_empty_hides_no_other_from_any_look_and_its_shard
         let unsure = run(&["list", "ordres"]).await;
         assert_eq!(unsure.code, Some(68), "the topic may be where nobody answers: {unsure:?}");
         assert!(unsure.stderr.contains("did you mean orders?"), "{unsure:?}");
-        let doctor = delayq(&file, &["doctor"]).run(b"", LONG).await;
+        let (doctor, check) = (run(&["doctor"]).await, run(&["check"]).await);
         assert!(doctor.stdout.contains("4 of 6 shards answer"), "{doctor:?}");
-        let check = delayq(&file, &["check"]).run(b"", LONG).await;
-        assert!(
-            check.code == Some(2) && check.stdout.contains("no timer has ever owned 4 of 4"),
-            "{check:?}"
-        );
+        assert!(agreed(&doctor, &check).contains(&("deployment".to_owned(), "CRITICAL")), "{check:?}");
+        assert!(check.stdout.contains("no timer has ever owned 4 of 4"), "{check:?}");
+        let bundle = folder.join(&format!("{is_away}.tar.gz")).display().to_string();
+        is_partial(&run(&["bundle", &bundle]).await, &["bundle"], why);
+        let packed = bundled(&bundle, "shards.json");
+        assert_eq!(packed["shards"].as_array().unwrap().len(), 4, "{packed}");
+        assert!(packed["unseen"][0].as_str().unwrap().starts_with("shards 2-3: "), "{packed}");
+        assert_eq!(bundled(&bundle, "topics.json")[0]["numbers"]["delayed"], elsewhere);
+        assert_eq!(bundled(&bundle, "redis.json")["nodes"].as_array().unwrap().len(), 3);
         if is_away {
             // It comes back without its shards.
             nodes.servers[1].wipe();
@@ -90,7 +104,8 @@ async fn a_node_that_is_away_or_empty_hides_no_other_from_any_look_and_its_shard
     for server in &mut nodes.servers {
         server.kill().await;
     }
-    for args in LOOKS.iter().filter(|args| args[0] != "top") {
+    let judges = ["top", "doctor"];
+    for args in LOOKS.iter().filter(|args| !judges.contains(&args[0])) {
         let finished = run(args).await;
         assert!(finished.code == Some(69) && finished.stderr.contains("DQ-R001"), "{args:?}: {finished:?}");
     }

@@ -61,9 +61,9 @@ impl Admin {
         Ok(nodes.map(|(link, shards)| (link.label().to_owned(), shards)).collect())
     }
 
-    /// What each sentinel of the Redis says now, one that is down included; `None`: the address names no sentinels. Waits
-    /// at most about `connect_timeout`.
-    pub async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
+    /// What each sentinel says now, one that is down included: of each Redis whose address names sentinels, by this address.
+    /// Waits at most about `connect_timeout`.
+    pub async fn sentinels(&self) -> Vec<(String, Vec<SentinelReport>)> {
         self.client.calls.nodes().sentinels().await
     }
 

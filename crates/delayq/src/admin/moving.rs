@@ -13,6 +13,7 @@
 
 mod plan;
 mod replication;
+mod twice;
 
 use super::Admin;
 use super::scanning::KeyScan;

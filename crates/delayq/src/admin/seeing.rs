@@ -3,6 +3,7 @@
 use super::Admin;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
+use delayq_core::verbs::overview::Overview;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ use std::sync::Arc;
 pub struct Seen {
     /// Counts, lists and walks over the shards that answered.
     pub admin: Admin,
+    /// What these shards say of themselves.
+    pub overviews: Vec<(ShardId, Overview)>,
     /// The others, those of a node together.
     pub unseen: Vec<Unseen>,
 }
@@ -37,16 +40,20 @@ impl Admin {
     pub async fn seen(&self) -> Result<Seen, Error> {
         self.client.calls.layout().await?;
         let asked = self.shards();
-        let overviews = self.overview_of(&asked).await.into_iter();
-        let failures =
-            asked.iter().zip(overviews).filter_map(|(&shard, overview)| Some((shard, overview.err()?)));
-        let mut failed: Vec<(ShardId, Error)> = failures.collect();
-        if !failed.is_empty() && failed.len() == asked.len() {
+        let answers = self.overview_of(&asked).await.into_iter();
+        let (mut overviews, mut failed) = (Vec::new(), Vec::new());
+        for (shard, answer) in asked.into_iter().zip(answers) {
+            match answer {
+                Ok(overview) => overviews.push((shard, overview)),
+                Err(error) => failed.push((shard, error)),
+            }
+        }
+        if overviews.is_empty() && !failed.is_empty() {
             return Err(failed.swap_remove(0).1);
         }
         let unseen: BTreeSet<ShardId> = failed.iter().map(|(shard, _)| *shard).collect();
         let admin = Self { unseen: Arc::new(unseen), ..self.clone() };
-        Ok(Seen { admin, unseen: self.by_its_node(failed).await })
+        Ok(Seen { admin, overviews, unseen: self.by_its_node(failed).await })
     }
 
     async fn by_its_node(&self, failed: Vec<(ShardId, Error)>) -> Vec<Unseen> {

@@ -1,56 +1,98 @@
 //! A check as Nagios, Prometheus and people read it.
 
-use super::judge::{Judged, Limits, Pair, Status, worst};
-use super::look::{Fleet, Look};
-use crate::output::Output;
+use super::status::Status;
+use crate::judge::{Check, Limits, Pair};
+use crate::look::{Look, Topics};
+use crate::output::{Judgement, Output};
 use delayq::UnixMillis;
-use delayq::admin::Numbers;
+use delayq::admin::{NodeFacts, Numbers};
+use delayq_cluster::Overview as Fleet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The name of a state, and how many messages are in it.
 type State = (&'static str, fn(&Numbers) -> u64);
 
-/// One line: the status, what is wrong or else everything, and the performance data behind a bar.
-pub(super) fn nagios(look: &Look, judged: &[Judged], limits: &Limits) -> String {
-    let status = worst(judged);
-    let is_told = |one: &&Judged| status == Status::Ok || one.status != Status::Ok;
-    let told: Vec<String> = judged.iter().filter(is_told).map(|one| one.found.replace('|', "/")).collect();
-    let line = format!("{} - {}", status.word(), told.join(", "));
-    match performance(look, limits) {
-        data if data.is_empty() => line,
-        data => format!("{line} | {data}"),
+/// What a line says if nothing is wrong, after Redis.
+const HEADLINE: [&str; 5] = ["timers", "overdue", "ready age", "ready messages", "dead letters"];
+
+/// One line: the status, what is wrong or else the most important, and the performance data behind a bar.
+pub(super) fn nagios(status: Status, look: Option<&Look>, checks: &[Check], limits: &Limits) -> String {
+    let told = match status {
+        Status::Ok => {
+            let headline = checks.iter().filter(|check| HEADLINE.contains(&check.what));
+            look.and_then(redis).into_iter().chain(headline.map(|check| check.found.clone())).collect()
+        }
+        Status::Unknown => checks.iter().map(|check| check.found.clone()).collect(),
+        Status::Warning | Status::Critical => wrong(checks),
+    };
+    let line = format!("{} - {}", status.word(), told.join(", ").replace('|', "/"));
+    match look.and_then(|look| performance(look, limits)) {
+        Some(data) => format!("{line} | {data}"),
+        None => line,
     }
 }
 
-fn performance(look: &Look, limits: &Limits) -> String {
-    let Some(shards) = &look.shards else { return String::new() };
+/// The worst first.
+fn wrong(checks: &[Check]) -> Vec<String> {
+    let of = |verdict| checks.iter().filter(move |check| check.verdict == verdict);
+    let told = |Check { what, found, .. }: &Check| format!("{what}: {found}");
+    of(Judgement::Bad).chain(of(Judgement::Warning)).map(told).collect()
+}
+
+/// Redis, of several nodes the one with the least room.
+fn redis(look: &Look) -> Option<String> {
+    let nodes = &look.servers.as_ref()?.as_ref().ok()?.nodes;
+    let NodeFacts { address, facts, .. } = nodes.iter().flatten().max_by_key(|node| fullness(node))?;
+    let (used, limit) = (facts.used_memory_bytes >> 20, facts.maxmemory_bytes >> 20);
+    let memory = if limit == 0 { format!("{used} MiB used") } else { format!("{used} of {limit} MiB used") };
+    let which = match nodes.len() {
+        1 => String::new(),
+        nodes => format!("{nodes} nodes, fullest {address}: "),
+    };
+    Some(format!("{which}version {}, {memory}", facts.version))
+}
+
+/// How many thousandths of its limit a node uses, if it has one, and how many bytes that is.
+fn fullness(NodeFacts { facts, .. }: &NodeFacts) -> (u64, u64) {
+    let used = facts.used_memory_bytes;
+    (used.saturating_mul(1000).checked_div(facts.maxmemory_bytes).unwrap_or(0), used)
+}
+
+fn performance(look: &Look, limits: &Limits) -> Option<String> {
+    let shards = look.shards.as_ref().ok()?;
+    let topics = look.topics.as_ref()?.as_ref().ok()?;
     let limit = |limit: Option<f64>| limit.map(|limit| limit.to_string()).unwrap_or_default();
     let pair = |(warn, crit): Pair| format!("{};{}", limit(warn), limit(crit));
-    let most = |of: fn(&Numbers) -> u64| look.topics.values().map(of).max().unwrap_or_default();
-    let sum = |of: fn(&Numbers) -> u64| look.topics.values().map(of).sum::<u64>();
+    let most = |of: fn(&Numbers) -> u64| topics.numbers.values().map(of).max().unwrap_or_default();
+    let sum = |of: fn(&Numbers) -> u64| topics.numbers.values().map(of).sum::<u64>();
     let mut data = format!(
         "overdue={:.3}s;{};0 ready_age={:.3}s;{};0 ready={};{};0 dead={};{};0 pending={};;;0 shards={} held={}",
-        shards.overdue.as_secs_f64(),
+        shards.overdue().as_secs_f64(),
         pair(limits.overdue),
-        look.ready_ages().map(|(_, age)| age).max().unwrap_or_default().as_secs_f64(),
+        topics.ready_ages(look.now()).map(|(_, age)| age).max().unwrap_or_default().as_secs_f64(),
         pair(limits.ready_age),
         most(|numbers| numbers.ready),
         pair(limits.ready),
         most(|numbers| numbers.dead),
         pair(limits.dead),
         sum(Numbers::pending),
-        shards.count,
-        shards.held,
+        shards.seen.len(),
+        shards.held(),
     );
     if let Some(Ok(fleet)) = &look.fleet {
-        let Fleet { members, unplanned, drained } = fleet;
-        data.push_str(&format!(" timers={members} unplanned={unplanned} drained={drained}"));
+        let (members, unplanned) = (fleet.members.len(), fleet.unplanned.len());
+        data.push_str(&format!(" timers={members} unplanned={unplanned} drained={}", drained(fleet)));
     }
-    data
+    Some(data)
+}
+
+fn drained(fleet: &Fleet) -> usize {
+    fleet.members.iter().filter(|member| member.drained).count()
 }
 
 /// The text format of Prometheus.
-pub(super) fn prometheus(look: &Look, status: Status) -> String {
+pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) -> String {
     let mut text = String::new();
     let mut metric = |name: &str, help: &str, values: Vec<(String, f64)>| {
         if values.is_empty() {
@@ -69,25 +111,38 @@ pub(super) fn prometheus(look: &Look, status: Status) -> String {
         "What delayq check found: 0 ok, 1 warning, 2 critical, 3 unknown",
         one(status.code().into()),
     );
-    if let Some(shards) = &look.shards {
+    let mut verdicts = BTreeMap::new();
+    for Check { what, verdict, .. } in checks.iter().filter(|_| status != Status::Unknown) {
+        let worst: &mut Status = verdicts.entry(format!("{{what=\"{what}\"}}")).or_insert(Status::Ok);
+        *worst = (*worst).max(Status::from(*verdict));
+    }
+    let verdicts = verdicts.into_iter().map(|(what, status)| (what, f64::from(status.code())));
+    metric("verdict", "The worst verdict on each thing: 0 good, 1 warning, 2 bad", verdicts.collect());
+    if let Some(Ok(shards)) = look.map(|look| &look.shards) {
         metric(
             "overdue_seconds",
             "How long the longest overdue shard has been due",
-            one(shards.overdue.as_secs_f64()),
+            one(shards.overdue().as_secs_f64()),
         );
-        metric("shards", "Shards of the deployment", one(shards.count as f64));
-        metric("shards_held", "Shards whose clock is not trusted", one(shards.held as f64));
-        metric("shards_never_owned", "Shards that no timer has ever owned", one(shards.unowned as f64));
+        metric("shards", "Shards of the deployment that answer", one(shards.seen.len() as f64));
+        metric("shards_held", "Shards whose clock is not trusted", one(shards.held() as f64));
+        metric("shards_never_owned", "Shards that no timer has ever owned", one(shards.unowned() as f64));
     }
-    if let Some(Ok(fleet)) = &look.fleet {
-        metric("timers", "Timers that are registered in etcd", one(fleet.members as f64));
-        metric("timers_drained", "Timers that an operator keeps without shards", one(fleet.drained as f64));
+    if let Some(Some(Ok(fleet))) = look.map(|look| &look.fleet) {
+        metric("timers", "Timers that are registered in etcd", one(fleet.members.len() as f64));
+        metric("timers_drained", "Timers that an operator keeps without shards", one(drained(fleet) as f64));
         metric(
             "shards_unplanned",
             "Shards that the plan in etcd gives to no timer",
-            one(fleet.unplanned as f64),
+            one(fleet.unplanned.len() as f64),
         );
     }
+    let none = Topics::default();
+    let topics = match look.map(|look| &look.topics) {
+        Some(Some(Ok(topics))) => topics,
+        _ => &none,
+    };
+    let now = look.map_or(UnixMillis::new(0), Look::now);
     let states: [State; 4] = [
         ("delayed", |numbers| numbers.delayed),
         ("ready", |numbers| numbers.ready),
@@ -95,13 +150,13 @@ pub(super) fn prometheus(look: &Look, status: Status) -> String {
         ("dead", |numbers| numbers.dead),
     ];
     // A topic's name has no character that a label would have to escape.
-    let of_topics = look.topics.iter().flat_map(|(topic, numbers)| {
+    let of_topics = topics.numbers.iter().flat_map(|(topic, numbers)| {
         states.map(|(state, of)| (format!("{{topic=\"{topic}\",state=\"{state}\"}}"), of(numbers) as f64))
     });
     metric("messages", "Messages of a topic by state", of_topics.collect());
     let ages = |of: fn(&Numbers) -> Option<UnixMillis>| {
-        let ages = look.topics.iter().filter_map(|(topic, numbers)| {
-            Some((format!("{{topic=\"{topic}\"}}"), look.age(of(numbers))?.as_secs_f64()))
+        let ages = topics.numbers.iter().filter_map(|(topic, numbers)| {
+            Some((format!("{{topic=\"{topic}\"}}"), now.since(of(numbers)?).as_secs_f64()))
         });
         ages.collect()
     };
@@ -119,10 +174,11 @@ pub(super) fn prometheus(look: &Look, status: Status) -> String {
 }
 
 /// A table.
-pub(super) fn human(output: Output, judged: &[Judged]) -> String {
-    let mut rows = output.rows(&["check", "status", "found"]);
-    for one in judged {
-        rows.judged(one.status, [one.what.to_owned(), one.status.word().to_owned(), one.found.clone()]);
+pub(super) fn human(output: Output, checks: &[Check]) -> String {
+    let mut rows = output.rows(&["check", "status", "found", "what to do"]);
+    for Check { what, verdict, found, advice, .. } in checks {
+        let status = Status::from(*verdict).word();
+        rows.judged(*verdict, [*what, status, found.as_str(), advice.as_str()]);
     }
     rows.text()
 }

@@ -1,8 +1,8 @@
 //! The process that the configuration is for, where it runs on this host: what keeps it from being ready, such as a
 //! destination that rests.
 
-use super::Check;
 use crate::deployment::Context;
+use crate::judge::Check;
 use delayq_service::config::Listen;
 use delayq_service::unready;
 

@@ -1,11 +1,12 @@
 //! The topics: does every one with messages have a route or a reader, and none of them both?
 
-use super::Check;
-use crate::deployment::{Context, Global};
+use crate::deployment::Global;
+use crate::judge::Check;
+use crate::look::{Look, Topics};
 use crate::output::counted;
 use crate::whole::WholeConfig;
 use delayq::admin::Numbers;
-use delayq::{Error, Topic};
+use delayq::{Admin, Error, Topic};
 use delayq_forwarder::Settings;
 use delayq_service::Fault;
 use delayq_service::config::{Environment, load};
@@ -23,21 +24,29 @@ struct Waiting {
     idle: bool,
 }
 
-pub(super) async fn checks(global: &Global, context: &Context) -> Vec<Check> {
+/// What a configuration of this host says may not be so elsewhere, and a second is a moment: `delayq check` goes by the age
+/// of what waits instead.
+pub(super) async fn checks(global: &Global, look: &Look) -> Vec<Check> {
+    // The judge says why they are missing.
+    let Some(Ok(topics)) = &look.topics else { return Vec::new() };
+    checks_of(global, &look.part.admin(), topics).await.into_iter().map(Check::quiet).collect()
+}
+
+async fn checks_of(global: &Global, admin: &Admin, topics: &Topics) -> Vec<Check> {
     let settings = match load::<WholeConfig>(&global.source(), &Environment::of_process()) {
         Ok(loaded) => loaded.config.forwarding(loaded.locations),
         Err(faults) => {
             return vec![Check::bad("routes", Fault::from(faults).to_string(), "delayq config check")];
         }
     };
-    let waiting = match waiting(context).await {
+    let waiting = match waiting(admin, topics).await {
         Ok(waiting) => waiting,
         Err(error) => {
             return vec![Check::bad("routes", error.to_string(), "correct what the check of Redis names")];
         }
     };
     let mut checks: Vec<Check> = waiting.iter().filter_map(|waiting| waiting.check(&settings)).collect();
-    checks.extend(shared(context, &settings).await);
+    checks.extend(shared(admin, topics, &settings).await);
     if checks.iter().all(|check| check.what != "routes") {
         let found = match settings.routes.len() {
             0 => "none here: messages wait for workers that reserve them".to_owned(),
@@ -49,10 +58,9 @@ pub(super) async fn checks(global: &Global, context: &Context) -> Vec<Check> {
 }
 
 /// The topics that a route and workers share.
-async fn shared(context: &Context, settings: &Settings) -> Vec<Check> {
-    let admin = context.admin();
-    let mut routed = admin.topics().await.unwrap_or_default();
-    routed.retain(|topic| settings.has_route(topic.as_str()));
+async fn shared(admin: &Admin, topics: &Topics, settings: &Settings) -> Vec<Check> {
+    let routed = topics.names.iter().filter(|topic| settings.has_route(topic.as_str()));
+    let routed: Vec<Topic> = routed.cloned().collect();
     let workers = admin.workers(&routed).await.unwrap_or_default();
     let shared = routed.iter().zip(workers).filter(|(_, count)| *count > 0);
     shared
@@ -69,16 +77,15 @@ async fn shared(context: &Context, settings: &Settings) -> Vec<Check> {
         .collect()
 }
 
-/// The topics that have messages. Those with ready ones are counted twice, a moment apart.
-async fn waiting(context: &Context) -> Result<Vec<Waiting>, Error> {
-    let admin = context.admin();
-    let mut all = Vec::new();
-    for topic in admin.topics().await? {
-        let numbers = admin.count(&topic).await?;
-        if numbers.pending() > 0 {
-            all.push(Waiting { topic, idle: may_be_idle(&numbers), numbers });
-        }
-    }
+/// The topics that have messages. Those with ready ones are counted again a moment later.
+async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<Waiting>, Error> {
+    let with_messages = topics.numbers.iter().filter(|(_, numbers)| numbers.pending() > 0);
+    let of = |(topic, numbers): (&Topic, &Numbers)| Waiting {
+        topic: topic.clone(),
+        idle: may_be_idle(numbers),
+        numbers: numbers.clone(),
+    };
+    let mut all: Vec<Waiting> = with_messages.map(of).collect();
     if all.iter().any(|waiting| waiting.idle) {
         sleep(WATCHED).await;
     }

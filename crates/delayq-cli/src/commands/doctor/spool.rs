@@ -1,7 +1,7 @@
 //! The spool of this host: can it be written, does a compensator read it, and how long has something waited?
 
-use super::Check;
 use crate::deployment::Context;
+use crate::judge::Check;
 use crate::output::duration;
 use delayq_spool::{SpoolError, SpoolReader};
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! What is shown: the rows of each page, from two looks. Pure.
 
-use super::sample::{Process, Sample, Shard};
+use super::sample::{Process, Sample};
 use crate::commands::topics::flow;
+use crate::look::{Look, Shard, Topics};
 use crate::output::Judgement;
 use delayq::admin::Numbers;
 use delayq::{Topic, UnixMillis};
@@ -119,12 +120,15 @@ impl Frame {
     /// The rows, with rates since the look before.
     pub(super) fn between(before: Option<&Sample>, now: &Sample) -> Self {
         let seconds = before.map(|before| now.at.saturating_duration_since(before.at).as_secs_f64());
-        let since = Since { before, now: now.clock(), seconds: seconds.filter(|&seconds| seconds > 0.0) };
-        let uncounted =
-            (now.uncounted > 0).then(|| format!("{} topics more than are counted", now.uncounted));
+        let Look { shards, topics, .. } = &now.look;
+        let since = Since { before, now: now.look.now(), seconds: seconds.filter(|&seconds| seconds > 0.0) };
+        let topics = topics.iter().flatten();
+        let uncounted = topics.clone().map(Topics::uncounted).filter(|&uncounted| uncounted > 0);
+        let uncounted = uncounted.map(|uncounted| format!("{uncounted} topics more than are counted"));
+        let counted = topics.flat_map(|topics| &topics.numbers);
         Self {
-            shards: now.shards.iter().flatten().map(|shard| since.shard(shard)).collect(),
-            topics: now.topics.iter().flatten().map(|(topic, n)| since.topic(topic, n)).collect(),
+            shards: shards.iter().flat_map(|shards| &shards.seen).map(|shard| since.shard(shard)).collect(),
+            topics: counted.map(|(topic, n)| since.topic(topic, n)).collect(),
             processes: now.processes.iter().map(|process| since.process(process)).collect(),
             destinations: now.processes.iter().flat_map(destinations).collect(),
             unseen: now.missing().into_iter().chain(uncounted).collect(),
@@ -201,24 +205,25 @@ impl Since<'_> {
         since.map_or(0, |since| self.now.since(since).as_millis() as u64)
     }
 
-    fn shard(&self, Shard { id, overview, messages }: &Shard) -> ShardRow {
-        let earlier = self.before.and_then(|before| before.shards.as_ref().ok());
-        let earlier = earlier.and_then(|shards| shards.iter().find(|shard| shard.id == *id));
-        let overdue = overview.next_due.map_or(Duration::ZERO, |due| overview.now.millis().since(due));
+    fn shard(&self, shard: &Shard) -> ShardRow {
+        let earlier = self.before.and_then(|before| before.look.shards.as_ref().ok());
+        let earlier = earlier.and_then(|shards| shards.seen.iter().find(|other| other.id == shard.id));
+        let overview = &shard.overview;
         ShardRow {
-            shard: id.get(),
+            shard: shard.id.get(),
             owner: overview.owner.clone(),
             epoch: overview.epoch,
-            messages: *messages,
-            growth_per_s: self.rate(earlier.map(|shard| shard.messages as f64), *messages as f64),
+            messages: shard.messages(),
+            growth_per_s: self.rate(earlier.map(|shard| shard.messages() as f64), shard.messages() as f64),
             leases: overview.leases,
-            overdue_ms: overdue.as_millis() as u64,
+            overdue_ms: shard.overdue().as_millis() as u64,
             held: overview.held,
         }
     }
 
     fn topic(&self, topic: &Topic, numbers: &Numbers) -> TopicRow {
-        let earlier = self.before.and_then(|before| before.topics.as_ref().ok()?.get(topic));
+        let earlier = self.before.and_then(|before| before.look.topics.as_ref()?.as_ref().ok());
+        let earlier = earlier.and_then(|topics| topics.numbers.get(topic));
         let rate = |of: fn(&Numbers) -> u64| {
             // A topic that is new since then had nothing.
             let zero = self.before.map(|_| 0.0);

@@ -1,7 +1,8 @@
 //! Why a worker may wait in vain, or get only some of the messages: said when it starts, a line for each reason.
 
-use crate::commands::doctor::shards::{START, without_timer};
 use crate::deployment::{Context, Global};
+use crate::judge::{Check, without_timer};
+use crate::look::{Look, Want, Which};
 use crate::output::complain;
 use crate::whole::WholeConfig;
 use delayq::Topic;
@@ -11,18 +12,18 @@ use delayq_service::config::{Environment, load};
 /// asks again.
 pub(super) async fn explain(global: &Global, context: &Context, topics: &[Topic]) {
     name_routes(global, topics);
-    let admin = context.admin();
+    let look = Look::take(context, Want { topics: Which::Only(topics), ..Want::default() }).await;
     for topic in topics {
-        match (context.known_topic(topic).await, admin.count(topic).await) {
-            (Err(missing), _) => complain(&format!("delayq: {missing}. Waiting for it.")),
-            (Ok(()), Ok(numbers)) if numbers.paused > 0 => {
+        match look.known(std::slice::from_ref(topic)) {
+            Err(missing) => complain(&format!("delayq: {missing}. Waiting for it.")),
+            Ok(topics) if topics.numbers[topic].paused > 0 => {
                 complain(&format!("delayq: {topic} is paused. Waiting for: delayq topic resume {topic}"));
             }
-            _ => {}
+            Ok(_) => {}
         }
     }
-    if let Some(found) = admin.overview().await.ok().and_then(|overviews| without_timer(&overviews)) {
-        complain(&format!("delayq: {found}. Waiting: {START}"));
+    if let Some(Check { found, advice, .. }) = look.shards.as_ref().ok().and_then(without_timer) {
+        complain(&format!("delayq: {found}. Waiting: {advice}"));
     }
 }
 

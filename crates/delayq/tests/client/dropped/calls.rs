@@ -215,6 +215,7 @@ const CALLS: &[Call] = &[
     call!("Admin::check_each_node", scene, scene.admin.check_each_node()),
     call!("Admin::shards_by_node", scene, scene.admin.shards_by_node()),
     call!("Admin::sentinels", scene, scene.admin.sentinels()),
+    call!("Admin::shards_kept_twice", scene, scene.admin.shards_kept_twice()),
     call!("Admin::layout", scene, scene.admin.layout()),
     call!("Admin::shard_layouts", scene, scene.admin.shard_layouts(&[SHARD])),
     call!("Admin::init", scene, scene.admin.init()),

@@ -1,0 +1,54 @@
+//! The status of a check, as plugins of Nagios say it.
+
+use crate::judge::Check;
+use crate::output::Judgement;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Status {
+    Ok,
+    Warning,
+    Critical,
+    Unknown,
+}
+
+// === impl Status ===
+
+impl Status {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Warning => "WARNING",
+            Self::Critical => "CRITICAL",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+
+    pub(super) const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Warning => 1,
+            Self::Critical => 2,
+            Self::Unknown => 3,
+        }
+    }
+}
+
+impl From<Judgement> for Status {
+    fn from(judgement: Judgement) -> Self {
+        match judgement {
+            Judgement::Good => Self::Ok,
+            Judgement::Warning => Self::Warning,
+            Judgement::Bad => Self::Critical,
+        }
+    }
+}
+
+/// That of the worst verdict.
+pub(super) fn worst(checks: &[Check]) -> Status {
+    let has = |verdict: Judgement| checks.iter().any(|check| check.verdict == verdict);
+    match (has(Judgement::Bad), has(Judgement::Warning)) {
+        (true, _) => Status::Critical,
+        (false, true) => Status::Warning,
+        (false, false) => Status::Ok,
+    }
+}

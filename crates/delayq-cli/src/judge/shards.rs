@@ -1,0 +1,56 @@
+//! The deployment: do all its shards answer, are they trusted, and do the clocks agree?
+
+use super::Check;
+use super::causes::{CLOCK_HELD, CLOCKS_APART, DEPLOYMENT_DIFFERS, KEPT_TWICE, SHARDS_AWAY};
+use crate::look::{Look, Shard, Shards};
+use crate::output::counted;
+use delayq::protocol::{NodeName, ShardId, ShardRanges};
+use std::collections::BTreeMap;
+
+/// Clocks further apart than this make times on the command line misleading; deliveries go by Redis's alone.
+const CLOCKS_APART_MS: u64 = 1000;
+
+pub(super) fn judge(look: &Look, shards: &Shards) -> Vec<Check> {
+    let namespace = &look.part.config.deployment.namespace;
+    let (seen, held) = (counted(shards.seen.len() as u64, "shard"), shards.held());
+    let deployment = match &shards.layout {
+        Ok(layout) if shards.seen.len() < layout.shards().get().into() => {
+            let (answer, all) = (shards.seen.len(), layout.shards());
+            SHARDS_AWAY.found(format!("{namespace}: {answer} of {all} shards answer"))
+        }
+        Ok(_) => Check::good("deployment", format!("{namespace}, {seen}")),
+        Err(error) => DEPLOYMENT_DIFFERS.found(error.to_string()),
+    };
+    let held = (held > 0).then(|| CLOCK_HELD.found(format!("{held} of {seen} held")));
+    [deployment].into_iter().chain(twice(shards)).chain(held).chain(clocks(shards)).collect()
+}
+
+/// The shards that the same nodes serve, together.
+fn twice(shards: &Shards) -> Vec<Check> {
+    let mut by_nodes = BTreeMap::<_, Vec<ShardId>>::new();
+    for (&shard, nodes) in &shards.twice {
+        by_nodes.entry(nodes).or_default().push(shard);
+    }
+    let said = |(nodes, shards): (&Vec<NodeName>, Vec<ShardId>)| {
+        let nodes: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+        let noun = if shards.len() == 1 { "shard" } else { "shards" };
+        let ranges: ShardRanges = shards.into_iter().collect();
+        KEPT_TWICE.found(format!("{noun} {ranges} are served by the nodes {} at once", nodes.join(" and ")))
+    };
+    by_nodes.into_iter().map(said).collect()
+}
+
+/// Whether Redis's clock, or that of each of several nodes, is near this machine's.
+fn clocks(shards: &Shards) -> Option<Check> {
+    let apart = |shard: &Shard| shards.at.get().abs_diff(shard.overview.now.millis().get());
+    let furthest = shards.seen.iter().max_by_key(|shard| apart(shard))?;
+    let whose = match &furthest.node {
+        Some(node) => format!("that of node {node}"),
+        None => "Redis's".to_owned(),
+    };
+    let found = format!("{} ms between this machine's and {whose}", apart(furthest));
+    Some(match apart(furthest) {
+        0..=CLOCKS_APART_MS => Check::good("clocks", found).quiet(),
+        _ => CLOCKS_APART.found(found),
+    })
+}

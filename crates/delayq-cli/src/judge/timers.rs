@@ -1,0 +1,73 @@
+//! The timers: does each shard have one that works?
+
+use super::causes::{ALL_DRAINED, DRAINED, NEVER_OWNED, NO_TIMER, NOBODY_LISTENS, OVERDUE, SHARDS_UNPLANNED};
+use super::limits::verdict;
+use super::{Check, Limits};
+use crate::fleet::drained;
+use crate::look::{Look, Shards};
+use crate::output::{Judgement, counted, duration};
+use delayq_cluster::Overview as Fleet;
+use std::time::Duration;
+
+pub(super) fn judge(look: &Look, shards: &Shards, limits: &Limits) -> Vec<Check> {
+    let mut checks = vec![timers(look, shards), overdue(shards.overdue(), limits)];
+    let drains = look.fleet.iter().flatten().flat_map(|fleet| &fleet.drains);
+    checks.extend(drains.map(|drain| DRAINED.found(drained(drain))));
+    checks
+}
+
+/// Why messages of some shards do not become ready, if no timer works there.
+pub fn without_timer(shards: &Shards) -> Option<Check> {
+    let unserved = never_owned(shards).unwrap_or_else(|| overdue(shards.overdue(), &Limits::default()));
+    Some(unserved).filter(|check| check.verdict != Judgement::Good)
+}
+
+fn never_owned(shards: &Shards) -> Option<Check> {
+    let (all, unowned) = (counted(shards.seen.len() as u64, "shard"), shards.unowned());
+    let found = || format!("no timer has ever owned {unowned} of {all}: nothing there is delivered");
+    (unowned > 0).then(|| NEVER_OWNED.found(found()))
+}
+
+fn timers(look: &Look, shards: &Shards) -> Check {
+    let unowned = never_owned(shards);
+    let all = counted(shards.seen.len() as u64, "shard");
+    let owner = shards.seen.first().map_or("nobody", |shard| shard.overview.owner.as_str());
+    unowned.unwrap_or_else(|| match (&look.fleet, shards.unheard) {
+        (Some(Ok(fleet)), _) => fleet_of(fleet, &all),
+        // etcd has a check of its own.
+        (Some(Err(_)), _) => {
+            Check::good("timers", format!("{all} have owners; etcd does not name the timers"))
+        }
+        (None, Some(unheard @ 1..)) => {
+            NOBODY_LISTENS.found(format!("no timer listens to {unheard} of {all}; the last owner is {owner}"))
+        }
+        (None, Some(0)) => Check::good("timers", format!("{owner} owns {all}")),
+        (None, None) => Check::good("timers", format!("{all} have owners; the last one is {owner}")),
+    })
+}
+
+fn fleet_of(fleet: &Fleet, all: &str) -> Check {
+    let (members, unplanned) = (fleet.members.len(), fleet.unplanned.len());
+    let drained = fleet.members.iter().filter(|member| member.drained).count();
+    let registered = counted(members as u64, "timer");
+    match members - drained {
+        0 if members == 0 => NO_TIMER.found("no timer is registered in etcd"),
+        0 => ALL_DRAINED.found(format!("every timer is drained: nobody pumps {all}")),
+        _ if unplanned > 0 => {
+            SHARDS_UNPLANNED.found(format!("{unplanned} of {all} unplanned, {registered} registered"))
+        }
+        owners => {
+            let drained = if drained > 0 { format!(", {drained} drained") } else { String::new() };
+            let own = if owners == 1 { "owns" } else { "own" };
+            Check::good("timers", format!("{} {own} {all}{drained}", counted(owners as u64, "timer")))
+        }
+    }
+}
+
+fn overdue(longest: Duration, limits: &Limits) -> Check {
+    let found = match longest.is_zero() {
+        true => "nothing is overdue".to_owned(),
+        false => format!("a shard has been due for {}", duration(longest)),
+    };
+    OVERDUE.judged(verdict(longest.as_secs_f64(), limits.overdue), found)
+}

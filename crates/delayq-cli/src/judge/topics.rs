@@ -1,0 +1,146 @@
+//! The topics: does anybody take what is ready, are there dead letters, and can each write be confirmed?
+
+use super::causes::{DEAD_LETTERS, READY_MANY, READY_OLD, TOPICS_UNREAD, UNCONFIRMABLE};
+use super::limits::verdict;
+use super::{Cause, Check, Limits, Pair};
+use crate::look::{Look, Servers, Topics};
+use crate::output::{Judgement, counted, duration};
+use delayq::Error;
+use delayq::UnixMillis;
+use delayq::admin::{Durability, NodeFacts, Numbers};
+use std::time::Duration;
+
+pub(super) fn judge(look: &Look, topics: &Result<Topics, Error>, limits: &Limits) -> Vec<Check> {
+    let topics = match topics {
+        Ok(topics) => topics,
+        Err(error) => return vec![TOPICS_UNREAD.found(error.to_string())],
+    };
+    let mut checks = vec![
+        ready_age(topics, look.now(), limits.ready_age),
+        most(topics, &READY_MANY, limits.ready, |numbers| numbers.ready),
+        most(topics, &DEAD_LETTERS, limits.dead, |numbers| numbers.dead),
+    ];
+    if let Some(Ok(servers)) = &look.servers {
+        checks.extend(durability(servers, topics));
+    }
+    checks
+}
+
+/// The topic whose oldest ready message has waited the longest.
+fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
+    let judged = |age: Duration| verdict(age.as_secs_f64(), limits);
+    let Some((topic, age)) = topics.ready_ages(now).max_by_key(|(_, age)| *age) else {
+        return Check::good(READY_OLD.what, "no message waits for a consumer");
+    };
+    let paused = if topics.numbers[topic].paused > 0 { ", which is paused," } else { "" };
+    let waits = format!("the oldest ready message of {topic}{paused} has waited for {}", duration(age));
+    let too_old = topics.ready_ages(now).filter(|(_, age)| judged(*age) != Judgement::Good).count();
+    let found = match too_old.saturating_sub(1) {
+        0 => waits,
+        1 => format!("{waits}, that of another topic too long as well"),
+        others => format!("{waits}, those of {others} more topics too long as well"),
+    };
+    READY_OLD.judged(judged(age), found)
+}
+
+/// The topic that has the most of something.
+fn most(topics: &Topics, cause: &Cause, limits: Pair, of: impl Fn(&Numbers) -> u64) -> Check {
+    let what = cause.what;
+    match topics.numbers.iter().max_by_key(|(_, numbers)| of(numbers)) {
+        Some((topic, numbers)) if of(numbers) > 0 => {
+            let most = of(numbers);
+            let counted = counted(most, what.trim_end_matches('s'));
+            cause.judged(verdict(most as f64, limits), format!("{counted} in {topic}"))
+        }
+        _ => Check::good(what, format!("no {what}")),
+    }
+}
+
+/// A check for each topic that asks for more than a node can confirm, or else one for all; nothing where none asks.
+fn durability(servers: &Servers, topics: &Topics) -> Vec<Check> {
+    let policies = topics.policies.iter();
+    let asked = policies.filter_map(|(topic, policy)| Some((topic, policy.durability?)));
+    let asked: Vec<_> = asked.filter(|(_, durability)| *durability != Durability::Memory).collect();
+    let nodes: Vec<&NodeFacts> = servers.nodes.iter().flatten().collect();
+    let missing = asked.iter().filter_map(|(topic, durability)| {
+        let (node, why) =
+            nodes.iter().find_map(|node| Some((node, node.facts.confirms(*durability).err()?)))?;
+        let found = format!("{topic} asks for {durability}: {why} at {}", node.address);
+        Some(UNCONFIRMABLE.found(found).advising(UNCONFIRMABLE.advice.replace("TOPIC", topic.as_str())))
+    });
+    let bad: Vec<Check> = missing.collect();
+    if !bad.is_empty() || asked.is_empty() {
+        return bad;
+    }
+    let each: Vec<String> = asked.iter().map(|(topic, durability)| format!("{topic} {durability}")).collect();
+    let guarded = nodes.iter().all(|node| node.facts.min_replicas_seen.is_some());
+    let guard = if guarded { "set" } else { "not set" };
+    let found = format!("{}; min-replicas-to-write is {guard}", each.join(", "));
+    vec![Check::good(UNCONFIRMABLE.what, found)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::Topic;
+    use std::collections::BTreeMap;
+
+    const LIMITS: Pair = (Some(300.0), Some(3600.0));
+    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+
+    /// A topic for each age in seconds.
+    fn topics(ages: &[u64]) -> Topics {
+        let numbers = |age: &u64| Numbers {
+            ready: 1,
+            oldest_ready: Some(UnixMillis::new(NOW.get() - age * 1000)),
+            ..Numbers::default()
+        };
+        let topics = ages.iter().enumerate();
+        let topics = topics.map(|(n, age)| (Topic::new(format!("t{n}")).unwrap(), numbers(age)));
+        Topics { numbers: topics.collect(), ..Topics::default() }
+    }
+
+    #[test]
+    fn topics_that_nobody_works_on_are_not_ok() {
+        for (ages, judgement, found) in [
+            (&[][..], Judgement::Good, "no message waits for a consumer"),
+            (&[299], Judgement::Good, "the oldest ready message of t0 has waited for 4m 59s"),
+            (&[7, 300], Judgement::Warning, "the oldest ready message of t1 has waited for 5m"),
+            (
+                &[300, 3600],
+                Judgement::Bad,
+                "the oldest ready message of t1 has waited for 1h, that of another topic too long as well",
+            ),
+            (
+                &[400; 9],
+                Judgement::Warning,
+                "the oldest ready message of t8 has waited for 6m 40s, those of 8 more topics too long as well",
+            ),
+        ] {
+            let judged = ready_age(&topics(ages), NOW, LIMITS);
+            assert_eq!((judged.verdict, judged.found.as_str()), (judgement, found));
+        }
+        let off = ready_age(&topics(&[90_000]), NOW, (None, None));
+        assert_eq!(off.verdict, Judgement::Good, "switched off");
+    }
+
+    #[test]
+    fn ready_messages_and_dead_letters_are_judged_by_the_topic_that_has_the_most() {
+        let numbers = |ready, dead| Numbers { ready, dead, ..Numbers::default() };
+        let [a, b] = ["a", "b"].map(|name| Topic::new(name).unwrap());
+        let topics = Topics {
+            numbers: BTreeMap::from([(a, numbers(9, 1)), (b, numbers(10, 0))]),
+            ..Topics::default()
+        };
+        let ready = |limits| most(&topics, &READY_MANY, limits, |numbers| numbers.ready);
+        let dead = |limits| most(&topics, &DEAD_LETTERS, limits, |numbers| numbers.dead);
+        for (judged, judgement, found) in [
+            (ready((Some(11.0), None)), Judgement::Good, "10 ready messages in b"),
+            (ready((Some(10.0), None)), Judgement::Warning, "10 ready messages in b"),
+            (dead((None, Some(1.0))), Judgement::Bad, "1 dead letter in a"),
+            (dead((None, None)), Judgement::Good, "1 dead letter in a"),
+        ] {
+            assert_eq!((judged.verdict, judged.found.as_str()), (judgement, found));
+        }
+    }
+}

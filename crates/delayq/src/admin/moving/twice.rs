@@ -1,0 +1,29 @@
+//! Shards that two nodes serve: after a move, an older copy of the former node came back. Its processes and those of the new
+//! node do not see each other's messages.
+
+use super::{Admin, Records};
+use crate::topology::NodeMap;
+use delayq_core::id::NodeName;
+use delayq_core::shard::ShardId;
+use std::collections::BTreeMap;
+
+// === impl Admin ===
+
+impl Admin {
+    /// The shards that several of several Redises serve, with these nodes. Nodes that cannot be asked now, and shards that
+    /// cannot be read, are left out; of one Redis, or of a cluster, there are none.
+    pub async fn shards_kept_twice(&self) -> BTreeMap<ShardId, Vec<NodeName>> {
+        let map = self.client.calls.nodes().map();
+        let (all, mut records) = (self.shards(), Records::default());
+        for node in map.into_iter().flat_map(NodeMap::nodes) {
+            if let Ok(link) = self.node(&node.name)
+                && let Ok(of_node) = self.records_of(&link, &all).await
+            {
+                records.add(node.name.clone(), of_node);
+            }
+        }
+        let keepers = |shard: ShardId| records.keepers(shard).into_iter().cloned().collect();
+        let kept = all.iter().map(|&shard| (shard, keepers(shard)));
+        kept.filter(|(_, keepers): &(_, Vec<_>)| keepers.len() > 1).collect()
+    }
+}
