@@ -123,7 +123,7 @@ pub fn leftovers(keys: &[String]) -> Vec<Violation> {
     // Checks the key after its shard, so that a user's text cannot match.
     let registry = |key: &str| {
         let name = key.split_once("}:").map_or(key, |(_, name)| name);
-        matches!(name, "meta" | "stats" | "dictionaries") || name.starts_with("t:")
+        matches!(name, "meta" | "stats" | "dictionaries" | "gateway") || name.starts_with("t:")
     };
     let left = keys.iter().filter(|key| !registry(key));
     left.map(|key| Violation { invariant: 10, what: format!("{key} is left") }).collect()

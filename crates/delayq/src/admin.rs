@@ -13,6 +13,7 @@ mod listeners;
 mod listing;
 mod moving;
 mod namespaces;
+mod notes;
 mod paced;
 mod pages;
 mod policies;
@@ -55,7 +56,7 @@ pub use delayq_core::verbs::history::{Happening, HistoryEvent, Next};
 pub use delayq_core::verbs::list::{ListState, Listed};
 pub use delayq_core::verbs::overview::Overview;
 pub use delayq_core::verbs::purge::Purged;
-pub use delayq_core::verbs::replay::Replayed;
+pub use delayq_core::verbs::replay::{ReplayTerms, Replayed};
 
 use crate::client::Client;
 use crate::error::Error;

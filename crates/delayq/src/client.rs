@@ -16,7 +16,7 @@ use crate::topology::{NodeMap, Nodes};
 use delayq_core::id::Namespace;
 use delayq_core::keys::Keys;
 use delayq_core::layout::Layout;
-use delayq_core::message::DEFAULT_PAYLOAD_BYTES;
+use delayq_core::message::{DEFAULT_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES};
 use delayq_core::script::Scripts;
 use delayq_core::shard::ShardCount;
 use std::fmt;
@@ -128,6 +128,12 @@ impl Client {
     pub fn apart(&self) -> Self {
         let calls = self.calls.apart();
         Self { payloads: Payloads::new(calls.clone()), calls, ..self.clone() }
+    }
+
+    /// The same connection with another maximum for the payloads of puts, at most 1 MiB.
+    #[must_use]
+    pub fn with_max_payload(&self, max_payload_bytes: usize) -> Self {
+        Self { max_payload_bytes: max_payload_bytes.min(MAX_PAYLOAD_BYTES), ..self.clone() }
     }
 
     /// Has each confirmation of writes reported, of topics that ask for durability: for metrics. Only the first observer of

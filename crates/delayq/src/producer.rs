@@ -5,6 +5,7 @@
 
 mod changing;
 mod dating;
+mod finishing;
 mod lanes;
 mod puts;
 mod putting;

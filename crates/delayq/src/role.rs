@@ -44,6 +44,9 @@ const PRODUCER: &[Verb] = &[
 const CONSUMER: &[Verb] =
     &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
 
+/// Of who speaks for clients that hold neither receipts nor limits.
+const GATEWAY: &[Verb] = &[Verb::Finish, Verb::Meter];
+
 /// Of who looks at messages and sets up topics.
 const OPERATOR: &[Verb] = &[
     Verb::Configure,
@@ -190,7 +193,7 @@ impl Role {
             Self::Forwarder => [CONSUMER, &[Verb::Count]].concat(),
             // It asks whether Redis takes writes again, and notes what its sources have noted.
             Self::Compensator => [PRODUCER, &[Verb::Overview, Verb::Settled]].concat(),
-            Self::Gateway => [PRODUCER, CONSUMER, OPERATOR].concat(),
+            Self::Gateway => [PRODUCER, CONSUMER, OPERATOR, GATEWAY, &[Verb::Purge]].concat(),
             Self::Admin => Verb::ALL.to_vec(),
         }
     }

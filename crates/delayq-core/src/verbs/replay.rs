@@ -18,6 +18,15 @@ pub struct Replayed {
     pub kept: BTreeMap<String, u64>,
 }
 
+/// New terms of replayed messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayTerms {
+    /// Maximum attempts, at least 1.
+    pub max_attempts: u16,
+    /// Expiry after the replay, at least 1 ms; `None`: never.
+    pub expires_after: Option<Duration>,
+}
+
 // === impl Replayed ===
 
 impl Replayed {
@@ -35,14 +44,20 @@ impl Replayed {
     }
 }
 
-/// Replays dead letters of one topic in one shard, to be ready after `delay`: at most 500.
+/// Replays dead letters of one topic in one shard, to be ready after `delay`: at most 500. `terms` replace their own.
 pub fn request<'t>(
     shard: ShardId,
     topic: &Topic,
     delay: Duration,
+    terms: Option<ReplayTerms>,
     targets: impl IntoIterator<Item = &'t Target>,
 ) -> Call {
-    let mut call = Call::new(Verb::Replay, shard).arg(topic.as_bytes()).number(delay.as_millis() as u64);
+    let mut life = delay.as_millis().to_string();
+    if let Some(ReplayTerms { max_attempts, expires_after }) = terms {
+        let expires_ms = expires_after.map_or(0, |after| after.as_millis());
+        life = format!("{life} {max_attempts} {expires_ms}");
+    }
+    let mut call = Call::new(Verb::Replay, shard).arg(topic.as_bytes()).arg(life);
     targets.into_iter().for_each(|target| call.push(target.stored()));
     call
 }

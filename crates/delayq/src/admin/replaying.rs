@@ -12,7 +12,7 @@ use delayq_core::shard::ShardId;
 use delayq_core::target::Target;
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::list::{ListState, Listed, Query};
-use delayq_core::verbs::replay::{self, Replayed};
+use delayq_core::verbs::replay::{self, ReplayTerms, Replayed};
 use std::time::Duration;
 
 /// Which dead letters to replay, and how fast.
@@ -79,6 +79,29 @@ impl Admin {
         targets: &[Target],
         delay: Duration,
     ) -> Result<Replayed, Error> {
+        self.replay_each(topic, targets, delay, None).await
+    }
+
+    /// Makes single dead letters ready again under new terms.
+    ///
+    /// # Errors
+    /// As [`Self::replay_ids`].
+    pub async fn replay_renewed(
+        &self,
+        topic: &Topic,
+        targets: &[Target],
+        terms: ReplayTerms,
+    ) -> Result<Replayed, Error> {
+        self.replay_each(topic, targets, Duration::ZERO, Some(terms)).await
+    }
+
+    async fn replay_each(
+        &self,
+        topic: &Topic,
+        targets: &[Target],
+        delay: Duration,
+        terms: Option<ReplayTerms>,
+    ) -> Result<Replayed, Error> {
         self.client.calls.layout().await?;
         let calls = &self.client.calls;
         let places = targets.iter().enumerate().flat_map(|(i, target)| {
@@ -86,7 +109,7 @@ impl Admin {
             shards.into_iter().map(move |shard| (i, shard, target.stored().len()))
         });
         let request = |batch: &Batch<ShardId>| {
-            replay::request(batch.key, topic, delay, batch.items.iter().map(|&i| &targets[i]))
+            replay::request(batch.key, topic, delay, terms, batch.items.iter().map(|&i| &targets[i]))
         };
         let read = |_: &Batch<ShardId>, reply| replay::read(reply);
         let mut replayed = Replayed::default();
@@ -132,9 +155,8 @@ impl Admin {
                 let left = usize::try_from(max - replayed.replayed).unwrap_or(usize::MAX);
                 let (some, rest) = targets.split_at(options.step().min(left).min(targets.len()));
                 let delay = options.delay_after(replayed.replayed);
-                replayed.add(
-                    self.client.calls.ask(replay::request(shard, topic, delay, some), replay::read).await?,
-                );
+                let call = replay::request(shard, topic, delay, None, some);
+                replayed.add(self.client.calls.ask(call, replay::read).await?);
                 targets = rest;
             }
             next = page.next;

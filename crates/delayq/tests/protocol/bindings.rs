@@ -4,8 +4,8 @@ use crate::headers::part_of;
 use delayq::admin::{ListState, Policy, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion};
 use delayq::protocol::{Holder, Owner, RecordId, Recorded, Release, ReserveRequest, Scripts, ShardId, Verb};
 use delayq::{
-    Admin, Client, Due, Group, Message, MessageId, Producer, ProducerOptions, Reschedule, Settings,
-    ShardCount, Shift, Target, Topic, UnixMillis,
+    Admin, Client, Due, FinishWhich, Group, Message, MessageId, Producer, ProducerOptions, Reschedule,
+    Settings, ShardCount, Shift, Target, Topic, UnixMillis,
 };
 use delayq_tests::redis_monitor::RedisMonitor;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
@@ -115,6 +115,9 @@ async fn everything(server: &SharedRedis) {
     Holder::new(client.clone()).release(&[release]).await.remove(0).unwrap();
     Holder::new(client.clone()).ack(&[next()]).await.remove(0).unwrap();
     admin.replay(&topic, &ReplayOptions::default()).await.unwrap();
+    let unknown = [MessageId::own("unknown").unwrap().into()];
+    producer.finish_many(&topic, FinishWhich::Any, &unknown).await.remove(0).unwrap();
+    admin.count_call("calls", Duration::from_secs(1)).await.unwrap();
     looks(&client, &admin, &topic).await;
     Recorded::by(&producer).settled(&[record()]).await.unwrap();
     admin.purge(&topic, PurgeWhat::Dead(TimeRange::ALL), |_| {}).await.unwrap();

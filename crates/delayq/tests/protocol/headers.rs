@@ -11,7 +11,7 @@ macro_rules! binding {
 }
 
 /// The words of each script that answers words, and the binding that reads them.
-const WORDS: [(Verb, &[&str], &str); 20] = [
+const WORDS: [(Verb, &[&str], &str); 21] = [
     (
         Verb::Put,
         &["stored", "ready", "exists", "conflict", "leased", "stale", "moved", "refused"],
@@ -33,6 +33,11 @@ const WORDS: [(Verb, &[&str], &str); 20] = [
         binding!("settle"),
     ),
     (Verb::Bury, &["buried", "expired", "failed"], binding!("settle")),
+    (
+        Verb::Finish,
+        &["cancelled", "delivered", "purged", "kept", "finished", "unknown", "failed"],
+        binding!("finish"),
+    ),
     // The binding counts the returned ones.
     (Verb::Replay, &["ready", "delayed"], binding!("replay")),
     (Verb::Claim, &["claimed", "renewed", "owned"], binding!("claim")),
@@ -48,7 +53,7 @@ const WORDS: [(Verb, &[&str], &str); 20] = [
 ];
 
 /// The scripts that answer numbers, names and envelopes; no word distinguishes their answers.
-const WORDLESS: [Verb; 19] = [
+const WORDLESS: [Verb; 20] = [
     Verb::Audit,
     Verb::AuditIndex,
     Verb::CancelGroup,
@@ -62,6 +67,7 @@ const WORDLESS: [Verb; 19] = [
     Verb::Layout,
     Verb::List,
     Verb::ListGroup,
+    Verb::Meter,
     Verb::Overview,
     Verb::Peek,
     Verb::Probe,

@@ -14,6 +14,7 @@ mod damage;
 mod drained;
 mod edges;
 mod expiry;
+mod finish;
 mod forgetting;
 mod given_back;
 mod headers;

@@ -7,7 +7,7 @@ use delayq::protocol::Verb;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
 /// Calls of each script that takes more than the layout; those that create a shard or move it are apart.
-const CALLS: [(Verb, &[&str]); 33] = [
+const CALLS: [(Verb, &[&str]); 36] = [
     (Verb::Ack, &["1:a\0\0\0\x02"]),
     (Verb::Audit, &["m:1:a"]),
     (Verb::AuditIndex, &["10", "leases", "", "", "all"]),
@@ -20,6 +20,7 @@ const CALLS: [(Verb, &[&str]); 33] = [
     (Verb::Describe, &["odd"]),
     (Verb::Dictionary, &["1", ""]),
     (Verb::Extend, &["1:a\0\0\0\x02", "1000"]),
+    (Verb::Finish, &["odd", "any", "a"]),
     (Verb::Forget, &["odd", "look"]),
     (Verb::ForgetQuiet, &["0", "1000"]),
     (Verb::Histogram, &["odd", "0", "9", "60000"]),
@@ -27,6 +28,7 @@ const CALLS: [(Verb, &[&str]); 33] = [
     (Verb::Hold, &["0", "off"]),
     (Verb::List, &["odd", "ready", "0", "9", "asc", "", "10"]),
     (Verb::ListGroup, &["g", "0", "", "10"]),
+    (Verb::Meter, &["calls", "1", "1000"]),
     (Verb::Overview, &["first"]),
     (Verb::Peek, &["odd", "a"]),
     (Verb::Pump, &["0", "10", "1"]),
@@ -38,6 +40,7 @@ const CALLS: [(Verb, &[&str]); 33] = [
     (Verb::Release, &["1:a\0\0\0\x02", "0", "keep", "why"]),
     (Verb::Repair, &["no_lease", "m", "1:a"]),
     (Verb::Replay, &["odd", "0", "a"]),
+    (Verb::Replay, &["odd", "0 1 1000", "a"]),
     (Verb::Reschedule, &["odd", "a", "by +5", "1763697600000"]),
     (Verb::Reserve, &["10", "0", "1000", "odd"]),
     (Verb::ShiftGroup, &["g", "", "token", "1", "10"]),

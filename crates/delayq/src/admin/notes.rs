@@ -1,0 +1,101 @@
+//! What the gateways of a deployment share: names and texts in one hash of shard 0, and the counts of windows beside them.
+
+use super::Admin;
+use crate::error::Error;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::meter;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Where they are kept: every deployment has shard 0.
+const SHARD: ShardId = ShardId::new(0);
+
+// === impl Admin ===
+
+impl Admin {
+    /// The notes with these names, in order.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn notes_of<const N: usize>(&self, names: [&str; N]) -> Result<[Option<String>; N], Error> {
+        let mut hmget = self.on_notes("HMGET");
+        hmget.arg(&names);
+        let found: Vec<Option<String>> = self.ask_notes("HMGET", &hmget).await?;
+        let count = found.len();
+        found.try_into().map_err(|_| Error::Unfit(format!("HMGET answers {count} values, not {N}")))
+    }
+
+    /// Every note by name.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn notes(&self) -> Result<BTreeMap<String, String>, Error> {
+        self.ask_notes("HGETALL", &self.on_notes("HGETALL")).await
+    }
+
+    /// Writes a note, over an earlier one.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the deployment does not exist. Safe to repeat.
+    pub async fn note(&self, name: &str, text: &str) -> Result<(), Error> {
+        self.client.calls.layout().await?;
+        let mut hset = self.on_notes("HSET");
+        hset.arg(name).arg(text);
+        self.ask_notes("HSET", &hset).await
+    }
+
+    /// Writes a note unless one has the name. Returns true if it was written.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the deployment does not exist.
+    pub async fn new_note(&self, name: &str, text: &str) -> Result<bool, Error> {
+        self.client.calls.layout().await?;
+        let mut hsetnx = self.on_notes("HSETNX");
+        hsetnx.arg(name).arg(text);
+        self.ask_notes("HSETNX", &hsetnx).await
+    }
+
+    /// Deletes notes and windows.
+    ///
+    /// # Errors
+    /// Redis cannot be used. Safe to repeat.
+    pub async fn delete_notes(&self, names: &[String]) -> Result<(), Error> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let mut hdel = self.on_notes("HDEL");
+        hdel.arg(names);
+        self.ask_notes("HDEL", &hdel).await
+    }
+
+    /// Counts a call in the window of this name, which is `window` long and begins with its first call. Returns the count with
+    /// this call.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn count_call(&self, name: &str, window: Duration) -> Result<u64, Error> {
+        self.client.calls.ask(meter::request(SHARD, name, false, window), meter::read).await
+    }
+
+    /// Takes a counted call back.
+    ///
+    /// # Errors
+    /// Redis cannot be used.
+    pub async fn take_back_call(&self, name: &str, window: Duration) -> Result<(), Error> {
+        self.client.calls.ask(meter::request(SHARD, name, true, window), meter::read).await.map(drop)
+    }
+
+    fn on_notes(&self, command: &'static str) -> redis::Cmd {
+        let mut cmd = redis::cmd(command);
+        cmd.arg(self.client.calls.keys().base(SHARD) + "gateway");
+        cmd
+    }
+
+    async fn ask_notes<T: redis::FromRedisValue>(
+        &self,
+        command: &'static str,
+        cmd: &redis::Cmd,
+    ) -> Result<T, Error> {
+        self.client.calls.link_of(SHARD).await?.query(command, cmd).await
+    }
+}

@@ -1,0 +1,31 @@
+//! Ending messages by id in any state, for callers that hold no receipt.
+
+use super::Producer;
+use super::targets::Question;
+use crate::error::Error;
+use delayq_core::id::Topic;
+use delayq_core::target::Target;
+use delayq_core::verbs::finish::{self, FinishOutcome, FinishWhich};
+
+// === impl Producer ===
+
+impl Producer {
+    /// Ends messages of one topic: pending ones are cancelled, leased ones delivered, dead letters deleted. One answer each,
+    /// in order. An own id without its group is not found.
+    ///
+    /// For gateways to protocols without receipts: a holder whose lease has run out ends the message for the next one too.
+    #[must_use = "each has its own answer"]
+    pub async fn finish_many(
+        &self,
+        topic: &Topic,
+        which: FinishWhich,
+        targets: &[Target],
+    ) -> Vec<Result<FinishOutcome, Error>> {
+        let all: Vec<&Target> = targets.iter().collect();
+        let request = |shard, some: &[usize]| {
+            finish::request(shard, topic, which, some.iter().map(|&item| &targets[item]))
+        };
+        let unknown = |found: &FinishOutcome| *found == FinishOutcome::Unknown;
+        self.where_known(&all, Question { request, read: finish::read, unknown }).await
+    }
+}
