@@ -96,8 +96,8 @@ if run sh -c 'touch /etc/delayq/x /usr/local/bin/x' > /dev/null 2>&1; then fail 
 claim "nothing of the image can be written"
 
 REDIS_PORT=$(free_port) ETCD_PORT=$(free_port) ETCD_PEER_PORT=$(free_port) PROMETHEUS_PORT=$(free_port)
-RABBITMQ_PORT=$(free_port) RABBITMQ_PEER_PORT=$(free_port) RABBITMQ_MAPPER_PORT=$(free_port)
-export REDIS_PORT ETCD_PORT ETCD_PEER_PORT PROMETHEUS_PORT RABBITMQ_PORT RABBITMQ_PEER_PORT RABBITMQ_MAPPER_PORT
+RABBITMQ_PORT=$(free_port) RABBITMQ_PEER_PORT=$(free_port) RABBITMQ_MAPPER_PORT=$(free_port) GATEWAY_PORT=$(free_port)
+export REDIS_PORT ETCD_PORT ETCD_PEER_PORT PROMETHEUS_PORT RABBITMQ_PORT RABBITMQ_PEER_PORT RABBITMQ_MAPPER_PORT GATEWAY_PORT
 stack() {
     "${compose[@]}" --project-name delayq-check --file deploy/compose/compose.yaml --file deploy/compose/compose.host.yaml "$@"
 }
@@ -107,7 +107,7 @@ down() {
 }
 cleanups+=(down)
 down
-services=(timer-1 timer-2 forwarder compensator)
+services=(timer-1 timer-2 forwarder compensator gateway-host)
 container() { stack ps --quiet "$1"; }
 state() { "$docker" inspect --format "$2" "$(container "$1")"; }
 are() { # HEALTH SERVICE...
@@ -126,9 +126,14 @@ soon "and delivered" delivered
 holds "another is put" delayq put orders '{"order":17}' --in 1s
 queued() { inside "$(container rabbitmq)" rabbitmqctl --quiet list_queues name messages | grep -q '^orders.1$'; }
 soon "and delivered into RabbitMQ" queued
+put_by_http() {
+    curl --silent --fail -X PUT "http://127.0.0.1:$GATEWAY_PORT/v1/topics/greetings/messages/two" \
+        -H 'Content-Type: application/json' -d '{"due": "+1h", "payload": "hello"}' > /dev/null
+}
+holds "a message is put over HTTP" put_by_http
 holds "the books balance" delayq audit
 ask() { curl --silent --fail "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/$1"; }
-all_up() { [ "$(ask 'query?query=sum(up)' | grep -o '"4"')" = '"4"' ]; }
+all_up() { [ "$(ask 'query?query=sum(up)' | grep -o '"5"')" = '"5"' ]; }
 soon "Prometheus reaches every service" all_up
 has_rules() { ask rules | grep -q DelayqOverdue; }
 soon "and has the alerts" has_rules

@@ -113,6 +113,28 @@ delayq.toml: |
 {{- end }}
 {{- end }}
 
+{{/* Variables of the gateway. The admin port of lmstfy's API stays on the pod's loopback: kubectl port-forward reaches it. */}}
+{{- define "delayq.gatewayEnvironment" -}}
+{{- $address := .Values.adminAddress -}}
+- name: DELAYQ__GATEWAY__LISTEN
+  value: "{{ $address }}:9480"
+{{- with .Values.gateway }}
+{{- if .tokensSecret.name }}
+- name: DELAYQ__GATEWAY__TOKENS
+  value: /run/secrets/delayq/gateway-tokens/{{ .tokensSecret.key }}
+{{- else }}
+- name: DELAYQ__GATEWAY__INSECURE
+  value: "true"
+{{- end }}
+{{- if .lmstfy }}
+- name: DELAYQ__LMSTFY__ENABLED
+  value: "true"
+- name: DELAYQ__LMSTFY__LISTEN
+  value: "{{ $address }}:7777"
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The Secrets that are files, those of `secrets` where `all` is true: a list of name (of the folder) and secret. */}}
 {{- define "delayq.secrets" -}}
 {{- $all := .all }}
@@ -187,7 +209,8 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* A pod's template of one service: root, component, all (of the secrets), values, environment, volumes, volumeMounts, initContainers. */}}
+{{/* A pod's template of one service: root, component, all (of the secrets), values, environment, volumes, volumeMounts, initContainers, drainsBehind
+(seconds in which its Service stops sending requests). */}}
 {{- define "delayq.service" -}}
 {{- $root := .root -}}
 metadata:
@@ -215,7 +238,8 @@ spec:
       matchLabelKeys: [pod-template-hash]
     {{- end }}
   {{- end }}
-  # A pod drains at SIGTERM by itself, and no Service sends it requests: a preStop hook would only use up this time.
+  # A pod drains at SIGTERM by itself. Where a Service sends it requests, a preStop hook waits until none does any more;
+  # elsewhere it would only use up this time.
   terminationGracePeriodSeconds: {{ add (int $root.Values.drainSeconds) 10 }}
   {{- with .initContainers }}
   initContainers: {{- . | nindent 4 }}
@@ -229,6 +253,11 @@ spec:
         {{- include "delayq.environment" $root | nindent 8 }}
         {{- with .environment }}{{ . | nindent 8 }}{{ end }}
         {{- with .values.environment }}{{ toYaml . | nindent 8 }}{{ end }}
+      {{- with .drainsBehind }}
+      lifecycle:
+        preStop:
+          exec: { command: [sleep, {{ . | quote }}] }
+      {{- end }}
       ports:
         - { name: admin, containerPort: 9440 }
       # It may wait for a lock at its start, and for its destinations.
