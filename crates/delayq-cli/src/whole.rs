@@ -3,7 +3,7 @@
 use delayq_cluster::EtcdConfig;
 use delayq_compensator::{CompensatorConfig, IntakeConfig, OutboxConfig};
 use delayq_forwarder::{ForwarderConfig, RouteConfig, Settings, SinkConfig};
-use delayq_gateway::GatewayConfig;
+use delayq_gateway::{GatewayConfig, LmstfyConfig};
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Locations, LogConfig, RedisConfig, ShutdownConfig, SpoolConfig,
     TracesConfig,
@@ -43,6 +43,8 @@ delayq_service::configuration! {
         pub intake: BTreeMap<String, IntakeConfig>,
         /// `[gateway]`
         pub gateway: GatewayConfig,
+        /// `[lmstfy]`
+        pub lmstfy: LmstfyConfig,
         /// `[forwarder]`
         pub forwarder: ForwarderConfig,
         /// `[sinks.NAME]`

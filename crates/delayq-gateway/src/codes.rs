@@ -7,7 +7,7 @@ use delayq_service::codes::Code;
 pub const BIND: Code = Code {
     id: "DQ-G001",
     title: "the gateway cannot listen",
-    cause: "The address of `[gateway] listen` is taken, or does not belong to this host.",
+    cause: "The address of `[gateway] listen`, or one of `[lmstfy]`, is taken, or does not belong to this host.",
     tries: [
         "Find the program that has the port: ss -ltnp.",
         "Set another address: DELAYQ__GATEWAY__LISTEN=127.0.0.1:9481.",
@@ -43,5 +43,18 @@ pub const RECEIPT_KEY: Code = Code {
     exit: Exit::Config,
 };
 
+/// The password of an account cannot be read.
+pub const ACCOUNTS: Code = Code {
+    id: "DQ-G004",
+    title: "an account of lmstfy's admin API cannot be used",
+    cause: "A password of `[lmstfy] accounts` cannot be read.",
+    tries: [
+        "Check that the user of this process can read the file, or has the variable.",
+        "Run `delayq config check`.",
+        "Leave the account out.",
+    ],
+    exit: Exit::Config,
+};
+
 /// Every code of this crate.
-pub const TABLE: &[&Code] = &[&BIND, &TOKENS, &RECEIPT_KEY];
+pub const TABLE: &[&Code] = &[&BIND, &TOKENS, &RECEIPT_KEY, &ACCOUNTS];

@@ -9,16 +9,19 @@
 //! ```
 //! Requests for the same topics and lease share a desk: one reserve asks for as many messages as the waiters want. A desk asks
 //! the shards that may have messages: every shard at first and once a second, otherwise the shards that publish a ready queue.
+//! A request with fewer messages than it wants waits for the shards that have more, and for no news.
 
 mod desk;
 mod giving_back;
 mod handed;
 mod running;
+mod watched;
 
 pub(crate) use desk::{Wanted, WantedKind};
 pub(crate) use giving_back::GivingBack;
 pub(crate) use handed::Handed;
 pub(crate) use running::Running;
+pub(crate) use watched::watched;
 
 use crate::server::Peer;
 use delayq::Error;
@@ -44,10 +47,10 @@ pub(crate) struct Poll {
 // === impl Dispatcher ===
 
 impl Dispatcher {
-    /// At most this many requests wait; the other end is for [`Running`].
-    pub(crate) fn new(max_polls: u32) -> (Self, mpsc::UnboundedReceiver<Waiter>) {
+    /// Requests wait in these places; the other end is for [`Running`].
+    pub(crate) fn new(places: Arc<Semaphore>) -> (Self, mpsc::UnboundedReceiver<Waiter>) {
         let (waiters, arriving) = mpsc::unbounded_channel();
-        (Self { waiters, places: Arc::new(Semaphore::new(max_polls as usize)) }, arriving)
+        (Self { waiters, places }, arriving)
     }
 
     /// A place to wait in; `None`: all are taken.

@@ -78,8 +78,8 @@ pub(crate) async fn other_method(State(app): State<App>, request: Request) -> Pr
     Problem::new(Kind::NoMethod, format!("{} {}", request.method(), request.uri().path()))
 }
 
-fn admitted(app: &App, request: &Request) -> Result<(), Problem> {
-    let headers = request.headers();
+/// Refuses a request without a host, or with two lengths.
+pub(crate) fn framed(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get_all(header::HOST).iter().count() != 1 {
         return Err(Problem::new(Kind::Malformed, "one Host header is needed").at("host"));
     }
@@ -87,6 +87,12 @@ fn admitted(app: &App, request: &Request) -> Result<(), Problem> {
         let why = "Content-Length and Transfer-Encoding contradict each other";
         return Err(Problem::new(Kind::Malformed, why).at("content-length"));
     }
+    Ok(())
+}
+
+fn admitted(app: &App, request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
+    framed(headers)?;
     if app.is_stopping() {
         return Err(Problem::new(Kind::Draining, "send it to another gateway").fate(Fate::NotApplied));
     }

@@ -5,6 +5,7 @@ mod items;
 mod lines;
 mod query;
 
+use body::MAX_BODY;
 pub(crate) use body::Whole;
 pub(crate) use items::Items;
 pub(crate) use lines::Lines;
@@ -106,7 +107,7 @@ impl Ask {
 
     /// The whole body.
     pub(crate) async fn whole(self, app: &App) -> Result<Whole, Problem> {
-        Whole::read(self.body, &self.headers, app).await
+        Whole::read(self.body, &self.headers, app, MAX_BODY).await
     }
 
     /// The body as lines.
@@ -120,7 +121,7 @@ impl Ask {
     /// The body as a JSON object.
     pub(crate) async fn json<T: serde::de::DeserializeOwned>(self, app: &App) -> Result<T, Problem> {
         match self.form() {
-            Form::Json => Whole::read(self.body, &self.headers, app).await?.json(),
+            Form::Json => Whole::read(self.body, &self.headers, app, MAX_BODY).await?.json(),
             _ => Err(other_type(JSON)),
         }
     }
@@ -137,7 +138,7 @@ impl Ask {
     pub(crate) async fn items(self, app: &App) -> Result<Items, Problem> {
         match self.form() {
             Form::Other => Err(other_type("application/json or application/x-ndjson")),
-            form => Items::read(form, Whole::read(self.body, &self.headers, app).await?),
+            form => Items::read(form, Whole::read(self.body, &self.headers, app, MAX_BODY).await?),
         }
     }
 

@@ -5,6 +5,8 @@
 //!  (limits)     (accept)   (who,    (one a  │
 //!                           what)   call)   └─► dispatch ─► one reserve for all that wait
 //! ```
+//! `lmstfy` stands in the place of guard and routes for the clients of lmstfy, on ports of its own.
+//!
 //! [`build`] does all that can fail, and starts nothing; [`Gateway::run`] serves until shutdown, and then answers the requests that
 //! were taken. A gateway keeps no state: any gateway answers any request, and settles any receipt.
 //!
@@ -14,9 +16,11 @@
 pub mod codes;
 mod config;
 mod dispatch;
+mod engine;
 mod gateway;
 mod guard;
 mod input;
+mod lmstfy;
 mod metrics;
 mod openapi;
 mod origin;
@@ -31,6 +35,7 @@ mod tokens;
 
 pub use config::GatewayConfig;
 pub use gateway::{Deps, Gateway, build};
+pub use lmstfy::{LmstfyConfig, PoolConfig};
 pub use openapi::{DOCUMENT, generated};
 pub use service::{Config, GatewayService};
 pub use tokens::token_line;

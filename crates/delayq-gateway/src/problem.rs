@@ -61,6 +61,14 @@ impl Problem {
         Self { fate: Some(fate), ..self }
     }
 
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The members that an answer to one item of many has.
     pub(crate) fn item(&self) -> Value {
         let mut value = json!({ "code": self.kind.code(), "detail": self.detail });

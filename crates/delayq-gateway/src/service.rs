@@ -2,6 +2,7 @@
 
 use crate::config::GatewayConfig;
 use crate::gateway::{Deps, Gateway, build};
+use crate::lmstfy::LmstfyConfig;
 use delayq::admin::Role;
 use delayq_service::config::{DeploymentConfig, RedisConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
@@ -12,6 +13,7 @@ delayq_service::sections! {
         deployment: DeploymentConfig,
         redis: RedisConfig,
         gateway: GatewayConfig,
+        lmstfy: LmstfyConfig,
     } and |config, at| config.deployment.contradictions(&config.redis, at)
 }
 
@@ -29,10 +31,14 @@ impl Service for GatewayService {
     const PROGRAM: Program = Program { name: "delayq-gateway", version: env!("CARGO_PKG_VERSION") };
 
     async fn build(config: Config, process: &Process) -> Result<Self, Fault> {
-        let client = delayq_service::deployment::client_of(Role::Gateway, &config.deployment, &config.redis)?;
+        let client_of = |deployment: &DeploymentConfig| {
+            delayq_service::deployment::client_of(Role::Gateway, deployment, &config.redis)
+        };
+        let client = client_of(&config.deployment)?;
+        let pools = config.lmstfy.clients(client_of)?;
         let fitness = Fitness::if_there(&client, &process.readiness).await?;
-        let deps = Deps { client, metrics: process.metrics.clone() };
-        Ok(Self { gateway: build(config.gateway, deps).await?, fitness })
+        let deps = Deps { client, pools, metrics: process.metrics.clone() };
+        Ok(Self { gateway: build(config.gateway, config.lmstfy, deps).await?, fitness })
     }
 
     fn run(self, tasks: &Tasks) {

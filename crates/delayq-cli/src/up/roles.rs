@@ -4,7 +4,7 @@ use super::servers::Servers;
 use delayq_cluster::advertised;
 use delayq_compensator::{CompensatorConfig, IntakeConfig, Sources, SourcesConfig, SourcesDeps};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
-use delayq_gateway::{Gateway, GatewayConfig};
+use delayq_gateway::{Gateway, GatewayConfig, LmstfyConfig};
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::traces::{self, Exporter};
@@ -21,6 +21,7 @@ configuration! {
         compensator: CompensatorConfig,
         intake: BTreeMap<String, IntakeConfig>,
         gateway: GatewayConfig,
+        lmstfy: LmstfyConfig,
     }
 }
 
@@ -44,7 +45,7 @@ impl Roles {
     /// What a role cannot do without.
     pub async fn build(text: &str, servers: &Servers, process: &Process) -> Result<Self, Fault> {
         let source = Source::text("delayq.toml", text);
-        let RoleSections { timer, sweep, compensator, intake, gateway } =
+        let RoleSections { timer, sweep, compensator, intake, gateway, lmstfy } =
             load::<RoleSections>(&source, &Environment::empty())?.config;
         let Loaded { config: forwarder, locations, .. } =
             load::<ForwarderConfig>(&source, &Environment::empty())?;
@@ -83,9 +84,10 @@ impl Roles {
         let sources = Sources::build(sources, deps, false).await?;
         let deps = delayq_gateway::Deps {
             client: client(&servers.config.deployment, &servers.config.redis)?,
+            pools: lmstfy.clients(|deployment| client(deployment, &servers.config.redis))?,
             metrics: metrics.clone(),
         };
-        let gateway = delayq_gateway::build(gateway, deps).await?;
+        let gateway = delayq_gateway::build(gateway, lmstfy, deps).await?;
         let settings = ForwarderSettings { locations, ..forwarder.settings() };
         let mut exporter = None;
         let forwarder = match settings.routes.is_empty() {

@@ -26,6 +26,9 @@ pub(crate) struct Wanted {
 pub(crate) struct WantedKind {
     /// In order of preference.
     pub(crate) topics: Vec<Topic>,
+    /// The shards that have nearly all of the messages, in order of preference: each is asked for all that is wanted, and before
+    /// any other. Empty: every shard is as likely.
+    pub(crate) homes: Vec<ShardId>,
     pub(crate) lease: Duration,
     /// Maximum stored bytes for each request, which the last message may exceed.
     pub(crate) max_bytes: u32,
@@ -39,6 +42,10 @@ pub(crate) struct Waiter {
     waits: bool,
     peer: Peer,
     answer: oneshot::Sender<Result<Option<Handed>, Error>>,
+    /// The messages so far, while more shards are to be asked.
+    held: Option<Handed>,
+    /// Their stored bytes.
+    held_bytes: usize,
 }
 
 /// The requests of a kind.
@@ -50,6 +57,10 @@ pub(super) struct Desk {
     turn: VecDeque<ShardId>,
     /// The same, for looking up.
     in_turn: HashSet<ShardId>,
+    /// Those in turn that a request with some messages waits for.
+    worth: HashSet<ShardId>,
+    /// Those that are being asked, and that such a request waits for.
+    further: HashSet<ShardId>,
     /// Messages that reserves on their way may bring.
     out: usize,
     /// Shards that could not be asked.
@@ -65,7 +76,7 @@ impl Waiter {
         peer: Peer,
         answer: oneshot::Sender<Result<Option<Handed>, Error>>,
     ) -> Self {
-        Self { wanted, waits, peer, answer }
+        Self { wanted, waits, peer, answer, held: None, held_bytes: 0 }
     }
 
     pub(super) fn kind(&self) -> &WantedKind {
@@ -76,9 +87,29 @@ impl Waiter {
         self.answer.is_closed() || self.peer.is_gone()
     }
 
-    fn say(self, answer: Result<Option<Handed>, Error>) {
-        // A request that is gone needs no answer; one with messages is never sent this way.
-        let _ = self.answer.send(answer);
+    /// The number of messages that it still wants.
+    fn lacks(&self) -> usize {
+        let held = self.held.as_ref().map_or(0, |held| held.messages().len());
+        let is_full = self.held_bytes >= self.wanted.kind.max_bytes as usize;
+        if is_full { 0 } else { usize::from(self.wanted.max).saturating_sub(held) }
+    }
+
+    /// Takes messages, up to the wanted number or bytes.
+    fn take(&mut self, messages: &mut VecDeque<Reservation>, back: &mpsc::UnboundedSender<Lost>) {
+        let mut taken = Vec::new();
+        while taken.len() < self.lacks()
+            && let Some(message) = messages.pop_front()
+        {
+            self.held_bytes += message.stored_bytes;
+            taken.push(message);
+        }
+        self.held.get_or_insert_with(|| Handed::new(Vec::new(), back.clone())).extend(taken);
+    }
+
+    /// Answers with the messages so far, or else with `otherwise`. Returns the messages if the client is gone.
+    fn leave(self, otherwise: Result<Option<Handed>, Error>) -> Option<Handed> {
+        let answer = self.held.map_or(otherwise, |held| Ok(Some(held)));
+        self.answer.send(answer).err()?.ok()?
     }
 }
 
@@ -87,9 +118,16 @@ impl Waiter {
 impl Desk {
     /// A desk that asks every shard first.
     pub(super) fn new(kind: WantedKind, shards: &[ShardId]) -> Self {
-        let (turn, in_turn) = (VecDeque::new(), HashSet::new());
-        let mut desk =
-            Self { kind, waiters: VecDeque::new(), turn, in_turn, out: 0, failing: BTreeSet::new() };
+        let mut desk = Self {
+            kind,
+            waiters: VecDeque::new(),
+            turn: VecDeque::new(),
+            in_turn: HashSet::new(),
+            worth: HashSet::new(),
+            further: HashSet::new(),
+            out: 0,
+            failing: BTreeSet::new(),
+        };
         shards.iter().for_each(|&shard| desk.ask(shard));
         desk
     }
@@ -98,17 +136,31 @@ impl Desk {
         self.kind.topics.contains(topic)
     }
 
-    /// This shard may have something.
+    /// This shard may have something. A request that has some messages already does not wait for news: under a steady trickle it
+    /// would wait until it is full.
     pub(super) fn ask(&mut self, shard: ShardId) {
         if self.in_turn.insert(shard) {
             self.turn.push_back(shard);
+            if !self.holds_some() {
+                self.worth.insert(shard);
+            }
         }
     }
 
-    /// A request without a wait has every shard asked: a message that the sender has just put may not be published yet.
+    /// This shard has more than it was asked for.
+    pub(super) fn ask_again(&mut self, shard: ShardId) {
+        if self.in_turn.insert(shard) {
+            self.turn.push_back(shard);
+        }
+        self.worth.insert(shard);
+    }
+
+    /// A request without a wait has its homes asked, or else every shard: a message that the sender has just put may not be
+    /// published yet.
     pub(super) fn join(&mut self, waiter: Waiter, shards: &[ShardId]) {
         if !waiter.waits {
-            shards.iter().for_each(|&shard| self.ask(shard));
+            let likely = if self.kind.homes.is_empty() { shards } else { &waiter.wanted.kind.homes };
+            likely.iter().for_each(|&shard| self.ask(shard));
         }
         self.waiters.push_back(waiter);
     }
@@ -128,7 +180,8 @@ impl Desk {
         }
     }
 
-    /// The shards to ask now, and for how many messages: in all the wanted number without the messages in flight, in equal shares.
+    /// The shards to ask now, and for how many messages: in all the wanted number without the messages in flight, in equal shares
+    /// unless they are homes.
     pub(super) fn take(&mut self) -> Vec<(ShardId, usize)> {
         let mut taken = Vec::new();
         if self.turn.is_empty() {
@@ -136,10 +189,15 @@ impl Desk {
         }
         let mut left = self.wanted().saturating_sub(self.out);
         while left > 0
-            && let Some(shard) = self.turn.pop_front()
+            && let Some((shard, is_home)) = self.next_shard()
         {
             self.in_turn.remove(&shard);
-            let most = left.div_ceil(self.turn.len() + 1).min(MAX_MESSAGES);
+            // A shard that could not be asked last time may take as long again.
+            if self.worth.remove(&shard) && !self.failing.contains(&shard) {
+                self.further.insert(shard);
+            }
+            let share = if is_home { left } else { left.div_ceil(self.turn.len() + 1) };
+            let most = share.min(MAX_MESSAGES);
             left -= most;
             self.out += most;
             taken.push((shard, most));
@@ -147,16 +205,26 @@ impl Desk {
         taken
     }
 
+    /// The next shard to ask, and whether it is a home.
+    fn next_shard(&mut self) -> Option<(ShardId, bool)> {
+        let place = |home: &ShardId| self.turn.iter().position(|shard| shard == home);
+        match self.kind.homes.iter().find_map(place) {
+            Some(at) => self.turn.remove(at).map(|shard| (shard, true)),
+            None => self.turn.pop_front().map(|shard| (shard, false)),
+        }
+    }
+
     /// A reserve of so many has ended.
     pub(super) fn answered(&mut self, shard: ShardId, asked: usize, failed: Option<&Error>, shards: usize) {
         self.out -= asked;
+        self.further.remove(&shard);
         let Some(error) = failed else {
             self.failing.remove(&shard);
             return;
         };
         self.failing.insert(shard);
         if self.failing.len() >= shards {
-            self.waiters.drain(..).for_each(|waiter| waiter.say(Err(error.clone())));
+            self.waiters.drain(..).for_each(|waiter| drop(waiter.leave(Err(error.clone()))));
         }
     }
 
@@ -164,16 +232,26 @@ impl Desk {
     pub(super) fn hand_out(&mut self, messages: Vec<Reservation>, back: &mpsc::UnboundedSender<Lost>) {
         let mut messages = VecDeque::from(messages);
         while !messages.is_empty() {
-            let Some(waiter) = self.next_waiter() else {
+            self.pass_over_absent(&mut messages);
+            let Some(waiter) = self.waiters.front_mut() else {
                 drop(Handed::new(messages.into(), back.clone()));
                 return;
             };
-            let handed = Handed::new(share(&waiter.wanted, &mut messages), back.clone());
-            if let Err(Ok(Some(returned))) = waiter.answer.send(Ok(Some(handed))) {
-                for message in returned.into_messages().into_iter().rev() {
-                    messages.push_front(message);
-                }
+            waiter.take(&mut messages, back);
+            if waiter.lacks() == 0 {
+                self.answer_first(&mut messages);
             }
+        }
+    }
+
+    /// Answers the request that has some messages, unless a shard is being asked that it waits for. To be called once
+    /// [`Self::take`] has taken what can be asked: a shard that cannot be asked now is not waited for.
+    pub(super) fn settle(&mut self, back: &mpsc::UnboundedSender<Lost>) {
+        // Only the first has some. Those of a client that is gone go to the next.
+        while self.further.is_empty() && self.holds_some() {
+            let mut returned = VecDeque::new();
+            self.answer_first(&mut returned);
+            self.hand_out(returned.into(), back);
         }
     }
 
@@ -183,46 +261,48 @@ impl Desk {
             let (waiting, leaving) = self.waiters.drain(..).partition(|waiter| waiter.waits);
             self.waiters = waiting;
             let leaving: VecDeque<Waiter> = leaving;
-            leaving.into_iter().for_each(|waiter| waiter.say(Ok(None)));
+            leaving.into_iter().for_each(|waiter| drop(waiter.leave(Ok(None))));
         }
+    }
+
+    /// True if the first request has some messages, and waits for more.
+    fn holds_some(&self) -> bool {
+        self.waiters.front().is_some_and(|waiter| waiter.held.is_some())
     }
 
     /// Answers every request: nothing comes any more.
     pub(super) fn close(&mut self) {
-        self.waiters.drain(..).for_each(|waiter| waiter.say(Ok(None)));
+        self.waiters.drain(..).for_each(|waiter| drop(waiter.leave(Ok(None))));
+    }
+
+    /// Answers the first request with its messages; they return to `messages` if the client is gone.
+    fn answer_first(&mut self, messages: &mut VecDeque<Reservation>) {
+        let returned = self.waiters.pop_front().and_then(|waiter| waiter.leave(Ok(None)));
+        put_back(returned, messages);
+    }
+
+    /// Forgets the first requests while their clients are gone; their messages return to `messages`.
+    fn pass_over_absent(&mut self, messages: &mut VecDeque<Reservation>) {
+        while self.waiters.front().is_some_and(Waiter::is_gone) {
+            put_back(self.waiters.pop_front().and_then(|waiter| waiter.held), messages);
+        }
     }
 
     /// The number of wanted messages, limited to a round.
     fn wanted(&self) -> usize {
         let mut wanted = 0;
         for waiter in self.waiters.iter().filter(|waiter| !waiter.is_gone()) {
-            wanted += usize::from(waiter.wanted.max);
+            wanted += waiter.lacks();
             if wanted >= self.out + MAX_MESSAGES {
                 break;
             }
         }
         wanted
     }
-
-    fn next_waiter(&mut self) -> Option<Waiter> {
-        loop {
-            let waiter = self.waiters.pop_front()?;
-            if !waiter.is_gone() {
-                return Some(waiter);
-            }
-        }
-    }
 }
 
-/// The messages of a request: up to the wanted number or bytes.
-fn share(wanted: &Wanted, messages: &mut VecDeque<Reservation>) -> Vec<Reservation> {
-    let (mut share, mut bytes) = (Vec::new(), 0);
-    while share.len() < usize::from(wanted.max)
-        && bytes < wanted.kind.max_bytes as usize
-        && let Some(message) = messages.pop_front()
-    {
-        bytes += message.stored_bytes;
-        share.push(message);
-    }
-    share
+/// The messages of a client that is gone, before all others.
+fn put_back(returned: Option<Handed>, messages: &mut VecDeque<Reservation>) {
+    let returned = returned.map(Handed::into_messages).unwrap_or_default();
+    returned.into_iter().rev().for_each(|message| messages.push_front(message));
 }

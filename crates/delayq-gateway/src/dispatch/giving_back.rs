@@ -3,6 +3,9 @@
 use crate::metrics::GatewayMetrics;
 use delayq::Advice;
 use delayq::protocol::{Holder, Receipt, Release, Reservation};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -22,6 +25,20 @@ pub(crate) struct GivingBack {
     pub(crate) metrics: GatewayMetrics,
 }
 
+/// A message to give back.
+struct Return {
+    release: Release,
+    tries: u32,
+}
+
+/// The messages of a node.
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Return>,
+    /// A call is in flight, or rests.
+    is_busy: bool,
+}
+
 // === impl Lost ===
 
 impl Lost {
@@ -33,38 +50,67 @@ impl Lost {
 // === impl GivingBack ===
 
 impl GivingBack {
-    /// Runs until nothing can be lost any more: the dispatcher has stopped, and every answer was sent or dropped.
+    /// Runs until nothing can be lost any more: the dispatcher has stopped, and every answer was sent or dropped. Each Redis has a
+    /// queue of its own: one that is away holds up no message of another.
     pub(crate) async fn run(mut self) {
-        while let Some(Lost(mut receipts)) = self.lost.recv().await {
-            while let Ok(Lost(more)) = self.lost.try_recv() {
-                receipts.extend(more);
+        let places = self.holder.places();
+        let (mut queues, mut rounds) = (HashMap::<String, Queue>::new(), FuturesUnordered::new());
+        let mut is_open = true;
+        while is_open || !rounds.is_empty() {
+            tokio::select! {
+                lost = self.lost.recv(), if is_open => match lost {
+                    Some(Lost(receipts)) => {
+                        self.metrics.given_back(receipts.len());
+                        tracing::debug!(messages = receipts.len(), "given back: their clients are gone");
+                        for receipt in receipts {
+                            queues.entry(places.node(receipt.shard)).or_default().waiting.push(Return::new(receipt));
+                        }
+                    }
+                    None => is_open = false,
+                },
+                Some((node, left)) = rounds.next(), if !rounds.is_empty() => {
+                    let queue: &mut Queue = queues.entry(node).or_default();
+                    queue.is_busy = false;
+                    queue.waiting.extend(left);
+                }
             }
-            self.metrics.given_back(receipts.len());
-            tracing::debug!(messages = receipts.len(), "given back: their clients are gone");
-            self.give_back(receipts).await;
+            queues.retain(|_, queue| queue.is_busy || !queue.waiting.is_empty());
+            for (node, queue) in queues.iter_mut().filter(|(_, queue)| !queue.is_busy) {
+                queue.is_busy = true;
+                rounds.push(round(self.holder.clone(), node.clone(), std::mem::take(&mut queue.waiting)));
+            }
         }
     }
+}
 
-    async fn give_back(&self, receipts: Vec<Receipt>) {
-        let release = |receipt| Release {
-            receipt,
-            delay: Some(Duration::ZERO),
-            keep_attempt: true,
-            reason: String::new(),
-        };
-        let mut left: Vec<Release> = receipts.into_iter().map(release).collect();
-        for _ in 0..MAX_TRIES {
-            let answers = self.holder.release(&left).await;
-            let again = |answer: &Result<_, delayq::Error>| {
-                answer.as_ref().is_err_and(|error| error.advice() == Advice::Retry)
-            };
-            let mut retries = answers.iter().map(again).collect::<Vec<_>>().into_iter();
-            left.retain(|_| retries.next().unwrap_or(false));
-            if left.is_empty() {
-                return;
-            }
-            tokio::time::sleep(REST).await;
-        }
-        tracing::warn!(messages = left.len(), "not given back: they return when their leases end");
+/// Gives messages of a node back. Returns those to try again, after a rest.
+async fn round(holder: Holder, node: String, returns: Vec<Return>) -> (String, Vec<Return>) {
+    let releases: Vec<Release> = returns.iter().map(|back| back.release.clone()).collect();
+    let answers = holder.release(&releases).await;
+    let again = |(back, answer): (Return, Result<_, delayq::Error>)| {
+        answer.is_err_and(|error| error.advice() == Advice::Retry).then(|| back.again())
+    };
+    let tried = returns.into_iter().zip(answers).filter_map(again);
+    let (left, given_up): (Vec<Return>, Vec<Return>) = tried.partition(|back| back.tries < MAX_TRIES);
+    if !given_up.is_empty() {
+        tracing::warn!(messages = given_up.len(), "not given back: they return when their leases end");
+    }
+    if !left.is_empty() {
+        tokio::time::sleep(REST).await;
+    }
+    (node, left)
+}
+
+// === impl Return ===
+
+impl Return {
+    fn new(receipt: Receipt) -> Self {
+        let release =
+            Release { receipt, delay: Some(Duration::ZERO), keep_attempt: true, reason: String::new() };
+        Self { release, tries: 0 }
+    }
+
+    fn again(self) -> Self {
+        Self { tries: self.tries + 1, ..self }
     }
 }

@@ -19,6 +19,11 @@ impl Handed {
         Self { messages, back }
     }
 
+    /// Adds messages.
+    pub(super) fn extend(&mut self, more: Vec<Reservation>) {
+        self.messages.extend(more);
+    }
+
     pub(crate) fn messages(&self) -> &[Reservation] {
         &self.messages
     }
@@ -29,7 +34,7 @@ impl Handed {
     }
 
     /// Drops the payloads, which the answer has by now.
-    pub(crate) fn without_payloads(mut self) -> Self {
+    pub(super) fn without_payloads(mut self) -> Self {
         self.messages.iter_mut().for_each(|message| message.envelope.payload = Vec::new());
         self
     }

@@ -70,7 +70,7 @@ impl Running {
                 () = until(later) => watch.ask_later(),
                 () = shutdown.requested() => break,
             }
-            watch.reserve(&self.holder);
+            watch.reserve(&self.holder, &self.back);
         }
         watch.desks.values_mut().for_each(Desk::close);
         while let Some(round) = watch.rounds.next().await {
@@ -145,7 +145,7 @@ impl Watch {
     }
 
     /// Starts a reserve from each node that has shards to ask.
-    fn reserve(&mut self, holder: &Holder) {
+    fn reserve(&mut self, holder: &Holder, back: &mpsc::UnboundedSender<Lost>) {
         for (kind, desk) in &mut self.desks {
             for asked in self.places.by_node(desk.take(), |&(shard, _)| shard) {
                 let requests: Vec<_> =
@@ -156,6 +156,7 @@ impl Watch {
                     Round { kind, asked, reports }
                 }));
             }
+            desk.settle(back);
         }
     }
 
@@ -170,8 +171,8 @@ impl Watch {
                 Ok(report) => {
                     match report.wait {
                         Some(wait) if !wait.is_zero() => self.later.push((now + wait, kind.clone(), shard)),
-                        Some(_) => desk.ask(shard),
-                        None if report.messages.len() >= most => desk.ask(shard),
+                        Some(_) => desk.ask_again(shard),
+                        None if report.messages.len() >= most => desk.ask_again(shard),
                         None => {}
                     }
                     messages.extend(report.messages);
@@ -182,7 +183,7 @@ impl Watch {
                 }
             }
         }
-        // Together: a request gets the messages of all shards.
+        // Together: a request gets the messages of all shards that were asked at once.
         desk.hand_out(messages, back);
         desk.dismiss();
     }

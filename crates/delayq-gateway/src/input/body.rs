@@ -27,27 +27,39 @@ pub(crate) struct Whole {
 // === impl Whole ===
 
 impl Whole {
-    /// Reads it.
+    /// Reads at most `most` bytes.
     ///
     /// # Errors
     /// It is too large, too slow or cut off, or the gateway is full.
-    pub(crate) async fn read(body: Body, headers: &HeaderMap, app: &App) -> Result<Self, Problem> {
+    pub(crate) async fn read(
+        body: Body,
+        headers: &HeaderMap,
+        app: &App,
+        most: usize,
+    ) -> Result<Self, Problem> {
         let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-        let length = length.map_or(Ok(MAX_BODY), str::parse);
+        let length = length.map_or(Ok(most), str::parse);
         let length = length.map_err(|_| Problem::new(Kind::Malformed, "Content-Length is no number"))?;
         let mut data = body.into_data_stream();
-        if length > MAX_BODY {
+        if length > most {
             discard(data, app.body_timeout);
-            return Err(too_large());
+            return Err(too_large(most));
         }
         let room = room(app, length)?;
-        let reading = tokio::time::timeout(app.body_timeout, all(&mut data)).await;
+        let reading = tokio::time::timeout(app.body_timeout, all(&mut data, most)).await;
         match reading.unwrap_or_else(|_| Err(too_slow("the body", app.body_timeout))) {
             Ok(bytes) => Ok(Self { bytes, _room: room }),
             Err(problem) => {
                 discard(data, app.body_timeout);
                 Err(problem)
             }
+        }
+    }
+
+    /// Reads and drops a body, for so long.
+    pub(crate) fn discard(body: Body, limit: Duration) {
+        if !axum::body::HttpBody::is_end_stream(&body) {
+            discard(body.into_data_stream(), limit);
         }
     }
 
@@ -73,8 +85,8 @@ pub(super) fn faulty(error: &serde_json::Error) -> Problem {
     }
 }
 
-pub(super) fn too_large() -> Problem {
-    Problem::new(Kind::TooLarge, format!("at most {MAX_BODY} bytes are taken")).fate(Fate::NotApplied)
+pub(super) fn too_large(most: usize) -> Problem {
+    Problem::new(Kind::TooLarge, format!("at most {most} bytes are taken")).fate(Fate::NotApplied)
 }
 
 pub(super) fn too_slow(what: &str, limit: Duration) -> Problem {
@@ -99,12 +111,12 @@ pub(super) fn discard(mut data: BodyDataStream, limit: Duration) {
     tokio::spawn(tokio::time::timeout(limit, all));
 }
 
-async fn all(data: &mut BodyDataStream) -> Result<Bytes, Problem> {
+async fn all(data: &mut BodyDataStream, most: usize) -> Result<Bytes, Problem> {
     let mut all = BytesMut::new();
     while let Some(part) = data.next().await {
         let part = part.map_err(|error| cut_off(&error))?;
-        if all.len() + part.len() > MAX_BODY {
-            return Err(too_large());
+        if all.len() + part.len() > most {
+            return Err(too_large(most));
         }
         all.extend_from_slice(&part);
     }

@@ -61,7 +61,7 @@ impl Lines {
             }
             self.searched = self.buffered.len();
             if self.searched > MAX_BODY {
-                return Err(too_large());
+                return Err(too_large(MAX_BODY));
             }
             if self.is_over {
                 self.searched = 0;

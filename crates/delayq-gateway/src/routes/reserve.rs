@@ -1,13 +1,12 @@
 //! Reserving: a long poll, whose answer is watched until the socket has taken all bytes.
 
 use super::Answer;
-use crate::dispatch::{Handed, Poll, Wanted, WantedKind};
+use crate::dispatch::{Handed, Poll, Wanted, WantedKind, watched};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::receipts::Signer;
 use crate::server::Outgoing;
 use crate::state::App;
-use axum::body::{Body, HttpBody};
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -18,12 +17,8 @@ use delayq::protocol::Reservation;
 use delayq::{Fate, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_service::json::add_time;
-use hyper::body::{Frame, SizeHint};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll as Polled};
 use std::time::Duration;
 
 const MAX_TOPICS: usize = 500;
@@ -55,13 +50,6 @@ const fn default_bytes() -> u32 {
     DEFAULT_BYTES
 }
 
-/// An answer whose messages go back unless the socket takes all bytes.
-struct Watched {
-    bytes: Option<Bytes>,
-    handed: Option<Handed>,
-    outgoing: Outgoing,
-}
-
 pub(super) async fn reserve(State(app): State<App>, mut ask: Ask) -> Answer {
     let connection = ask.connection.take();
     let (outgoing, peer) = connection.expect("the server gives every request its connection");
@@ -80,8 +68,7 @@ fn answer(handed: Option<Handed>, signer: &Signer, outgoing: Outgoing, closes: b
     let messages = handed.as_ref().map_or(&[][..], Handed::messages);
     let messages: Vec<Value> = messages.iter().map(|message| shown(message, signer)).collect();
     let bytes = Bytes::from(json!({ "messages": messages }).to_string());
-    let handed = handed.map(Handed::without_payloads);
-    let mut response = Response::new(Body::new(Watched { bytes: Some(bytes), handed, outgoing }));
+    let mut response = Response::new(watched(bytes, handed, outgoing));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if closes {
@@ -131,33 +118,7 @@ impl Reserve {
         if !(Duration::from_millis(1)..=MAX_LEASE).contains(&lease) {
             return Err(Problem::invalid("lease", "write 1ms to 24h"));
         }
-        let kind = WantedKind { topics: self.topics, lease, max_bytes: self.max_bytes };
+        let kind = WantedKind { topics: self.topics, homes: Vec::new(), lease, max_bytes: self.max_bytes };
         Ok((Wanted { kind, max: self.max }, wait))
-    }
-}
-
-// === impl Watched ===
-
-impl HttpBody for Watched {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Polled<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(bytes) = self.bytes.take() else { return Polled::Ready(None) };
-        if let Some(handed) = self.handed.take() {
-            self.outgoing.push(Box::new(handed));
-        }
-        Polled::Ready(Some(Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.bytes.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
     }
 }

@@ -126,6 +126,25 @@ async fn connections_beyond_the_limit_are_refused_and_make_room_when_they_end() 
 }
 
 #[tokio::test]
+async fn bodies_beyond_the_room_are_refused_until_another_has_ended() {
+    let stage = Stage::start("max_bytes = \"4MiB\"\n").await;
+    let mut holder = stage.gateway.connect().await;
+    // Lines take the room of two of the largest.
+    let head = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n\
+                Content-Length: 100\r\n\r\n";
+    holder.write_all(head.as_bytes()).await.unwrap();
+    let put = async || stage.gateway.put("/v1/topics/t/messages/a", &json!({ "due": "+1h" })).await;
+    wait_until("a refusal", SHORT, async || put().await.status == 503).await;
+    let refused = put().await;
+    assert_eq!(
+        (&refused.with(503)["code"], &refused.json()["fate"]),
+        (&json!("DQ-G118"), &json!("not_applied"))
+    );
+    drop(holder);
+    wait_until("the room", SHORT, async || [200, 201].contains(&put().await.status)).await;
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_its_answer_unread_is_closed_and_its_messages_come_back() {
     let stage = Stage::start("write_timeout = \"500ms\"\n").await;
     let large = |n: u32| Message::new(topic("large"), "x".repeat(250_000)).id(format!("m{n}")).unwrap();

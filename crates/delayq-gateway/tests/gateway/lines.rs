@@ -1,9 +1,10 @@
 //! Putting a message a line.
 
 use super::stage::{Stage, topic};
-use delayq_tests::deadline::{SHORT, within};
+use delayq_tests::deadline::{LONG, SHORT, within};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpSocket;
 
 #[tokio::test]
 async fn every_line_has_its_answer_in_order_and_the_last_line_the_totals() {
@@ -58,4 +59,32 @@ async fn a_line_that_is_too_long_or_does_not_end_ends_the_answers() {
     let head = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n{\"topic\"";
     let answer = stage.gateway.raw(head.as_bytes()).await;
     assert!(answer.contains("DQ-G109") && answer.contains("\"lines\":0"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answers_is_told_so_once_a_mebibyte_waits() {
+    let stage = Stage::start("").await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let stream = socket.connect(stage.gateway.address.parse().unwrap()).await.unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    let head = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    writer.write_all(head.as_bytes()).await.unwrap();
+    // Refused lines have answers too. Once all but what the buffers of both sockets hold was read, the answers are more than
+    // those and a mebibyte hold.
+    let lines = format!("{:99}\n", "rubbish").repeat(1_000);
+    let chunk = format!("{:x}\r\n{lines}\r\n", lines.len());
+    for _ in 0..400 {
+        writer.write_all(chunk.as_bytes()).await.unwrap();
+    }
+    writer.write_all(b"0\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    within("the end of the answers", LONG, reader.read_to_end(&mut answer)).await.unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    let last: Value =
+        serde_json::from_str(answer.lines().rfind(|line| line.starts_with('{')).unwrap()).unwrap();
+    assert_eq!(last["code"], "DQ-G109", "{last}");
+    assert!(last["detail"].as_str().unwrap().contains("read while you send"), "{last}");
+    assert!(last["lines"].as_u64().unwrap() < 400_000, "{last}");
 }

@@ -3,7 +3,6 @@
 use super::stage::{Stage, read_to_end, topic};
 use delayq::admin::Numbers;
 use delayq::{Message, Target};
-use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::process::Signal;
 use serde_json::{Value, json};
@@ -84,6 +83,20 @@ async fn a_reserve_takes_as_many_as_it_asks_for_and_not_more_bytes() {
     ] {
         stage.gateway.post("/v1/reserve", &odd).await.with(422);
     }
+}
+
+#[tokio::test]
+async fn a_reserve_takes_what_is_there_although_one_shard_has_all_of_it() {
+    let stage = Stage::start("").await;
+    // A group has one shard.
+    stage.deployment.put((0..40).map(|n| ready(&format!("m{n}")).group("u").unwrap())).await;
+    let all = json!({ "topics": ["mails"], "max": 50, "lease": LEASE });
+    let taken = stage.gateway.post("/v1/reserve", &all).await.with(200);
+    assert_eq!(taken["messages"].as_array().unwrap().len(), 40);
+    stage.deployment.put((40..80).map(|n| ready(&format!("m{n}")).group("u").unwrap())).await;
+    let some = json!({ "topics": ["mails"], "max": 30, "lease": LEASE, "wait": "30s" });
+    let taken = stage.gateway.post("/v1/reserve", &some).await.with(200);
+    assert_eq!(taken["messages"].as_array().unwrap().len(), 30);
 }
 
 #[tokio::test]
@@ -198,10 +211,7 @@ async fn a_gateway_that_is_killed_holds_a_message_no_longer_than_its_lease() {
     stage.gateway.post("/v1/reserve", &short).await.with(200);
     stage.gateway.process.end_by(Signal::KILL, LONG).await;
     let other = stage.another().await;
-    let config = stage.folder.join("timer.toml");
-    let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"\"\n";
-    std::fs::write(&config, stage.deployment.sections() + rest).unwrap();
-    let _timer = Binary::new("delayq-timer").arg(&config).start();
+    let _timer = stage.timer();
     let taken = other.post("/v1/reserve", &poll("60s")).await.with(200);
     assert_eq!((&taken["messages"][0]["id"], &taken["messages"][0]["attempt"]), (&json!("a"), &json!(2)));
 }

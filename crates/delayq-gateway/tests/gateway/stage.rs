@@ -2,6 +2,7 @@
 
 use delayq::Topic;
 use delayq_tests::admin_endpoint::AdminEndpoint;
+use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{SHORT, wait_until, within};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::folder::Folder;
@@ -65,7 +66,20 @@ impl<S: Borrow<SharedRedis>> Stage<S> {
 
     /// Another gateway of the same deployment.
     pub(crate) async fn another(&self) -> Running {
-        Running::start(&self.folder, &self.deployment.sections(), "").await
+        self.another_with("").await
+    }
+
+    /// The same with these further settings.
+    pub(crate) async fn another_with(&self, settings: &str) -> Running {
+        Running::start(&self.folder, &self.deployment.sections(), settings).await
+    }
+
+    /// A timer of the deployment, until dropped.
+    pub(crate) fn timer(&self) -> Process {
+        let config = self.folder.join("timer.toml");
+        let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"\"\n";
+        std::fs::write(&config, self.deployment.sections() + rest).unwrap();
+        Binary::new("delayq-timer").arg(&config).start()
     }
 }
 

@@ -1,0 +1,133 @@
+//! Engines: each serves the messages of one deployment. All engines of a process share the room for bodies, the places of waiting
+//! requests, and the tokens.
+
+use crate::codes::{BIND, RECEIPT_KEY};
+use crate::config::GatewayConfig;
+use crate::dispatch::{Dispatcher, GivingBack, Running};
+use crate::metrics::GatewayMetrics;
+use crate::receipts::Receipts;
+use crate::server::Server;
+use crate::state::{App, Parts};
+use crate::tokens::Tokens;
+use axum::Router;
+use delayq::protocol::Holder;
+use delayq::{Admin, Client, Producer, ProducerOptions};
+use delayq_service::config::HostPort;
+use delayq_service::{Fault, Tasks};
+use secrecy::ExposeSecret as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Minimum characters of a configured key of receipts.
+const MIN_KEY: usize = 16;
+
+/// The part that all engines share.
+pub(crate) struct Common {
+    config: GatewayConfig,
+    key: Option<Arc<[u8]>>,
+    tokens: Tokens,
+    metrics: GatewayMetrics,
+    room: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+}
+
+/// An engine that does not run yet.
+pub(crate) struct Engine {
+    pub(crate) app: App,
+    running: Running,
+    giving_back: GivingBack,
+}
+
+// === impl Common ===
+
+impl Common {
+    /// Reads tokens and key.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) fn new(config: GatewayConfig, metrics: GatewayMetrics) -> Result<Self, Fault> {
+        Ok(Self {
+            key: key(&config)?,
+            tokens: Tokens::read(config.tokens.as_deref())?,
+            metrics,
+            room: Arc::new(Semaphore::new(config.max_bytes.as_usize())),
+            places: Arc::new(Semaphore::new(config.max_polls as usize)),
+            config,
+        })
+    }
+
+    /// The engine of this deployment.
+    pub(crate) fn engine(&self, client: Client) -> Engine {
+        let admin = Admin::new(client.clone());
+        let receipts = Receipts::new(admin.clone(), self.key.clone());
+        let (dispatcher, arriving) = Dispatcher::new(Arc::clone(&self.places));
+        let (back, lost) = mpsc::unbounded_channel();
+        // On a separate connection: a reserve waits neither behind settlements nor behind puts.
+        let running =
+            Running { holder: Holder::new(client.apart()), receipts: receipts.clone(), arriving, back };
+        let holder = Holder::new(client.clone());
+        let giving_back = GivingBack { holder: holder.clone(), lost, metrics: self.metrics.clone() };
+        let app = App::new(Parts {
+            producer: Producer::start(client, ProducerOptions::default()),
+            admin,
+            holder,
+            dispatcher,
+            receipts,
+            tokens: self.tokens.clone(),
+            metrics: self.metrics.clone(),
+            room: Arc::clone(&self.room),
+            body_timeout: *self.config.body_timeout,
+            lease: *self.config.lease,
+            is_local: self.config.is_local(),
+            stopping: AtomicBool::new(false),
+        });
+        Engine { app, running, giving_back }
+    }
+
+    /// A server of this router, with the bound address.
+    ///
+    /// # Errors
+    /// [`BIND`]: the address cannot be bound.
+    pub(crate) async fn server(
+        &self,
+        listen: &HostPort,
+        router: Router,
+    ) -> Result<(SocketAddr, Server), Fault> {
+        let refusal = |error| Fault::new(&BIND, format!("cannot listen on {listen}")).because(error);
+        let listener = TcpListener::bind((listen.host(), listen.port())).await.map_err(refusal)?;
+        let address = listener.local_addr().map_err(refusal)?;
+        Ok((address, Server::new(listener, router, &self.config, self.metrics.clone())))
+    }
+}
+
+/// The configured key of receipts.
+fn key(config: &GatewayConfig) -> Result<Option<Arc<[u8]>>, Fault> {
+    let Some(secret) = &config.receipt_key else { return Ok(None) };
+    let fault = |why| Fault::new(&RECEIPT_KEY, why);
+    let key = secret.reveal().map_err(fault)?;
+    match key.expose_secret() {
+        key if key.len() < MIN_KEY => Err(fault(format!("it has fewer than {MIN_KEY} characters"))),
+        key => Ok(Some(key.as_bytes().into())),
+    }
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Starts to reserve, and to give back what reached no client.
+    pub(crate) fn run(self, tasks: &Tasks) {
+        let Self { app: _, running, giving_back } = self;
+        let until = tasks.shutdown().clone();
+        tasks.spawn("reserving", async move {
+            running.run(until).await;
+            Ok(())
+        });
+        tasks.spawn("giving back", async move {
+            giving_back.run().await;
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,28 @@
+//! Ending jobs: one by id in any state, or all that are ready.
+
+use super::api::Ask;
+use super::reply::{Answer, internal, nothing};
+use delayq::admin::PurgeWhat;
+use delayq::{FinishOutcome, FinishWhich, Settled};
+
+pub(super) async fn delete(ask: &Ask, id: &str) -> Answer {
+    // Before own ids: a receipt is a text like any.
+    let signer = ask.app.receipts.signer().await.map_err(internal)?;
+    if let Some(receipt) = signer.read(id) {
+        return match ask.app.holder.ack(&[receipt]).await.remove(0).map_err(internal)? {
+            Settled::Failed(why) => Err(internal(why)),
+            _ => Ok(nothing()),
+        };
+    }
+    let Some(target) = ask.target(id).await? else { return Ok(nothing()) };
+    let ended = ask.app.producer.finish_many(ask.topic(), FinishWhich::Any, &[target]).await.remove(0);
+    match ended.map_err(internal)? {
+        FinishOutcome::Failed(why) => Err(internal(why)),
+        _ => Ok(nothing()),
+    }
+}
+
+pub(super) async fn destroy(ask: &Ask) -> Answer {
+    ask.app.admin.purge(ask.topic(), PurgeWhat::Ready, |_| {}).await.map_err(internal)?;
+    Ok(nothing())
+}

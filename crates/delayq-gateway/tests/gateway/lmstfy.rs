@@ -1,0 +1,8 @@
+//! lmstfy's API: its answers, and each difference of `docs/guides/lmstfy.md`.
+
+mod answers;
+mod consuming;
+mod differences;
+mod keys;
+mod pools;
+mod scene;

@@ -1,0 +1,69 @@
+//! A gateway of a deployment on several Redises.
+
+use super::stage::{Running, topic};
+use delayq::protocol::NodeName;
+use delayq::{Admin, Group, Message, ShardCount};
+use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::deployment::created;
+use delayq_tests::folder::Folder;
+use delayq_tests::redis_nodes::RedisNodes;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// Messages whose answer is more than the buffers of both sockets hold.
+const MANY: u64 = 60;
+
+/// A client that reserves all of a topic, and reads nothing.
+async fn unread(gateway: &Running, name: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(gateway.address.parse().unwrap()).await.unwrap();
+    let body = json!({ "topics": [name], "max": MANY, "max_bytes": 16_000_000, "lease": "10m" });
+    stream.write_all(&gateway.bytes("POST /v1/reserve", &body.to_string())).await.unwrap();
+    stream
+}
+
+async fn is_leased(admin: &Admin, name: &str) {
+    let leased = async || admin.count(&topic(name)).await.unwrap().leased == MANY;
+    wait_until("the lease", SHORT, leased).await;
+}
+
+/// A group whose messages are in a shard of this range.
+fn group_in(shards: &std::ops::Range<u16>, count: u16) -> Group {
+    let count = ShardCount::new(count).unwrap();
+    let names = (0..).map(|n| Group::new(format!("g{n}")).unwrap());
+    let mut there = names.filter(|group| shards.contains(&count.shard_of_name(group.as_str()).get()));
+    there.next().unwrap()
+}
+
+#[tokio::test]
+async fn a_redis_that_is_away_keeps_no_message_of_another_from_going_back() {
+    let nodes = RedisNodes::start(1).await;
+    let (_client, admin, producer) = created(nodes.settings()).await;
+    let folder = Folder::new("several");
+    let sections = format!("[deployment]\nshards = {}\n{}", nodes.shards(), nodes.section());
+    let gateway = Running::start(&folder, &sections, "").await;
+    for (name, node) in [("away", 0), ("here", 1)] {
+        let group = group_in(&nodes.shards_of(node), nodes.shards());
+        let message = || Message::new(topic(name), "x".repeat(250_000)).with_group(group.clone());
+        for put in producer.put_many((0..MANY).map(|_| message()).collect()).await {
+            assert!(put.unwrap().outcome.is_accepted());
+        }
+    }
+    let (away, here) = (unread(&gateway, "away").await, unread(&gateway, "here").await);
+    is_leased(&admin, "away").await;
+    is_leased(&admin, "here").await;
+    nodes.servers[0].freeze();
+    drop(away);
+    wait_until("the first loss", SHORT, async || {
+        let (_, metrics) = gateway.endpoint.get("/metrics").await;
+        metrics.contains(&format!("delayq_gateway_given_back_total {MANY}\n"))
+    })
+    .await;
+    drop(here);
+    let others = admin.without([NodeName::new("a").unwrap()]).unwrap();
+    let is_back = async || others.count(&topic("here")).await.unwrap().ready == MANY;
+    wait_until("the messages of the other Redis", SHORT, is_back).await;
+    nodes.servers[0].thaw();
+}
