@@ -135,6 +135,11 @@ impl Look {
         shards.map(|shard| shard.overview.now.millis()).max().unwrap_or(UnixMillis::new(0))
     }
 
+    /// Whether some shards answer, and others do not.
+    pub fn is_partial(&self) -> bool {
+        self.shards.as_ref().is_ok_and(|shards| !shards.unseen.is_empty())
+    }
+
     /// What is missing beside the others, a line each.
     pub fn missing(&self) -> Vec<String> {
         let unseen = self.shards.iter().flat_map(|shards| shards.unseen.iter().cloned());

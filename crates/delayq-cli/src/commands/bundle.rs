@@ -94,8 +94,8 @@ impl Bundle {
             let files = counted(packed.len() as u64, "file");
             format!("{}\n\n{}: {files}, {} bytes", rows.text(), target.display(), bytes.len())
         })?;
-        // That nothing answers, its files say.
-        look.map_or(Ok(()), |look| if look.shards.is_ok() { look.finish(Ok(())) } else { Ok(()) })
+        // The files say what else is missing.
+        look.ok().filter(Look::is_partial).map_or(Ok(()), |look| look.finish(Ok(())))
     }
 
     async fn pack(

@@ -5,9 +5,8 @@ use super::limits::verdict;
 use super::{Cause, Check, Limits, Pair};
 use crate::look::{Look, Servers, Topics};
 use crate::output::{Judgement, counted, duration};
-use delayq::Error;
-use delayq::UnixMillis;
 use delayq::admin::{Durability, NodeFacts, Numbers};
+use delayq::{Error, UnixMillis};
 use std::time::Duration;
 
 pub(super) fn judge(look: &Look, topics: &Result<Topics, Error>, limits: &Limits) -> Vec<Check> {

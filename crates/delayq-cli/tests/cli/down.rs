@@ -107,12 +107,12 @@ async fn the_doctor_finds_no_deployment_good_that_no_timer_has_ever_served() {
     let finished = run(&redis, &["doctor"]).await;
     assert_eq!(finished.code, Some(69), "{finished:?}");
     for expected in [
-        "redis        good",
-        "deployment   good",
-        "persistence  warning",
-        "timers       bad      no timer has ever owned 4 of 4 shards",
+        "redis           good",
+        "deployment      good",
+        "persistence     warning",
+        "timers          bad      no timer has ever owned 4 of 4 shards",
         "start a timer: delayq-timer",
-        "etcd         good     not used",
+        "etcd            good     not used",
     ] {
         assert!(finished.stdout.contains(expected), "{expected:?} is not in\n{}", finished.stdout);
     }

@@ -175,7 +175,7 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
 #[tokio::test]
 async fn the_first_put_of_a_process_with_a_generated_id_goes_to_another_node_while_its_own_is_away() {
     let mut nodes = RedisNodes::start(1).await;
-    created(nodes.settings()).await;
+    drop(created(nodes.settings()).await);
     nodes.servers[1].kill().await;
     for _ in 0..24 {
         // Each as in a process of its own.
