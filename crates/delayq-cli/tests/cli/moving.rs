@@ -101,7 +101,8 @@ async fn an_older_copy_of_a_node_that_comes_back_after_a_move_is_named_by_doctor
     std::fs::write(&file, text).unwrap();
     run(&file, &["init"]).await;
     replicate(&a, &b).await;
-    a.command::<()>(&["SAVE"]).await;
+    // Refused while the copy for the replica is saved.
+    wait_until("a snapshot", LONG, async || a.try_command::<()>(&["SAVE"]).await.is_ok()).await;
     run(&file, &["shards", "move", "2-3", "--to", "b", "--yes"]).await;
     let says = async || {
         let look = async |command: &str| delayq(&file, &[command, "--json"]).run(b"", LONG).await;
