@@ -84,12 +84,12 @@ impl Want<'_> {
 impl Look {
     /// Looks. Never fails: its parts do.
     pub async fn take(context: &Context, want: Want<'_>) -> Self {
-        let ((part, shards, topics), servers, fleet, etcd) = tokio::join!(
+        let ((part, shards, topics), fleet, etcd) = tokio::join!(
             parts::stored(context, want),
-            parts::servers(context, want),
             parts::fleet(context, want),
             parts::etcd(context, want),
         );
+        let servers = parts::servers(context, want).await;
         let others = match &shards {
             Err(error) if want.servers && of_core(error.clone()).code() == &DEPLOYMENT => {
                 context.other_namespaces().await

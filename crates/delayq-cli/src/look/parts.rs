@@ -194,8 +194,9 @@ async fn topics(admin: &Admin, want: Want<'_>) -> Option<Result<Topics, Error>> 
 pub(super) async fn servers(context: &Context, want: Want<'_>) -> Option<Result<Servers, Error>> {
     let admin = context.admin();
     let both = async {
-        let (nodes, sentinels) = tokio::join!(admin.check_each_node(), admin.sentinels());
-        Ok(Servers { nodes: nodes?, sentinels })
+        let nodes = admin.check_each_node().await?;
+        // At last: whatever doubts a master has its sentinels asked again, and only answers to the last question count.
+        Ok(Servers { nodes, sentinels: admin.sentinels().await })
     };
     if want.servers { Some(both.await) } else { None }
 }
