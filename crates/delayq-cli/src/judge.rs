@@ -1,4 +1,4 @@
-//! The one judge: what a look at a deployment means, whoever asks.
+//! The one judge: what a look at a deployment means, in every command.
 
 mod causes;
 mod etcd;

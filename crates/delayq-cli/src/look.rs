@@ -6,7 +6,7 @@ mod parts;
 pub use parts::{Servers, Shard, Shards, Topics};
 
 use crate::deployment::{Context, no_topic};
-use crate::failure::{DEPLOYMENT, PARTIAL, UNKNOWN, message_of, of_core, unknown};
+use crate::failure::{NO_DEPLOYMENT, PARTIAL, UNKNOWN, message_of, of_core, unknown};
 use crate::output::complain;
 use delayq::admin::{Numbers, Unseen};
 use delayq::protocol::ShardRanges;
@@ -91,7 +91,7 @@ impl Look {
         );
         let servers = parts::servers(context, want).await;
         let others = match &shards {
-            Err(error) if want.servers && of_core(error.clone()).code() == &DEPLOYMENT => {
+            Err(error) if want.servers && of_core(error.clone()).code() == &NO_DEPLOYMENT => {
                 context.other_namespaces().await
             }
             _ => None,

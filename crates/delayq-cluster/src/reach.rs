@@ -70,6 +70,6 @@ mod tests {
         assert_eq!(reached(&["0-3", "0-3"]), [all.clone(), all.clone()]);
         assert_eq!(reached(&["0-1", "1-2"]), [(vec![1, 2, 3], false), (vec![0, 1, 3], false)]);
         assert_eq!(reached(&["0-1", "1"]), [(vec![1, 2, 3], false), all.clone()]);
-        assert_eq!(reached(&["4-9"]), [all], "shards that are none of the deployment");
+        assert_eq!(reached(&["4-9"]), [all], "shards that the deployment lacks");
     }
 }

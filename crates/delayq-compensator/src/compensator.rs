@@ -2,10 +2,11 @@
 
 use crate::codes::SPOOL;
 use crate::config::CompensatorConfig;
+use crate::report::Report;
 use crate::source::Want;
 use crate::source_metrics::SourcesMetrics;
 use crate::spool::Spool;
-use crate::taking::{Report, SourceLoop, Taking};
+use crate::taking::{SourceLoop, Taking};
 use crate::writes::Carrier;
 use delayq::Client;
 use delayq_service::{Fault, Readiness, Shutdown};

@@ -35,6 +35,7 @@ mod intake;
 mod outbox;
 mod outcome;
 mod redis_clock;
+mod report;
 mod resting;
 mod rests;
 mod room;
@@ -57,6 +58,7 @@ pub use outbox::{
     AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, Reconcile, Reconciled, build_outbox,
     outbox_keeper,
 };
+pub use report::Report;
 pub use source_metrics::SourcesMetrics;
 pub use sources::{Sources, SourcesConfig, SourcesDeps};
-pub use taking::{Report, SourceLoop};
+pub use taking::SourceLoop;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// - After an error the source connects again at the next call. What was handed out is handed out again.
 #[async_trait]
 pub(crate) trait Source: Send {
-    /// What settles a record.
+    /// The handle that settles a record.
     type Key: Send + Sync;
 
     /// Waits for records, until this time at most; none: there are none for now. A call may be dropped if
@@ -33,20 +33,20 @@ pub(crate) trait Source: Send {
         Ok(())
     }
 
-    /// What became of records, in the order in which they were handed out. Safe to repeat.
+    /// Notes what became of records, in the order in which they were handed out. Safe to repeat.
     ///
     /// # Errors
     /// Why not all of it is noted.
     async fn settle(&mut self, what: Vec<(Self::Key, Settle)>) -> Result<(), String>;
 
-    /// What is known of it, without asking.
+    /// The last known state, without a call.
     fn seen(&self) -> Seen;
 
     /// Gives up what was handed out, and disconnects.
     async fn close(&mut self);
 }
 
-/// What is asked of a source.
+/// The records that a source is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Records that do not rest.
@@ -64,7 +64,7 @@ pub(crate) struct Recorded<K> {
     pub(crate) what: What,
 }
 
-/// What a record asks for.
+/// The content of a record.
 #[derive(Debug)]
 pub(crate) enum What {
     Write(Write),
@@ -76,15 +76,15 @@ pub(crate) enum What {
     Unfit(String),
 }
 
-/// What a source holds.
+/// The state of a source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) waiting: Option<u64>,
     pub(crate) rejected: Option<u64>,
     pub(crate) resting: u64,
-    /// How long the oldest record has waited.
+    /// Age of the oldest record.
     pub(crate) oldest: Duration,
     pub(crate) bytes: Option<u64>,
-    /// What is wrong although records are carried out.
+    /// A fault that does not keep records from being carried out.
     pub(crate) wrong: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! The metrics that all sources of recorded writes have in common, by the name of the source.
 
+use crate::report::Report;
 use crate::source::Seen;
-use crate::taking::Report;
 use delayq_service::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -36,7 +36,7 @@ pub(crate) struct Spool {
     config: CompensatorConfig,
     client: Client,
     folder: PathBuf,
-    /// What a second compensator reports as the owner of the folder.
+    /// The owner of the folder, as a second compensator reports it.
     holder: String,
     /// Maximum number of records in a batch, and now: fewer after one that filled the disk.
     batch: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Spool {
     reader: Option<Arc<Mutex<SpoolReader>>>,
     /// Why it cannot be opened, and when that was tried.
     closed: Option<(Instant, String)>,
-    /// What runs while it is open.
+    /// Tasks that run while the spool is open.
     beside: JoinSet<()>,
     room: Room,
     /// No room is reserved, so the spool is kept as small as possible.
@@ -60,7 +60,7 @@ pub(crate) struct Spool {
     read: u64,
     /// Reading begins again with the first record, those that rest included.
     begins_again: bool,
-    /// How many records rest, and how often some of them were tried since all were.
+    /// Number of records that rest, and of tries of some of them since all were tried.
     resting: u64,
     tries: u32,
     /// The batch is of those.
@@ -75,7 +75,7 @@ pub(crate) struct Spool {
     books_at: Option<Instant>,
 }
 
-/// What settles a record.
+/// The handle of a record.
 #[derive(Debug)]
 pub(crate) struct Place {
     seq: u64,
@@ -130,14 +130,14 @@ impl Source for Spool {
                 Settle::Hold(..) | Settle::Untried => self.begins_again = true,
             }
         }
-        // What kept them from being carried out seems to be over.
+        // The cause seems to be over.
         self.begins_again |= self.is_rested && is_mended;
         if self.config.rate > 0 {
             self.not_before = Instant::now() + Duration::from_secs(1) * sent / self.config.rate;
         }
         self.begun = None;
         let noted = self.note(settled).await;
-        // What could not be noted is carried out again, which Redis recognises.
+        // Redis recognises the repeat of a write that could not be noted.
         self.begins_again |= noted.is_err();
         noted?;
         match not_applied {

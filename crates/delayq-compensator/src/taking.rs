@@ -6,9 +6,10 @@
 //!           └────── back off ◄─────────┴─ Redis or the source cannot be used: everything stays in order
 //! ```
 //! The process may die between any two of these. Redis answers the repeat of a record's write as it answered the first, and
-//! changes nothing. What Redis cannot recognise is settled before what follows it is sent.
+//! changes nothing. Only changes of groups and records without ids are not recognised: they are settled one by one.
 
 use crate::outcome::Settle;
+use crate::report::Report;
 use crate::resting::{Resting, message_of};
 use crate::rests::{Rests, back_off};
 use crate::source::{Recorded, Source, Want, What};
@@ -26,7 +27,7 @@ use tokio::time::timeout;
 
 /// How often the metrics are brought up to date while nothing happens.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
-/// How long nothing may be settled of what was handed out, until the process is not ready.
+/// Longest time in which nothing of a batch is settled, until the process is not ready.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A source under way.
@@ -49,25 +50,6 @@ pub(crate) struct Taking<S: Source> {
     pub(crate) is_doubtful: bool,
 }
 
-/// What one step did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Records that were handed out.
-    pub taken: u64,
-    /// Records that were sent to Redis.
-    pub sent: u64,
-    /// Records that were carried out.
-    pub done: u64,
-    /// Records that can never be carried out.
-    pub rejected: u64,
-    /// Records that rest.
-    pub resting: u64,
-    /// Why the first of these rests that is behind no other.
-    pub why: Option<String>,
-    /// Why Redis could not be used; `None`: it could.
-    pub held: Option<String>,
-}
-
 /// The loop of a source that is ready to run.
 pub struct SourceLoop(pub(crate) Box<dyn Takes>);
 
@@ -81,13 +63,13 @@ pub(crate) trait Takes: Send {
     fn name(&self) -> &str;
 }
 
-/// When to ask for what, by what the last steps did.
+/// The plan of the next step, by the last ones.
 struct Pace {
     rests: Rests,
     /// Steps in a row that were held up.
     failures: u32,
     held_until: Option<Instant>,
-    /// What was logged to hold them up.
+    /// The reason that was logged last.
     said: Option<String>,
 }
 
@@ -137,7 +119,7 @@ impl<S: Source> Taking<S> {
             tracing::warn!(source, records, why, "records rest alone, and are tried again");
         }
         if want == Want::Rested && report.done > 0 {
-            // What kept them seems to be over: the others do not wait for their next try.
+            // The cause seems to be over: the others do not wait for their next try.
             pace.rests.hurry(now);
         }
         if let Some(why) = report.held {
@@ -272,7 +254,7 @@ impl<S: Source> Taking<S> {
     }
 }
 
-/// What becomes of the records of a part. Where nothing ended it, what was not tried rests behind a record of its message.
+/// Carries out the writes of a part. Where nothing ended it, a write that was not tried rests behind one of its message.
 async fn call(carrier: &mut Carrier, asked: &[What], resting: &mut Resting) -> Vec<Settle> {
     let (mut writes, mut places) = (Vec::new(), Vec::new());
     let mut settled: Vec<Settle> = Vec::with_capacity(asked.len());
@@ -295,8 +277,8 @@ async fn call(carrier: &mut Carrier, asked: &[What], resting: &mut Resting) -> V
     settled
 }
 
-/// A batch in parts. What Redis cannot recognise is settled before what follows it is sent, so that a repeat cannot undo that:
-/// a change of a group is a part of its own, and two writes of a message without ids are in different ones.
+/// Cuts a batch into parts. A write whose repeat Redis cannot recognise is settled before the next one is sent, so that the
+/// repeat cannot undo it: a change of a group is a part of its own, and two writes of a message without ids are in two parts.
 fn apart<K>(batch: Vec<Recorded<K>>) -> Vec<Vec<Recorded<K>>> {
     let (mut parts, mut open, mut is_closed) = (Vec::<Vec<_>>::new(), HashSet::new(), true);
     for recorded in batch {
@@ -329,7 +311,7 @@ async fn watched<T>(condition: &Condition, mut part: impl Future<Output = T> + U
 // === impl Pace ===
 
 impl Pace {
-    /// What to ask for, and until when to wait for it.
+    /// Plans a step: the records to ask for, and the end of the wait for them.
     fn next(&mut self, now: Instant) -> (Want, Instant) {
         let (want, until) = match self.held_until.filter(|until| *until > now) {
             Some(until) => (Want::Nothing, until),
@@ -337,37 +319,6 @@ impl Pace {
             None => (Want::New, self.rests.again_at()),
         };
         (want, until.min(now + SHOW_EVERY))
-    }
-}
-
-// === impl Report ===
-
-impl Report {
-    fn of(settled: &[Settle]) -> Self {
-        let mut report = Self::default();
-        for settle in settled {
-            report.sent += u64::from(settle.is_tried());
-            match settle {
-                Settle::Done => report.done += 1,
-                Settle::Reject(_) => report.rejected += 1,
-                Settle::Rest(_, why) => {
-                    report.resting += 1;
-                    report.why = report.why.or_else(|| settle.is_tried().then(|| why.clone()));
-                }
-                Settle::Hold(_, why) => drop(report.held.get_or_insert_with(|| why.clone())),
-                Settle::Untried => {}
-            }
-        }
-        report
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.done += other.done;
-        self.rejected += other.rejected;
-        self.resting += other.resting;
-        self.why = self.why.take().or_else(|| other.why.clone());
-        self.held = self.held.take().or_else(|| other.held.clone());
     }
 }
 
@@ -392,7 +343,7 @@ impl SourceLoop {
 // === impl What ===
 
 impl What {
-    /// What is to be forgotten in Redis once the source has noted what became of a record.
+    /// The answer that Redis forgets once the source has noted it.
     fn carried(&self, settle: &Settle) -> Option<(Target, RecordId)> {
         match self {
             Self::Write(write) if settle.is_over() => write.carried(),

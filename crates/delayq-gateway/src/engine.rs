@@ -47,7 +47,7 @@ impl Common {
     /// Reads tokens and key.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The tokens or the key cannot be read.
     pub(crate) fn new(config: GatewayConfig, metrics: GatewayMetrics) -> Result<Self, Fault> {
         Ok(Self {
             key: key(&config)?,

@@ -128,7 +128,7 @@ async fn every(State((state, port)): State<(state::Lmstfy, Port)>, request: Requ
     let closes = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut response = match admitted(&state, port, request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(problem) => reply::error(problem.kind().status().as_u16(), problem.detail()),
+        Err(problem) => *reply::error(problem.kind().status().as_u16(), problem.detail()),
     };
     let status = response.status().as_u16();
     let headers = response.headers_mut();

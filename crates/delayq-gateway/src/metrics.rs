@@ -34,7 +34,7 @@ impl GatewayMetrics {
         let requests = "Answered requests, by route and status; the route is none where no route was found";
         let refused = "Connections answered 503 because too many were open";
         let polls = "Reserves that wait for a message";
-        let given_back = "Messages given back because the client that asked for them was gone";
+        let given_back = "Messages given back: their client was gone, or the answer had no room for them";
         Self {
             requests: metrics.register("gateway_requests", requests, Family::default()),
             connections: metrics.register("gateway_connections", "Open connections", Gauge::default()),

@@ -62,17 +62,20 @@ pub fn ask(address: &HostPort, path: &str) -> std::io::Result<(u16, String)> {
 /// Reads to the end, within the bounds.
 fn read_within(stream: &mut TcpStream, bounds: Bounds) -> std::io::Result<String> {
     let end = Instant::now() + bounds.time;
+    let late = |time: Duration| Err(Error::other(format!("the answer takes longer than {time:?}")));
     let (mut answer, mut part) = (Vec::new(), [0; 1 << 14]);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::other(format!("the answer takes longer than {:?}", bounds.time)));
+            return late(bounds.time);
         }
         stream.set_read_timeout(Some(left.min(DEADLINE)))?;
         match stream.read(&mut part) {
             Ok(0) => return String::from_utf8(answer).map_err(|_| Error::other("the answer is not UTF-8")),
             Ok(read) => answer.extend_from_slice(&part[..read]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // The read timed out.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return late(bounds.time.min(DEADLINE)),
             Err(error) => return Err(error),
         }
         if answer.len() > bounds.bytes {

@@ -245,7 +245,7 @@ mod tests {
         let drained = supervisor.drain(SOON).await;
         assert!(drained.left_running.is_empty());
         let [fault] = drained.faults.as_slice() else { panic!("{drained:?}") };
-        assert_eq!(fault.to_string(), "DQ-P002: the task `second` failed: DQ-P002: was late");
+        assert_eq!(fault.to_string(), "DQ-P002: the task `second` failed: was late");
     }
 
     #[tokio::test]

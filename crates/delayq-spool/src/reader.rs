@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Waiting records, as [`spooled`] reads them.
 const WAITING: &str = "SELECT seq, body, spooled_ms, boot, up_ms FROM waiting";
 
-/// How many records of a cause are tried again.
+/// Maximum number of records of a cause that are tried again.
 const OF_A_CAUSE: usize = 16;
 
 /// The size at which a batch is full.
@@ -53,7 +53,7 @@ pub struct Spooled {
     pub spooled_at: UnixMillis,
     /// By which Redis recognises a repeat of it. Of no other record; another one once it waits again.
     pub id: RecordId,
-    /// Whether it rests, or one that it must not overtake.
+    /// The record rests, or another one that it must not overtake.
     pub rests: bool,
     /// The record, or why its bytes are invalid: reject it.
     pub record: Result<AnyRecord, String>,

@@ -238,7 +238,7 @@ impl Keys {
         Self { key: key_of_group(&record.group), of: Of::Group }
     }
 
-    /// Whether one of these has its key, or is noted in a way that it must not overtake.
+    /// True if one of these has its key, or a note that it must not overtake.
     fn is_behind(
         &self,
         has: impl Fn(i64) -> rusqlite::Result<bool>,
@@ -282,7 +282,7 @@ pub(crate) fn note_group(
     Keys::of(record).note(transaction, seq.cast_signed())
 }
 
-/// Whether a record rests, or one that it must not overtake.
+/// True if a record rests, or one that it must not overtake.
 pub(crate) fn rests(connection: &Connection, record: &AnyRecord) -> rusqlite::Result<bool> {
     let any = |sql| move |key: i64| connection.prepare_cached(sql)?.exists([key]);
     let by = "SELECT 1 FROM resting WHERE key = ?";

@@ -50,7 +50,6 @@ pub use delayq_core::shard::ShardCount;
 pub use delayq_core::target::{Reference, Target};
 pub use delayq_core::time::{Shift, UnixMillis};
 pub use delayq_core::verbs::cancel::CancelOutcome;
-pub use delayq_core::verbs::finish::{FinishOutcome, FinishWhich};
 pub use delayq_core::verbs::put::PutOutcome;
 pub use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
 pub use delayq_core::verbs::settle::Settled;

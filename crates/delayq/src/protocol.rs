@@ -29,6 +29,7 @@ pub use delayq_core::script::{Script, Scripts, Swap, Verb};
 pub use delayq_core::shard::{ShardCountError, ShardId};
 pub use delayq_core::time::{OddTime, UnixMicros};
 pub use delayq_core::verbs::claim::Claimed;
+pub use delayq_core::verbs::finish::{FinishOutcome, FinishWhich};
 pub use delayq_core::verbs::forget::ForgottenTopics;
 pub use delayq_core::verbs::hold::HoldAnswer;
 pub use delayq_core::verbs::overview::{TopicHere, TopicsPage};

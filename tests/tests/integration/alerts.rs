@@ -11,10 +11,10 @@ use delayq_tests::process::{Process, Signal};
 use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 
 /// Many enough for a timer to count the first shard's books within a second.
 const SHARDS: u16 = 256;
@@ -96,7 +96,8 @@ impl Stack {
         let timer = service(&folder, "delayq-timer", ports[0]);
         let forwarder = service(&folder, "delayq-forwarder", ports[1]);
         let compensator = service(&folder, "delayq-compensator", ports[2]);
-        let (prometheus, alerts) = prometheus(&folder, ports).await;
+        let checks = checks(folder.join("delayq.toml")).await;
+        let (prometheus, alerts) = prometheus(&folder, &[&ports[..], &[checks]].concat()).await;
         let _others = [forwarder, compensator, prometheus];
         Self { redis, destination, folder, ports, timer, nats, _others, alerts, fired: BTreeSet::new() }
     }
@@ -150,13 +151,30 @@ async fn ask(nats: &NatsServer, subject: &str, text: &str) {
     assert!(!answer.contains("\"error\""), "{subject}: {answer}");
 }
 
+/// Answers each scrape with what `delayq check` finds, in place of a textfile collector.
+async fn checks(configuration: PathBuf) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let check = Binary::new("delayq").arg("--config").arg(&configuration);
+            let text = check.args(["check", "--format", "prometheus"]).run(b"", SHORT).await.stdout;
+            let _ = stream.read(&mut [0; 4096]).await;
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
+        }
+    });
+    port
+}
+
 /// A Prometheus that scrapes these ports, and its own endpoint.
-async fn prometheus(folder: &Folder, ports: [u16; 3]) -> (Process, AdminEndpoint) {
+async fn prometheus(folder: &Folder, ports: &[u16]) -> (Process, AdminEndpoint) {
     fs::write(folder.join("alerts.yaml"), quickened()).unwrap();
     let text = format!(
         "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: [alerts.yaml]\n\
          scrape_configs:\n- job_name: delayq\n  static_configs:\n  - targets: {:?}\n",
-        ports.map(|port| format!("127.0.0.1:{port}"))
+        ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>()
     );
     fs::write(folder.join("prometheus.yaml"), text).unwrap();
     let address = format!("127.0.0.1:{}", free_port());
@@ -183,8 +201,10 @@ async fn each_alert_fires_at_its_fault_and_clears_after_it() {
 
     stack.timer.end_by(Signal::TERM, SHORT).await;
     stack.fires("DelayqShardUnowned").await;
+    stack.fires("DelayqCheckBad").await;
     stack.timer = service(&stack.folder, "delayq-timer", stack.ports[0]);
     stack.clears("DelayqShardUnowned").await;
+    stack.clears("DelayqCheckBad").await;
     stack.clears("DelayqBooksDoNotBalance").await;
     stack.clears("DelayqSweepFound").await;
 

@@ -30,7 +30,7 @@ const NOT_RUN: [(&str, &str, &str); 8] = [
 ];
 
 /// Pages with blocks that another test runs.
-const RUN_ELSEWHERE: [&str; 1] = ["docs/guides/http.md"];
+const RUN_ELSEWHERE: [&str; 2] = ["docs/guides/http.md", "docs/guides/lmstfy.md"];
 
 /// The languages of blocks; a block without a language would escape the checks.
 const LANGUAGES: [&str; 7] = ["sh", "text", "toml", "sql", "python", "rust,no_run", "json"];

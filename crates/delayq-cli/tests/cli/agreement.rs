@@ -166,7 +166,7 @@ async fn a_redis_at_its_limit_of_clients_is_named_with_what_to_do_by_every_comma
             };
             for args in [&["topics"][..], &["put", "orders", "{}"], &["shards"], &["init"]] {
                 let finished = on(args).run(b"", SHORT).await;
-                for word in ["DQ-U031", "has as many clients as its maxclients allows", "CLIENT LIST"] {
+                for word in ["DQ-R010", "has as many clients as its maxclients allows", "CLIENT LIST"] {
                     assert!(finished.stderr.contains(word), "{url}, {args:?}: {word}: {finished:?}");
                 }
                 assert!(!finished.stderr.contains("roken pipe"), "{finished:?}");

@@ -219,7 +219,7 @@ async fn a_record_that_a_later_one_overtook_waits_again_only_by_force() {
     let put = message("orders", "a", b"x");
     let cancel = SpoolRecord::cancel(&put.topic, &Target::from(put.id.clone().unwrap()), UnixMillis::new(1));
     spool.append(vec![record(&put), cancel]).await.unwrap();
-    let settled = Settled { rejected: vec![(1, "refused".to_owned())], done: vec![2] };
+    let settled = Settled { rejected: vec![(1, "refused".to_owned())], done: vec![2], ..Settled::default() };
     SpoolReader::open_beside(folder.path()).unwrap().note(&settled).unwrap();
     let listed = printed(&redis, &folder, &["rejected", "--json"]).await;
     let listed: Value = serde_json::from_str(&listed).unwrap();

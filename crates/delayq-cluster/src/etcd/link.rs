@@ -188,7 +188,7 @@ impl Link {
             .unwrap_or_else(|_| Err(EtcdError::Silent(format!("no answer within {deadline:?}"))));
         match &answer {
             Err(error @ (EtcdError::Silent(_) | EtcdError::Refused(_))) => self.turn_away(turn, error).await,
-            Err(EtcdError::Exhausted(cause)) if self.refusal().is_none() => self.note_refusal(cause.clone()),
+            Err(EtcdError::Exhausted(cause)) if self.refusal().is_none() => self.note_refusal(cause),
             _ => {}
         }
         if answer.is_ok() && self.shared.failing.swap(false, Ordering::Relaxed) {
@@ -202,8 +202,8 @@ impl Link {
         self.shared.refusal.borrow().clone()
     }
 
-    pub(super) fn note_refusal(&self, cause: String) {
-        let before = self.shared.refusal.send_replace(Some(cause.clone()));
+    pub(super) fn note_refusal(&self, cause: &str) {
+        let before = self.shared.refusal.send_replace(Some(cause.to_owned()));
         if before.is_none() {
             tracing::error!(
                 cause,

@@ -54,7 +54,7 @@ impl Link {
     pub(crate) async fn look_for_alarms(&self) -> Result<(), EtcdError> {
         match self.present_status().await?.alarms.as_slice() {
             [] => self.note_write(),
-            alarms => self.note_refusal(format!("alarm {}", alarms.join(", "))),
+            alarms => self.note_refusal(&format!("alarm {}", alarms.join(", "))),
         }
         Ok(())
     }

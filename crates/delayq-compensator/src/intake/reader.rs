@@ -37,12 +37,12 @@ pub(super) struct Intake<B: Broker> {
     pub(super) broker: B,
     pub(super) metrics: IntakeMetrics,
     pub(super) is_connected: bool,
-    /// What is tried again before anything is taken.
+    /// Records that are tried again before others are taken.
     pub(super) untried: Vec<Origin<B::Ticket>>,
     pub(super) resting: Vec<Origin<B::Ticket>>,
-    /// What the dead destination has not confirmed.
+    /// Records that the dead destination has not confirmed.
     pub(super) unburied: Vec<Letter<B::Ticket>>,
-    /// Why not.
+    /// Its last refusal.
     pub(super) stuck: Option<String>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Origin<T> {
 pub(super) struct Letter<T> {
     origin: Origin<T>,
     reason: String,
-    /// Counts it once it is there.
+    /// Counts buried records.
     counter: Counter,
 }
 

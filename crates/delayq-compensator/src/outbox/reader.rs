@@ -29,10 +29,10 @@ pub(super) struct Outbox {
     pub(super) store: Box<dyn Store>,
     pub(super) condition: Condition,
     pub(super) metrics: SourceMetrics,
-    /// Whether a transaction keeps settled rows from being truncated.
+    /// 1 while a transaction keeps settled rows from being truncated.
     pub(super) truncation_held: Gauge,
     pub(super) notices: Notices,
-    /// What tells them, where producers notify.
+    /// Listens for notices of producers.
     pub(super) listen: Option<Listen>,
     /// It ends with the outbox.
     pub(super) listening: JoinSet<Infallible>,
@@ -42,7 +42,7 @@ pub(super) struct Outbox {
     pub(super) has_settled: bool,
     /// The rows of the turn rest.
     pub(super) is_aside: bool,
-    /// How many rows rest, as far as that is known.
+    /// Number of rows that rest, by the last books and the turns since.
     pub(super) resting: u64,
     pub(super) books: Books,
     pub(super) rotation: SideJob,

@@ -44,7 +44,7 @@ pub(crate) struct Waiter {
     answer: oneshot::Sender<Result<Option<Handed>, Error>>,
     /// The messages so far, while more shards are to be asked.
     held: Option<Handed>,
-    /// Their stored bytes.
+    /// Stored bytes of the held messages.
     held_bytes: usize,
 }
 

@@ -6,7 +6,7 @@ mod route;
 mod tokens;
 
 use super::parameters::Parameters;
-use super::reply::{self, Answer, error};
+use super::reply::{self, Answer, Refusal, error};
 use super::state::Lmstfy;
 use axum::body::Body;
 use axum::extract::Request;
@@ -36,7 +36,7 @@ pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
     }
     let query = Parameters::of(parts.uri.query().unwrap_or_default());
     let ask = Ask { lmstfy: lmstfy.clone(), query, headers: parts.headers };
-    done(&ask, body, act).await.unwrap_or_else(|refusal| refusal)
+    done(&ask, body, act).await.unwrap_or_else(|refusal| *refusal)
 }
 
 async fn done(ask: &Ask, body: Body, act: Act) -> Answer {
@@ -73,7 +73,7 @@ fn stranger() -> Response {
 
 impl Ask {
     /// The whole body.
-    async fn whole(&self, body: Body) -> Result<bytes::Bytes, Response> {
+    async fn whole(&self, body: Body) -> Result<bytes::Bytes, Refusal> {
         let app = self.lmstfy.pools.values().next().expect("there is the default pool");
         let whole = crate::input::Whole::read(body, &self.headers, app, MAX_BODY).await;
         let whole = whole.map_err(|problem| error(problem.kind().status().as_u16(), problem.detail()))?;

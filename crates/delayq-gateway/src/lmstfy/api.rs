@@ -3,7 +3,7 @@
 use super::call::{Action, Call};
 use super::keys::{Key, Known};
 use super::parameters::Parameters;
-use super::reply::{Answer, error, internal, said};
+use super::reply::{Answer, Refusal, error, internal, refusal};
 use super::state::Lmstfy;
 use super::{consume, dead, end, job, look, names, publish};
 use crate::input::Whole;
@@ -44,8 +44,8 @@ impl Ask {
         &self.topics[0]
     }
 
-    /// The message of a job's id; `None`: no message can have it. A growth may have added the shard that it names.
-    pub(super) async fn target(&self, job_id: &str) -> Result<Option<Target>, Response> {
+    /// The message of a job's id; `None`: no message can have this id. A growth may have added the shard that it names.
+    pub(super) async fn target(&self, job_id: &str) -> Result<Option<Target>, Refusal> {
         let Some(target) = job::target(job_id) else { return Ok(None) };
         let client = self.app.admin.client();
         let exists = || target.id.shard().is_none_or(|shard| client.shards().contains(shard));
@@ -60,7 +60,7 @@ impl Ask {
 /// Answers a request.
 pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
     let Some(call) = Call::of(request.method(), request.uri().path()) else {
-        return lmstfy.answered("none", error(404, "api not found"));
+        return lmstfy.answered("none", *error(404, "api not found"));
     };
     let name = call.action.name();
     let (parts, body) = request.into_parts();
@@ -68,16 +68,16 @@ pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
         Ok((ask, throttle)) => done(ask, body, throttle).await,
         Err(refusal) => Err(refused(body, refusal)),
     };
-    lmstfy.answered(name, response.unwrap_or_else(|refusal| refusal))
+    lmstfy.answered(name, response.unwrap_or_else(|refusal| *refusal))
 }
 
-/// The answer to a request whose body is not read: what the client still sends of it is dropped.
-pub(super) fn refused(body: Body, refusal: Response) -> Response {
+/// Answers a request whose body nobody reads: the rest of the body is dropped.
+pub(super) fn refused(body: Body, refusal: Refusal) -> Refusal {
     Whole::discard(body, UNREAD);
     refusal
 }
 
-async fn checked(lmstfy: &Lmstfy, call: Call, mut parts: Parts) -> Result<(Ask, Option<Throttle>), Response> {
+async fn checked(lmstfy: &Lmstfy, call: Call, mut parts: Parts) -> Result<(Ask, Option<Throttle>), Refusal> {
     let topics = match call.action {
         Action::Consume => names::topics(&call.namespace, &call.queue)?,
         _ => vec![names::topic(&call.namespace, &call.queue)?],
@@ -126,13 +126,13 @@ fn pool_and_token(headers: &HeaderMap, query: &Parameters) -> (String, String) {
     (pool.to_owned(), token.to_owned())
 }
 
-/// What is known of the token; `None` if nothing is checked.
+/// The record of the token; `None` if nothing is checked.
 async fn authorised(
     lmstfy: &Lmstfy,
     action: &Action,
     token: &str,
     key: &Key,
-) -> Result<Option<Known>, Response> {
+) -> Result<Option<Known>, Refusal> {
     let is_free = !lmstfy.checks_tokens || action.is_public();
     if !is_free && token.is_empty() {
         return Err(error(401, "token not found"));
@@ -185,13 +185,16 @@ impl Throttle {
             Ok(false) => {
                 lmstfy.counters.limited(&key.pool);
                 let why = format!("token({token}) {word} reach the limit rate, please retry later");
-                return Err(refused(body, said(429, &json!({ "msg": why }))));
+                return Err(refused(body, refusal(429, &json!({ "msg": why }))));
             }
-            Err(error) => return Err(refused(body, said(500, &json!({ "err": error.to_string() })))),
+            Err(error) => return Err(refused(body, refusal(500, &json!({ "err": error.to_string() })))),
         }
         let answer = act(ask, body).await;
-        let (Ok(response) | Err(response)) = &answer;
-        if response.status() != success {
+        let status = match &answer {
+            Ok(response) => response.status(),
+            Err(refusal) => refusal.status(),
+        };
+        if status != success {
             lmstfy.keys.take_back(&key, side, interval).await;
         }
         answer

@@ -60,7 +60,7 @@ impl Action {
 // === impl Call ===
 
 impl Call {
-    /// The call of a request; `None`: there is no such call.
+    /// The call of a request; `None`: no call has this method and path.
     pub(super) fn of(method: &Method, path: &str) -> Option<Self> {
         let segments = segments(path)?;
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();

@@ -37,7 +37,7 @@ pub struct LmstfyConfig {
 pub struct PoolConfig {
     /// Its namespace.
     pub namespace: Namespace,
-    /// Its number of shards, as in its own `[deployment]`. Default 1.
+    /// Number of shards, as in the pool's own `[deployment]`. Default 1.
     #[serde(default)]
     pub shards: ShardCount,
 }
@@ -97,7 +97,7 @@ impl Section for LmstfyConfig {
     fn validate(&self, at: &mut Faults) {
         if !self.is_local() && !self.check_tokens && !self.insecure {
             let why =
-                "other hosts reach this address: check tokens, or set `insecure = true` to serve anyone";
+                "other hosts reach this address: set `check_tokens`, or `insecure = true` to serve anyone";
             at.contradiction(&["listen", "check_tokens"], why);
         }
         if !self.admin_is_local() && self.accounts.is_empty() && !self.insecure {

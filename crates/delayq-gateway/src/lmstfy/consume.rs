@@ -2,10 +2,9 @@
 
 use super::api::Ask;
 use super::job::{Job, shown, target};
-use super::reply::{self, Answer, error, internal, said};
+use super::reply::{self, Answer, Refusal, error, internal};
 use crate::dispatch::{Handed, Poll, Wanted, WantedKind, watched};
 use crate::receipts::Signer;
-use axum::response::Response;
 use bytes::Bytes;
 use delayq::Topic;
 use delayq::protocol::{Layout, Reservation, ShardId};
@@ -61,8 +60,8 @@ pub(super) async fn consume(mut ask: Ask) -> Answer {
     Ok(reply::typed(200, reply::JSON, watched(bytes, Some(handed), outgoing)))
 }
 
-fn none() -> Response {
-    said(404, &json!({ "msg": "no job available" }))
+fn none() -> Refusal {
+    reply::refusal(404, &json!({ "msg": "no job available" }))
 }
 
 fn text(handed: &Handed, is_many: bool, signer: &Signer) -> String {

@@ -3,10 +3,10 @@
 use super::api::Ask;
 use super::job::shown;
 use super::look::sized;
-use super::reply::{Answer, internal, nothing, said};
-use axum::response::Response;
+use super::reply::{Answer, Refusal, internal, nothing, said};
+use delayq::Target;
 use delayq::admin::{ListState, Listing, ReplayTerms, TimeRange};
-use delayq::{FinishOutcome, FinishWhich, Target};
+use delayq::protocol::{FinishOutcome, FinishWhich};
 use serde_json::json;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub(super) async fn delete(ask: &Ask) -> Answer {
 }
 
 /// The oldest dead letters.
-async fn oldest(ask: &Ask, max: u64) -> Result<Vec<Target>, Response> {
+async fn oldest(ask: &Ask, max: u64) -> Result<Vec<Target>, Refusal> {
     let (topic, state, range) = (ask.topic(), ListState::Dead { newest_first: false }, TimeRange::ALL);
     let max = usize::try_from(max.min(A_STEP)).unwrap_or_default();
     let page =

@@ -2,8 +2,9 @@
 
 use super::api::Ask;
 use super::reply::{Answer, internal, nothing};
+use delayq::Settled;
 use delayq::admin::PurgeWhat;
-use delayq::{FinishOutcome, FinishWhich, Settled};
+use delayq::protocol::{FinishOutcome, FinishWhich};
 
 pub(super) async fn delete(ask: &Ask, id: &str) -> Answer {
     // Before own ids: a receipt is a text like any.

@@ -1,4 +1,4 @@
-//! Tokens and their limits. Redis keeps the SHA-256 of a token and a masked form; every gateway remembers what it read for a second,
+//! Tokens and limits. Redis keeps the SHA-256 of a token and a masked form; every gateway remembers what it read for a second,
 //! so a revoked token ends everywhere within that.
 //!
 //! ```text
@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a gateway goes by what it read.
+/// How long a gateway remembers a token.
 const REMEMBER: Duration = Duration::from_secs(1);
 /// Maximum tokens that are remembered.
 const MAX_KNOWN: usize = 10_000;
@@ -48,14 +48,14 @@ pub(super) struct Limit {
     pub(super) interval: i64,
 }
 
-/// What is kept of a token.
+/// The record of a token.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct TokenNote {
     pub(super) description: String,
     pub(super) shown: String,
 }
 
-/// What is kept of a limit.
+/// The record of a limit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LimitNote {
     #[serde(flatten)]
@@ -63,7 +63,7 @@ pub(super) struct LimitNote {
     pub(super) shown: String,
 }
 
-/// What a gateway knows of a key.
+/// A token as a gateway remembers it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     at: Instant,
@@ -112,7 +112,7 @@ impl Keys {
         Self { admin, known: Mutex::default() }
     }
 
-    /// What is known of a token.
+    /// Reads or remembers a token.
     pub(super) async fn known(&self, key: &Key) -> Result<Known, Error> {
         if let Some(known) = self.remembered(key) {
             return Ok(known);

@@ -1,7 +1,6 @@
 //! Namespaces and queues, and their topics: `NAMESPACE/QUEUE`.
 
-use super::reply;
-use axum::response::Response;
+use super::reply::{self, Refusal};
 use delayq::Topic;
 
 /// Maximum bytes of a name in lmstfy.
@@ -11,7 +10,7 @@ const MAX_NAME: usize = 255;
 ///
 /// # Errors
 /// The answer to a name that lmstfy refuses, or that no topic can have.
-pub(super) fn topic(namespace: &str, queue: &str) -> Result<Topic, Response> {
+pub(super) fn topic(namespace: &str, queue: &str) -> Result<Topic, Refusal> {
     let too_long = || reply::error(400, "namespace or queue name too long");
     if namespace.len() > MAX_NAME || queue.len() > MAX_NAME {
         return Err(too_long());
@@ -24,7 +23,7 @@ pub(super) fn topic(namespace: &str, queue: &str) -> Result<Topic, Response> {
 }
 
 /// The topics of a list of queues, in the order of the list; names that no topic can have are left out.
-pub(super) fn topics(namespace: &str, queues: &str) -> Result<Vec<Topic>, Response> {
+pub(super) fn topics(namespace: &str, queues: &str) -> Result<Vec<Topic>, Refusal> {
     check_namespace(namespace)?;
     if queues.is_empty() || !queues.split(',').all(|queue| queue.is_empty() || is_name(queue)) {
         return Err(reply::error(400, "queue name contains forbidden characters"));
@@ -33,7 +32,7 @@ pub(super) fn topics(namespace: &str, queues: &str) -> Result<Vec<Topic>, Respon
     Ok(named.filter_map(|queue| any_topic(namespace, queue)).collect())
 }
 
-pub(super) fn check_namespace(namespace: &str) -> Result<(), Response> {
+pub(super) fn check_namespace(namespace: &str) -> Result<(), Refusal> {
     if is_name(namespace) {
         return Ok(());
     }

@@ -1,7 +1,6 @@
 //! The parameters of a request, read as Go reads them: the first of a name counts, `+` is a space, and unknown names are ignored.
 
-use super::reply;
-use axum::response::Response;
+use super::reply::{self, Refusal};
 use percent_encoding::percent_decode_str;
 
 /// The parameters in the order of the request.
@@ -21,7 +20,7 @@ impl Parameters {
         Self(text.split('&').filter(|text| !text.is_empty()).map(pair).collect())
     }
 
-    /// These, and further ones.
+    /// Appends further parameters.
     pub(super) fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
@@ -32,7 +31,7 @@ impl Parameters {
     }
 
     /// A number without a sign; `default` only if the parameter is absent.
-    pub(super) fn number(&self, name: &str, default: u32) -> Result<u32, Response> {
+    pub(super) fn number(&self, name: &str, default: u32) -> Result<u32, Refusal> {
         let Some(text) = self.text(name) else { return Ok(default) };
         // Rust's parser takes a plus sign.
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -41,7 +40,7 @@ impl Parameters {
     }
 
     /// A number with or without a sign, of at least `least`.
-    pub(super) fn signed(&self, name: &str, default: i64, least: i64) -> Result<u64, Response> {
+    pub(super) fn signed(&self, name: &str, default: i64, least: i64) -> Result<u64, Refusal> {
         let number = self.text(name).map_or(Ok(default), str::parse).ok().filter(|&number| number >= least);
         let number = number.and_then(|number| u64::try_from(number).ok());
         number.ok_or_else(|| reply::error(400, &format!("invalid {name}")))

@@ -1,16 +1,16 @@
-//! Publishing jobs: one, many, and one in the place of another.
+//! Publishing jobs: a job, many jobs, or a job in the place of another.
 
 use super::api::{Ask, refused};
 use super::ids;
 use super::job::shown;
-use super::reply::{Answer, error, internal, said};
+use super::reply::{Answer, Refusal, error, internal, said};
 use crate::input::Whole;
-use crate::problem::Kind;
+use crate::problem::{Kind, Problem};
 use crate::state::App;
 use axum::body::Body;
 use axum::http::HeaderMap;
-use axum::response::Response;
-use delayq::{Backoff, FinishWhich, Message, MessageId, Put, PutError, PutOutcome, Topic, UnixMillis};
+use delayq::protocol::FinishWhich;
+use delayq::{Backoff, Message, MessageId, Put, PutError, PutOutcome, Topic, UnixMillis};
 use delayq_service::host_now;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -52,7 +52,7 @@ type Attributes = Option<Vec<(String, String)>>;
 // === impl Terms ===
 
 impl Terms {
-    fn of(ask: &Ask) -> Result<Self, Response> {
+    fn of(ask: &Ask) -> Result<Self, Refusal> {
         let delay = ask.query.number("delay", 0)?;
         let ttl = ask.query.number("ttl", TTL)?;
         if ttl > 0 && ttl < delay {
@@ -85,7 +85,8 @@ pub(super) async fn one(ask: &Ask, body: Body) -> Answer {
         Ok(terms) => terms,
         Err(refusal) => return Err(refused(body, refusal)),
     };
-    let whole = Whole::read(body, &ask.headers, &ask.app, MAX_JOB).await.map_err(refusal)?;
+    let whole =
+        Whole::read(body, &ask.headers, &ask.app, MAX_JOB).await.map_err(|problem| refusal(&problem))?;
     let attributes = attributes(&ask.headers)?;
     let message = named(&ask.app, terms.message(ask.topic(), whole.bytes.to_vec(), &attributes), &terms);
     let put = ask.app.producer.put(message.clone()).await;
@@ -109,23 +110,24 @@ pub(super) async fn many(ask: &Ask, body: Body) -> Answer {
         Ok(terms) => terms,
         Err(refusal) => return Err(refused(body, refusal)),
     };
-    let whole = Whole::read(body, &ask.headers, &ask.app, MAX_BULK).await.map_err(refusal)?;
+    let whole =
+        Whole::read(body, &ask.headers, &ask.app, MAX_BULK).await.map_err(|problem| refusal(&problem))?;
     let jobs = jobs(&whole.bytes)?;
     let attributes = attributes(&ask.headers)?;
-    let message = |job: &&RawValue| terms.message(ask.topic(), job.get().as_bytes().to_vec(), &attributes);
-    // In order: the queue keeps the order of the request.
-    let messages = jobs.iter().map(message).map(|message| named(&ask.app, message, &terms));
-    let messages: Vec<Message> = messages.collect();
     let mut ids = Vec::new();
-    for (message, put) in messages.iter().zip(ask.app.producer.put_many(messages.clone()).await) {
-        ids.push(stored(&ask.app, message, put, &terms).await?);
+    // One after the other, which keeps their order: a producer sends what waits in several calls at once.
+    for job in jobs {
+        let message = terms.message(ask.topic(), job.get().as_bytes().to_vec(), &attributes);
+        let message = named(&ask.app, message, &terms);
+        let put = ask.app.producer.put(message.clone()).await;
+        ids.push(stored(&ask.app, &message, put, &terms).await?);
     }
     ask.lmstfy.counters.published(&ask.pool, ask.topic(), ids.len());
     Ok(said(201, &json!({ "job_ids": ids, "msg": "published" })))
 }
 
 /// The jobs of a request: the text of each element.
-fn jobs(bytes: &[u8]) -> Result<Vec<&RawValue>, Response> {
+fn jobs(bytes: &[u8]) -> Result<Vec<&RawValue>, Refusal> {
     let jobs: Vec<&RawValue> = serde_json::from_slice(bytes)
         .map_err(|_| error(400, "request body should be an array of objects"))?;
     match jobs.len() {
@@ -136,7 +138,7 @@ fn jobs(bytes: &[u8]) -> Result<Vec<&RawValue>, Response> {
     }
 }
 
-fn refusal(problem: crate::problem::Problem) -> Response {
+fn refusal(problem: &Problem) -> Refusal {
     match problem.kind() {
         Kind::TooLarge => error(413, "body too large"),
         Kind::Malformed => error(400, "failed to read body"),
@@ -156,7 +158,7 @@ async fn stored(
     message: &Message,
     mut put: Result<Put, PutError>,
     terms: &Terms,
-) -> Result<String, Response> {
+) -> Result<String, Refusal> {
     for _ in 0..TRIES_OF_AN_ID {
         let Put { reference, outcome, .. } = put.map_err(internal)?;
         match outcome {
@@ -172,7 +174,7 @@ async fn stored(
 }
 
 /// True if the stored message is this one, from a first try whose answer was lost.
-async fn is_ours(app: &App, message: &Message, id: &MessageId) -> Result<bool, Response> {
+async fn is_ours(app: &App, message: &Message, id: &MessageId) -> Result<bool, Refusal> {
     let stored = app.admin.get(&message.topic, &id.clone().into()).await.map_err(internal)?;
     let Some(Ok(stored)) = stored.map(|stored| stored.envelope) else { return Ok(true) };
     Ok(stored.payload == message.payload
@@ -187,7 +189,7 @@ fn is_version_1(headers: &HeaderMap) -> bool {
 }
 
 /// The attributes of a request that asks for version 1.
-fn attributes(headers: &HeaderMap) -> Result<Attributes, Response> {
+fn attributes(headers: &HeaderMap) -> Result<Attributes, Refusal> {
     if !is_version_1(headers) {
         return Ok(None);
     }

@@ -12,7 +12,10 @@ use std::fmt::Display;
 pub(super) const JSON: &str = "application/json; charset=utf-8";
 
 /// An answer, or a refusal.
-pub(super) type Answer = Result<Response, Response>;
+pub(super) type Answer = Result<Response, Refusal>;
+
+/// Boxed, because an answer is large for an error.
+pub(super) type Refusal = Box<Response>;
 
 /// JSON on one line.
 pub(super) fn said(status: u16, value: &impl Serialize) -> Response {
@@ -24,8 +27,12 @@ pub(super) fn indented(status: u16, value: &Value) -> Response {
     typed(status, JSON, indented_text(value))
 }
 
-pub(super) fn error(status: u16, text: &str) -> Response {
-    said(status, &json!({ "error": text }))
+pub(super) fn error(status: u16, text: &str) -> Refusal {
+    refusal(status, &json!({ "error": text }))
+}
+
+pub(super) fn refusal(status: u16, value: &impl Serialize) -> Refusal {
+    Box::new(said(status, value))
 }
 
 pub(super) fn nothing() -> Response {
@@ -37,7 +44,7 @@ pub(super) fn empty(status: u16) -> Response {
 }
 
 /// A failure of Redis, whose reason is only logged.
-pub(super) fn internal(why: impl Display) -> Response {
+pub(super) fn internal(why: impl Display) -> Refusal {
     tracing::warn!(%why, "lmstfy's API answers 500");
     error(500, "internal error")
 }

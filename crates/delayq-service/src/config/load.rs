@@ -28,6 +28,7 @@ pub const SECTIONS: &[&str] = &[
     "compensator",
     "intake",
     "gateway",
+    "lmstfy",
 ];
 
 /// The source of the TOML.

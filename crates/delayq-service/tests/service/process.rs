@@ -249,7 +249,7 @@ fn a_task_that_ends_unasked_ends_the_process_and_the_others_still_drain() {
     for (manner, code, message) in [
         ("returns", 70, "DQ-P002: the task `heart` returned"),
         ("panics", 70, "DQ-P002: the task `heart` panicked"),
-        ("fails", 69, "the task `heart` failed: DQ-P001: the heart is weak"),
+        ("fails", 69, "DQ-P001: the task `heart` failed: the heart is weak"),
     ] {
         let (ended, log) = Living::start(manner, &[]).end();
         assert_eq!(ended, code, "{log}");

@@ -1,4 +1,4 @@
-//! What the gateways of a deployment share: names and texts in one hash of shard 0, and the counts of windows beside them.
+//! Notes that the gateways of a deployment share: names and texts in one hash of shard 0, and the counts of windows.
 
 use super::Admin;
 use crate::error::Error;
@@ -7,7 +7,7 @@ use delayq_core::verbs::meter;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Where they are kept: every deployment has shard 0.
+/// The shard of the notes: every deployment has shard 0.
 const SHARD: ShardId = ShardId::new(0);
 
 // === impl Admin ===

@@ -2,10 +2,12 @@
 
 use crate::headers::part_of;
 use delayq::admin::{ListState, Policy, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion};
-use delayq::protocol::{Holder, Owner, RecordId, Recorded, Release, ReserveRequest, Scripts, ShardId, Verb};
+use delayq::protocol::{
+    FinishWhich, Holder, Owner, RecordId, Recorded, Release, ReserveRequest, Scripts, ShardId, Verb,
+};
 use delayq::{
-    Admin, Client, Due, FinishWhich, Group, Message, MessageId, Producer, ProducerOptions, Reschedule,
-    Settings, ShardCount, Shift, Target, Topic, UnixMillis,
+    Admin, Client, Due, Group, Message, MessageId, Producer, ProducerOptions, Reschedule, Settings,
+    ShardCount, Shift, Target, Topic, UnixMillis,
 };
 use delayq_tests::redis_monitor::RedisMonitor;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};

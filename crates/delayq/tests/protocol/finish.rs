@@ -2,7 +2,8 @@
 
 use delayq::admin::{Numbers, ReplayTerms};
 use delayq::protocol::{Envelope, Holder, Receipt, ReserveRequest, ShardId};
-use delayq::{FinishOutcome, FinishWhich, Message, Settled, State, Target, Topic};
+use delayq::protocol::{FinishOutcome, FinishWhich};
+use delayq::{Message, Settled, State, Target, Topic};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;
 

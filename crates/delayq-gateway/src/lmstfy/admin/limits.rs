@@ -2,9 +2,8 @@
 
 use super::Ask;
 use crate::lmstfy::keys::{self, Limit};
-use crate::lmstfy::reply::{self, Answer, error, internal, said};
+use crate::lmstfy::reply::{self, Answer, Refusal, error, internal, refusal, said};
 use axum::body::Body;
-use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -39,7 +38,7 @@ pub(super) async fn get(ask: &Ask, namespace: &str, given: &str) -> Answer {
     let key = ask.lmstfy.keys.find(pool, namespace, token).await.map_err(internal)?;
     match ask.lmstfy.keys.limit(&key).await.map_err(internal)? {
         Some(limit) => Ok(said(200, &limit)),
-        None => Err(said(404, &Value::Null)),
+        None => Err(refusal(404, &Value::Null)),
     }
 }
 
@@ -50,7 +49,7 @@ pub(super) async fn set(ask: &Ask, body: Body, (namespace, given): (&str, &str),
     let bytes = ask.whole(body).await?;
     let limit = read(&bytes)?;
     if limit.read == 0 && limit.write == 0 {
-        return Err(said(400, &Set { limiter: limit }));
+        return Err(refusal(400, &Set { limiter: limit }));
     }
     if limit.interval <= 0 {
         return Err(error(400, "interval should be > 0"));
@@ -69,10 +68,10 @@ pub(super) async fn delete(ask: &Ask, namespace: &str, given: &str) -> Answer {
     Ok(said(200, &json!({ "msg": "success" })))
 }
 
-fn read(bytes: &[u8]) -> Result<Limit, Response> {
+fn read(bytes: &[u8]) -> Result<Limit, Refusal> {
     serde_json::from_slice::<Option<Limit>>(bytes).map(Option::unwrap_or_default).map_err(|error| {
         let value = json!({ "error": { "Offset": offset(bytes, &error) } });
-        reply::typed(400, "text/plain; charset=utf-8", reply::text(&value))
+        Box::new(reply::typed(400, "text/plain; charset=utf-8", reply::text(&value)))
     })
 }
 

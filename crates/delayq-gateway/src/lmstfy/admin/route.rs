@@ -5,7 +5,7 @@ use crate::lmstfy::reply;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 
-/// What is to be done. Names are of a namespace, and a token.
+/// A call. Names are of a namespace, and a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Info,

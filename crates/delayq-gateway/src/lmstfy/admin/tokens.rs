@@ -5,7 +5,7 @@ use crate::lmstfy::config::DEFAULT_POOL;
 use crate::lmstfy::keys::{self, Key};
 use crate::lmstfy::names::check_namespace;
 use crate::lmstfy::parameters::Parameters;
-use crate::lmstfy::reply::{Answer, error, indented, internal, nothing};
+use crate::lmstfy::reply::{Answer, Refusal, error, indented, internal, nothing};
 use axum::body::Body;
 use serde_json::{Map, Value, json};
 
@@ -68,7 +68,7 @@ pub(super) async fn delete(ask: &Ask, namespace: &str, given: &str) -> Answer {
     Ok(nothing())
 }
 
-fn known(ask: &Ask, pool: &str) -> Result<(), axum::response::Response> {
+fn known(ask: &Ask, pool: &str) -> Result<(), Refusal> {
     if ask.lmstfy.pools.contains_key(pool) {
         return Ok(());
     }

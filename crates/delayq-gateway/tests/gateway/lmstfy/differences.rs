@@ -206,7 +206,7 @@ async fn no_profile_and_no_form_of_the_process_is_served() {
 }
 
 #[tokio::test]
-async fn a_respawned_job_lives_anew_whatever_its_first_end_was() {
+async fn a_respawned_job_lives_again_whatever_its_first_end_was() {
     let scene = Scene::start().await;
     let _timer = scene.stage.timer();
     let message = Message::new(crate::stage::topic("ns/q"), "x").id("foreign").unwrap().max_attempts(1);

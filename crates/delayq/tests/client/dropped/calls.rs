@@ -1,9 +1,11 @@
 //! All calls that are awaited, each dropped at each of its awaits; a call that is missing here fails the test.
 
 use crate::dropped::polled::{at_each_await, dropped_after};
-use delayq::admin::{ListState, Listing, Policy, PolicySetting, PurgeWhat, ReplayOptions, TimeRange};
+use delayq::admin::{
+    ListState, Listing, Policy, PolicySetting, PurgeWhat, ReplayOptions, ReplayTerms, TimeRange,
+};
 use delayq::protocol::{
-    BooksAt, Holder, Link, Owner, Probe, RecordId, Recorded, Release, ReserveRequest, ShardId,
+    BooksAt, FinishWhich, Holder, Link, Owner, Probe, RecordId, Recorded, Release, ReserveRequest, ShardId,
 };
 use delayq::{
     Admin, Client, Due, Group, LinkSettings, Message, MessageId, Producer, Reschedule, ShardCount, Shift,
@@ -123,6 +125,9 @@ const CALLS: &[Call] = &[
     call!("Producer::cancel_many", scene, async {
         scene.producer.cancel_many(&scene.topic, std::slice::from_ref(&scene.target)).await
     }),
+    call!("Producer::finish_many", scene, async {
+        scene.producer.finish_many(&scene.topic, FinishWhich::Dead, std::slice::from_ref(&scene.target)).await
+    }),
     call!("Recorded::cancel_many", scene, async {
         let (targets, record) = (std::slice::from_ref(&scene.target), Some(RecordId::of([&b"cancel"[..]])));
         Recorded::by(&scene.producer).cancel_many(&scene.topic, targets, &[record]).await
@@ -207,6 +212,17 @@ const CALLS: &[Call] = &[
     call!("Admin::replay_ids", scene, async {
         scene.admin.replay_ids(&scene.topic, std::slice::from_ref(&scene.target), HOUR).await
     }),
+    call!("Admin::replay_renewed", scene, async {
+        let terms = ReplayTerms { max_attempts: 2, expires_after: None };
+        scene.admin.replay_renewed(&scene.topic, std::slice::from_ref(&scene.target), terms).await
+    }),
+    call!("Admin::note", scene, scene.admin.note("a", "text")),
+    call!("Admin::new_note", scene, scene.admin.new_note("b", "text")),
+    call!("Admin::notes", scene, scene.admin.notes()),
+    call!("Admin::notes_of", scene, scene.admin.notes_of(["a", "b"])),
+    call!("Admin::delete_notes", scene, async { scene.admin.delete_notes(&["b".to_owned()]).await }),
+    call!("Admin::count_call", scene, scene.admin.count_call("c", HOUR)),
+    call!("Admin::take_back_call", scene, scene.admin.take_back_call("c", HOUR)),
     call!("Admin::workers", scene, scene.admin.workers(std::slice::from_ref(&scene.topic))),
     call!("Admin::shards_without_listener", scene, scene.admin.shards_without_listener(&[SHARD])),
     call!("Admin::namespaces", scene, scene.admin.namespaces()),
