@@ -1,8 +1,7 @@
 //! Ending messages by id, and counting calls: for gateways to protocols without receipts.
 
 use delayq::admin::{Numbers, ReplayTerms};
-use delayq::protocol::{Envelope, Holder, Receipt, ReserveRequest, ShardId};
-use delayq::protocol::{FinishOutcome, FinishWhich};
+use delayq::protocol::{Envelope, FinishOutcome, FinishWhich, Holder, Receipt, ReserveRequest, ShardId};
 use delayq::{Message, Settled, State, Target, Topic};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;
