@@ -84,12 +84,11 @@ impl Want<'_> {
 impl Look {
     /// Looks. Never fails: its parts do.
     pub async fn take(context: &Context, want: Want<'_>) -> Self {
-        let ((part, shards, topics), fleet, etcd) = tokio::join!(
-            parts::stored(context, want),
-            parts::fleet(context, want),
-            parts::etcd(context, want),
-        );
+        // One after the other: what a handshake of etcd computes would be taken for the silence of Redis.
+        let (part, shards, topics) = parts::stored(context, want).await;
         let servers = parts::servers(context, want).await;
+        let fleet = parts::fleet(context, want).await;
+        let etcd = parts::etcd(context, want).await;
         let others = match &shards {
             Err(error) if want.servers && of_core(error.clone()).code() == &NO_DEPLOYMENT => {
                 context.other_namespaces().await
