@@ -7,7 +7,7 @@
 --          dead: time of death, leased: lease end; ignored for ready), asc | desc (desc: dead only, from the
 --          later time to the earlier), end of the last page ("" at first), limit (1 to 500)
 -- RETURNS  now_us, from ms and end of this page for the next page (both "" at the end), then 2 a message: id, envelope
--- COST     O(log n) and a read of the envelope a message; a page ends at 1 MiB of envelopes
+-- COST     O(log n) and a read of the envelope a message; a page ends at 512 KiB of envelopes
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, page
 
 arguments('list', 8)

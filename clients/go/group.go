@@ -14,6 +14,9 @@ import (
 // Messages per step of a long operation.
 const aStep = 500
 
+// Maximum messages promoted per call: a call delays other callers by a few milliseconds at most.
+const promotedAtOnce = 100
+
 // Group is the messages of a group, of all topics or of one.
 type Group struct {
 	client *Client
@@ -56,6 +59,22 @@ func (g Group) Cancel(ctx context.Context) (total GroupCancelled, err error) {
 		return nil
 	})
 	return total, err
+}
+
+// Promote makes delayed messages due in the range ready now, the earliest due first, and counts promoted and unreadable messages.
+// Safe to repeat.
+func (g Group) Promote(ctx context.Context, due Range) (promoted, kept int64, err error) {
+	if err = first(g.err, due.check()); err != nil {
+		return 0, 0, err
+	}
+	if err = g.client.writes.settled(ctx); err != nil {
+		return 0, 0, err
+	}
+	err = g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
+		err := g.client.inSteps(ctx, "promote", shard, [2]any{g.topic, g.name}, due, promotedAtOnce, &promoted, &kept)
+		return err == nil, err
+	})
+	return promoted, kept, err
 }
 
 // List visits pending messages until visit returns an error, ordered by due time unless the deployment has grown.

@@ -126,6 +126,27 @@ func TestATopicIsCountedAndListedOverAllShardsInMoreThanOnePage(t *testing.T) {
 	}
 }
 
+func TestATopicOrAGroupIsPromotedUpToATimeAndNoMessageTwice(t *testing.T) {
+	client, ctx, due := deployment(t, connect(t), "promoted", 4), context.Background(), time.UnixMilli(time.Now().UnixMilli()).Add(time.Minute)
+	messages := make([]Message, 500)
+	for n := range messages {
+		messages[n] = Message{Topic: "t", ID: fmt.Sprint("m-", n), Due: At(due.Add(time.Duration(n) * time.Millisecond)), Group: []string{"even", "odd"}[n%2]}
+	}
+	must(client.PutMany(ctx, messages))
+	until := func(n int) Range { return Range{To: due.Add(time.Duration(n) * time.Millisecond)} }
+	if promoted, kept, err := client.Group("odd").Promote(ctx, until(99)); promoted != 50 || kept != 0 || err != nil {
+		t.Fatal(promoted, kept, err)
+	}
+	for _, wanted := range []int64{250, 0} {
+		if promoted, kept, err := client.Topic("t").Promote(ctx, until(299)); promoted != wanted || kept != 0 || err != nil {
+			t.Fatal(promoted, kept, err)
+		}
+	}
+	if now := must(client.Topic("t").Count(ctx)); now.Delayed != 200 || now.Ready != 300 {
+		t.Fatal(now)
+	}
+}
+
 func TestDeadLettersAreListedWithTheirReasonsReplayedAndPurged(t *testing.T) {
 	client, ctx := deployment(t, connect(t), "dead", 4), context.Background()
 	topic := client.Topic("t")

@@ -18,7 +18,7 @@ import (
 var packed embed.FS
 
 var verbs = strings.Fields(`ack bury cancel cancel_group configure count describe dictionary extend grow list list_group
-	overview peek purge put release replay reschedule reserve shift_group`)
+	overview peek promote purge put release replay reschedule reserve shift_group`)
 
 var include = regexp.MustCompile(`(?m)^--# include (.*)$`)
 

@@ -165,22 +165,38 @@ func (t Topic) Purge(ctx context.Context, state State, span Range) (purged, kept
 	if state != Delayed && state != Ready && state != Dead {
 		return 0, 0, InvalidMessage(fmt.Sprintf("%.40q is not a state that is purged: Delayed, Ready or Dead", state))
 	}
+	return t.inSteps(ctx, "purge", string(state), span, aStep)
+}
+
+// Promote makes delayed messages due in the range ready now, in each shard the earliest due first, and counts promoted and
+// unreadable messages. Safe to repeat. For one message: Client.Reschedule with After(0).
+func (t Topic) Promote(ctx context.Context, due Range) (promoted, kept int64, err error) {
+	return t.inSteps(ctx, "promote", "", due, promotedAtOnce)
+}
+
+func (t Topic) inSteps(ctx context.Context, verb, word string, span Range, most int) (changed, kept int64, err error) {
 	if err = span.check(); err != nil {
 		return 0, 0, err
 	}
 	err = t.everyShard(ctx, func(shard int) error {
-		from, to := span.millis()
-		for word, after, mark := any("more"), any(from), any(""); word == "more"; {
-			reply, err := t.client.one(ctx, "purge", shard, t.stored, string(state), after, to, mark, aStep)
-			if err != nil {
-				return err
-			}
-			word, after, mark = reply[0], reply[3], reply[4]
-			purged, kept = purged+reply[1].(int64), kept+reply[2].(int64)
-		}
-		return nil
+		return t.client.inSteps(ctx, verb, shard, [2]any{t.stored, word}, span, most, &changed, &kept)
 	})
-	return purged, kept, err
+	return changed, kept, err
+}
+
+// inSteps calls a script of one shard until it is done, and counts messages changed and kept.
+func (c *Client) inSteps(ctx context.Context, verb string, shard int, head [2]any, span Range, most int, changed, kept *int64) error {
+	from, to := span.millis()
+	for word, after, mark := any("more"), any(from), any(""); word == "more"; {
+		reply, err := c.one(ctx, verb, shard, head[0], head[1], after, to, mark, most)
+		if err != nil {
+			return err
+		}
+		word, after, mark = reply[0], reply[3], reply[4]
+		*changed += reply[1].(int64)
+		*kept += reply[2].(int64)
+	}
+	return nil
 }
 
 // everyShard visits every shard, including shards added by a growth meanwhile.

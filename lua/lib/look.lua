@@ -57,4 +57,4 @@ local function shown(no, id)
 end
 
 -- Maximum bytes of envelopes per page, before the last envelope: more would delay all other callers.
-local MOST_PAGE_BYTES = 1048576
+local MOST_PAGE_BYTES = 524288

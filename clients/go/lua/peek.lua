@@ -4,7 +4,7 @@
 -- MOVES    nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 1 a message (1 to 500): id
--- RETURNS  now_us, then one envelope a message, "" if unknown; ends at 1 MiB of envelopes: the caller asks for the rest again
+-- RETURNS  now_us, then one envelope a message, "" if unknown; ends at 512 KiB of envelopes: the caller asks for the rest again
 -- COST     O(1) and a read of the envelope a message
 --# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 

@@ -1,15 +1,14 @@
 /** Groups: messages listed, moved and cancelled together, such as the messages of a user. */
 
 import { randomUUID } from "node:crypto";
-import { differenceMs, optionsOf, textOf } from "./arguments.js";
+import { differenceMs, optionsOf, rangeOf, textOf } from "./arguments.js";
 import type { Calls } from "./calls.js";
 import { InvalidMessage, topicArg, topicText } from "./names.js";
 import type { Ordering } from "./ordering.js";
 import type { Restorer } from "./payload.js";
+import { A_STEP, inSteps, PROMOTED } from "./steps.js";
 import { storedOf, type Stored } from "./stored.js";
-
-/** Messages per step of a long operation. */
-const A_STEP = 500;
+import type { Range } from "./topic.js";
 
 /** Counts of messages: cancelled; leased (not retried after this attempt); failed (unreadable). */
 export type GroupCancelled = { cancelled: number; leased: number; failed: number };
@@ -71,6 +70,22 @@ export class Group {
         total.moved += reply[1];
         total.passedOver += reply[2];
       }
+    }
+    return total;
+  }
+
+  /**
+   * Makes delayed messages due in the range ready now, the earliest due first, and counts promoted and unreadable messages. Safe
+   * to repeat.
+   */
+  async promote(range: Range = {}): Promise<{ promoted: number; kept: number }> {
+    const times = rangeOf(range);
+    await this.writes.allEnded();
+    const total = { promoted: 0, kept: 0 };
+    for await (const shard of this.calls.places(Buffer.from(this.name))) {
+      const some = await inSteps(this.calls, "promote", shard, [this.only, this.name], times, PROMOTED);
+      total.promoted += some[0];
+      total.kept += some[1];
     }
     return total;
   }

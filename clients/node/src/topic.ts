@@ -6,10 +6,8 @@ import { isGenerated, name, storedId, topicArg } from "./names.js";
 import type { Outcome, Words } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { policyOf, settingsOf, type Policy, type PolicyPatch } from "./policy.js";
+import { A_STEP, inSteps, PROMOTED } from "./steps.js";
 import { storedOf, type Stored } from "./stored.js";
-
-/** Messages per page, or per step of a long operation. */
-const A_STEP = 500;
 
 /** Inclusive limits of due times of delayed messages, lease ends of leased messages, or times of death. */
 export type Range = {
@@ -97,18 +95,28 @@ export class Topic {
   /** Deletes messages in one state, and counts deleted and unreadable messages. */
   async purge(state: "delayed" | "ready" | "dead", range: Range = {}): Promise<{ purged: number; kept: number }> {
     wordOf("state", state, ["delayed", "ready", "dead"]);
-    const [from, to] = rangeOf(range);
-    const total = { purged: 0, kept: 0 };
+    const [purged, kept] = await this.onEachShard("purge", state, range, A_STEP);
+    return { purged, kept };
+  }
+
+  /**
+   * Makes delayed messages due in the range ready now, in each shard the earliest due first, and counts promoted and unreadable
+   * messages. Safe to repeat. For one message: `client.reschedule(topic, id, { afterMs: 0 })`.
+   */
+  async promote(range: Range = {}): Promise<{ promoted: number; kept: number }> {
+    const [promoted, kept] = await this.onEachShard("promote", "", range, PROMOTED);
+    return { promoted, kept };
+  }
+
+  private async onEachShard(verb: "promote" | "purge", word: string, range: Range, most: number): Promise<[number, number]> {
+    const times = rangeOf(range);
+    let [changed, kept] = [0, 0];
     for (let shard = 0; shard < (await this.calls.shards()); shard++) {
-      let [word, fromMs, mark]: [string, any, any] = ["more", from, ""];
-      while (word === "more") {
-        const reply = await this.calls.call("purge", shard, [this.stored, state, fromMs, to, mark, A_STEP]);
-        [word, fromMs, mark] = [String(reply[0]), reply[3], reply[4]];
-        total.purged += reply[1];
-        total.kept += reply[2];
-      }
+      const some = await inSteps(this.calls, verb, shard, [this.stored, word], times, most);
+      changed += some[0];
+      kept += some[1];
     }
-    return total;
+    return [changed, kept];
   }
 
   /** Returns the settings that differ from the defaults. */

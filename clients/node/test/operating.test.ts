@@ -83,6 +83,18 @@ test("a topic is counted and listed over all shards, in more than one page", asy
   assert.equal((await topic.count()).delayed, 1_500);
 });
 
+test("a topic or a group is promoted up to a time, and no message twice", async () => {
+  const topic = client.topic("promoted");
+  const due = Date.now() + 60_000;
+  const message = (n: number) => ({ topic: "promoted", id: `m-${n}`, payload: "x", at: due + n, group: n % 2 ? "odd" : "even" });
+  await client.putMany(Array.from({ length: 500 }, (_, n) => message(n)));
+  assert.deepEqual(await client.group("odd").promote({ to: due + 99 }), { promoted: 50, kept: 0 });
+  assert.deepEqual(await topic.promote({ to: due + 299 }), { promoted: 250, kept: 0 });
+  assert.deepEqual(await topic.promote({ to: due + 299 }), { promoted: 0, kept: 0 });
+  const { delayed, ready } = await topic.count();
+  assert.deepEqual({ delayed, ready }, { delayed: 200, ready: 300 });
+});
+
 test("dead letters are listed with their reasons, replayed and purged", async () => {
   const topic = client.topic("dead");
   await client.putMany(["a", "b", "c", "d"].map((id) => ({ topic: "dead", id, payload: "x" })));

@@ -131,6 +131,8 @@ const OPTIONS: Record<string, [keyof typeof TAKES, Call]> = {
   "replayAll delayMs": ["span", (c, odd) => c.topic("t").replayAll({ delayMs: odd })],
   "list state": ["none", (c, odd) => c.topic("t").list(odd).next()],
   "list from": ["time", (c, odd) => c.topic("t").list("dead", { from: odd }).next()],
+  "promote from": ["time", (c, odd) => c.topic("t").promote({ from: odd })],
+  "promote to": ["time", (c, odd) => c.group("g").promote({ to: odd })],
   "purge state": ["none", (c, odd) => c.topic("t").purge(odd)],
   "purge to": ["time", (c, odd) => c.topic("t").purge("dead", { to: odd })],
   "deliveries concurrency": ["count", (c, odd) => c.deliveries("t", { concurrency: odd })],
@@ -157,7 +159,7 @@ const TAKEN: Record<string, readonly string[]> = {
   "policy historyForMs": ["null", "2^31", "seconds", "microseconds"], "policy deadMax": ["null", "2^31", "seconds"], "policy paused": ["null", "true"],
   "policy repeats": ["null"], "policy codec": ["null"], "policy durability": ["null"], "policy backoff": ["null"],
   "client maxPayloadBytes": [], "client connection": [], "put signal": [],
-  "receipt raw": [], "purge to": [], "list from": [],
+  "receipt raw": [], "promote from": [], "promote to": [], "purge to": [], "list from": [],
 };
 
 for (const [what, [kind, call]] of Object.entries(OPTIONS)) {

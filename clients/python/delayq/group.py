@@ -13,7 +13,8 @@ from .errors import InvalidArgument
 from .items import Arg
 from .names import name, topic_arg, topic_text
 from .runtime import blocking, blocking_iterator
-from .times import difference_ms
+from .steps import PROMOTED, in_steps
+from .times import When, difference_ms, range_ms
 
 PAGE = 100
 
@@ -75,6 +76,17 @@ class AsyncGroup:
             total.busy |= word == b"busy"
         return total
 
+    async def promote(
+        self, *, since: When | None = None, until: When | None = None, past_ok: bool = False,
+    ) -> int:
+        """Makes delayed messages due in the range ready now, the earliest due first. Returns the number promoted. Safe to
+        repeat."""
+        times, promoted = range_ms(since, until, past_ok), 0
+        async for shard in self._places():
+            head = [self._only, self.name]
+            promoted += await in_steps(self._client._call, "promote", shard, head, times, PROMOTED)
+        return promoted
+
     async def list(self) -> AsyncIterator[Stored]:
         """Iterates over pending messages, by due time in each shard (one shard, unless the deployment has grown)."""
         async for shard in self._places():
@@ -104,4 +116,5 @@ class Group:
         self._core, self.name, self.topic = core, core.name, core.topic
 
     cancel, shift = blocking(AsyncGroup.cancel), blocking(AsyncGroup.shift)
+    promote = blocking(AsyncGroup.promote)
     list = blocking_iterator(AsyncGroup.list)

@@ -10,11 +10,11 @@ from .checks import one_of, shown, text, whole
 from .envelope import Stored
 from .errors import InvalidArgument
 from .inspecting import Inspecting
-from .items import Arg
 from .names import topic_arg
 from .outcome import Outcome, Word
 from .policy import Policy, Setting
 from .runtime import blocking, blocking_iterator
+from .steps import PROMOTED, in_steps
 from .times import MAX_MS, When, as_datetime, range_ms, span_ms
 
 Listable = Literal["delayed", "ready", "leased", "dead"]
@@ -137,16 +137,21 @@ class AsyncTopic:
         """Deletes delayed messages due in the range, dead letters that died in the range, or all ready messages. Returns the
         number deleted. After a failure, some are deleted: repeat the call."""
         one_of("state", state, ("delayed", "ready", "dead"))
-        from_ms, to_ms = range_ms(since, until, past_ok)
-        purged, shard = 0, 0
+        return await self._on_each_shard("purge", state, range_ms(since, until, past_ok), MAX_IDS)
+
+    async def promote(
+        self, *, since: When | None = None, until: When | None = None, past_ok: bool = False,
+    ) -> int:
+        """Makes delayed messages due in the range ready now, in each shard the earliest due first. Returns the number promoted.
+        Safe to repeat. For one message: `client.reschedule(topic, id, after=timedelta(0))`."""
+        return await self._on_each_shard("promote", "", range_ms(since, until, past_ok), PROMOTED)
+
+    async def _on_each_shard(self, verb: str, word: str, times: tuple[int, int], most: int) -> int:
+        changed, shard = 0, 0
         while shard < await self._client._learn():
-            word, at, entry = b"more", from_ms, b""
-            while word == b"more":
-                args: list[Arg] = [self._stored, state, at, to_ms, entry, MAX_IDS]
-                word, gone, _, at, entry = await self._client._call("purge", shard, args)
-                purged += gone
+            changed += await in_steps(self._client._call, verb, shard, [self._stored, word], times, most)
             shard += 1
-        return purged
+        return changed
 
     def list(
         self, state: Listable = "delayed", *,
@@ -165,6 +170,7 @@ class Topic:
         self._core, self.name = core, core.name
 
     count, purge = blocking(AsyncTopic.count), blocking(AsyncTopic.purge)
+    promote = blocking(AsyncTopic.promote)
     policy, set_policy = blocking(AsyncTopic.policy), blocking(AsyncTopic.set_policy)
     replay, replay_all = blocking(AsyncTopic.replay), blocking(AsyncTopic.replay_all)
     list = blocking_iterator(AsyncTopic.list)

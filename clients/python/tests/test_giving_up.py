@@ -93,6 +93,7 @@ def verbs(client, delivery, n):
         "delivery.bury": lambda: delivery.bury("why"), "delivery.extend": delivery.extend,
         "count": topic.count, "policy": topic.policy, "set_policy": lambda: topic.set_policy(Policy(max_attempts=5)),
         "replay": lambda: topic.replay(["a"]), "replay_all": topic.replay_all, "purge": lambda: topic.purge("dead"),
+        "promote": topic.promote, "group.promote": group.promote,
         "list": lambda: every(topic.list()), "group.list": lambda: every(group.list()),
         "group.cancel": group.cancel, "group.shift": lambda: group.shift(HOUR),
     }

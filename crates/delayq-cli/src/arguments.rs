@@ -2,8 +2,8 @@
 
 use crate::commands::{
     acl, audit, backup, bundle, cancel, check, completions, config, count, dead, doctor, get, histogram,
-    init, list, log, man, outbox, purge, put, repair, reschedule, restore, shards, spool, tail, timers, top,
-    topic, topics, up, work,
+    init, list, log, man, outbox, promote, purge, put, repair, reschedule, restore, shards, spool, tail,
+    timers, top, topic, topics, up, work,
 };
 use crate::deployment::Global;
 use clap::{Parser, Subcommand};
@@ -36,6 +36,7 @@ pub enum Command {
     Topic(topic::Topic),
     Dead(dead::Dead),
     Work(work::Work),
+    Promote(promote::Promote),
     Purge(purge::Purge),
     Tail(tail::Tail),
     Init(init::Init),

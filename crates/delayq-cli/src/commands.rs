@@ -18,6 +18,7 @@ pub mod list;
 pub mod log;
 pub mod man;
 pub mod outbox;
+pub mod promote;
 pub mod purge;
 pub mod put;
 pub mod repair;

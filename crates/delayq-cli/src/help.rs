@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// The tasks, and the commands for each, in the order in which a newcomer meets them.
 pub const TASKS: &[(&str, &[&str])] = &[
     ("Start", &["up", "init"]),
-    ("Messages", &["put", "work", "get", "list", "reschedule", "cancel", "log"]),
+    ("Messages", &["put", "work", "get", "list", "reschedule", "promote", "cancel", "log"]),
     ("Topics", &["topics", "topic", "count", "histogram", "dead", "purge", "tail"]),
     (
         "Operation",

@@ -119,6 +119,7 @@ async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
         Command::Topic(topic) => topic.run(&global.context()?).await?,
         Command::Dead(dead) => dead.run(&global.context()?).await?,
         Command::Work(work) => work.run(&global, &global.context()?).await?,
+        Command::Promote(promote) => promote.run(&global.context()?).await?,
         Command::Purge(purge) => purge.run(&global.context()?).await?,
         Command::Tail(tail) => tail.run(global.json()).await?,
         Command::Init(init) => init.run(&global.context()?).await?,

@@ -21,6 +21,7 @@ pub mod list;
 pub mod meter;
 pub mod overview;
 pub mod probe;
+pub mod promote;
 pub mod pump;
 pub mod purge;
 pub mod put;

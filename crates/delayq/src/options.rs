@@ -18,7 +18,7 @@ pub(crate) const CONNECT_TIMEOUT: Range<Duration> = Range::new("connect_timeout"
 pub(crate) const DEADLINE: Range<Duration> = Range::new("deadline", MS, DAY);
 pub(crate) const KEEPALIVE: Range<Duration> =
     Range::new("keepalive", Duration::from_secs(1), LONGEST_KEEPALIVE);
-pub(crate) const REPLAY_RATE: Range<u32> = Range::new("rate", 1, u32::MAX);
+pub(crate) const RATE: Range<u32> = Range::new("rate", 1, u32::MAX);
 pub(crate) const SHARE: Range<f64> = Range::new("share", 1e-6, 1.0);
 
 /// An option outside its range.

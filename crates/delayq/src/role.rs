@@ -57,6 +57,7 @@ const OPERATOR: &[Verb] = &[
     Verb::List,
     Verb::ListGroup,
     Verb::Peek,
+    Verb::Promote,
     Verb::Replay,
 ];
 

@@ -107,7 +107,8 @@ impl Dead {
                 let what = format!("this deletes the dead letters of {topic}{which} for good: {dead} in all");
                 confirm(&what, yes)?;
                 let purged = admin.purge(&topic, PurgeWhat::Dead(range), |_| {}).await.map_err(of_core)?;
-                let sentence = || format!("purged {}{}", counted(purged.purged, "dead letter"), kept(purged));
+                let sentence =
+                    || format!("purged {}{}", counted(purged.purged, "dead letter"), kept(purged.kept));
                 context.output.print(&json!({ "purged": purged.purged, "kept": purged.kept }), sentence)
             }
         }

@@ -7,7 +7,7 @@ use crate::failure::{of_core, usage};
 use crate::output::{counted, time};
 use clap::{Args, ValueEnum};
 use delayq::Topic;
-use delayq::admin::{PurgeWhat, Purged, TimeRange};
+use delayq::admin::{PurgeWhat, TimeRange};
 use delayq_service::Fault;
 use delayq_service::when::When;
 use indicatif::ProgressBar;
@@ -71,7 +71,7 @@ impl Purge {
         let topic = &self.topic;
         let value = json!({ "topic": topic, "purged": purged.purged, "kept": purged.kept });
         context.output.print(&value, || {
-            format!("purged {} of {topic}{}", counted(purged.purged, "message"), kept(purged))
+            format!("purged {} of {topic}{}", counted(purged.purged, "message"), kept(purged.kept))
         })
     }
 
@@ -80,8 +80,7 @@ impl Purge {
         let (admin, topic) = (context.admin(), &self.topic);
         let (count, noun, due) = match what {
             PurgeWhat::Delayed(range) => {
-                let slots = admin.histogram(topic, range, HOUR).await.map_err(of_core)?;
-                (slots.iter().map(|slot| slot.count).sum(), "delayed message", due_in(range))
+                (delayed(context, topic, range).await?, "delayed message", due_in(range))
             }
             _ => (admin.count(topic).await.map_err(of_core)?.ready, "ready message", String::new()),
         };
@@ -89,8 +88,17 @@ impl Purge {
     }
 }
 
+/// The number of delayed messages of a topic in a range.
+///
+/// # Errors
+/// Redis cannot be used.
+pub async fn delayed(context: &Context, topic: &Topic, range: TimeRange) -> Result<u64, Fault> {
+    let slots = context.admin().histogram(topic, range, HOUR).await.map_err(of_core)?;
+    Ok(slots.iter().map(|slot| slot.count).sum())
+}
+
 /// The bounds of a range, if it has any.
-fn due_in(range: TimeRange) -> String {
+pub fn due_in(range: TimeRange) -> String {
     let from = (range.from > TimeRange::ALL.from).then(|| format!(" from {}", time(range.from)));
     let to = (range.to < TimeRange::ALL.to).then(|| format!(" up to {}", time(range.to)));
     match (from, to) {
@@ -99,9 +107,9 @@ fn due_in(range: TimeRange) -> String {
     }
 }
 
-/// What a purge had to leave, as the end of its sentence.
-pub fn kept(purged: Purged) -> String {
-    match purged.kept {
+/// The messages that a command had to leave, as the end of its sentence.
+pub fn kept(kept: u64) -> String {
+    match kept {
         0 => String::new(),
         kept => {
             format!("; kept {kept} that are of a later format, or have a key of the wrong type in the way")

@@ -57,6 +57,23 @@ pub struct Reschedule {
 // === impl Reschedule ===
 
 impl Reschedule {
+    /// Makes one message ready now.
+    pub const fn to_now(topic: Topic, id: MessageId, group: Option<Group>) -> Self {
+        Self {
+            topic: Some(topic),
+            id: Some(id),
+            group,
+            to: None,
+            after: Some(HumanDuration::from_millis(0)),
+            by: None,
+            past_ok: false,
+            expected: None,
+            all: false,
+            of_topic: None,
+            token: None,
+        }
+    }
+
     /// Changes it.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ async fn nothing_is_purged_or_grown_without_a_yes() {
             "this deletes 0 delayed messages of t, due from",
         ),
         (&["purge", "t", "--state", "ready"], "this deletes 0 ready messages of t for good"),
+        (&["promote", "t"], "this makes 2 delayed messages of t ready now"),
+        (&["promote", "-g", "g"], "this makes every delayed message of group g ready now"),
         (&["dead", "purge", "t"], "this deletes the dead letters of t for good: 0 in all"),
         (&["shards", "grow", "--to", "6"], "this adds 2 shards to the 4 of dq, which can never be removed"),
     ] {

@@ -30,3 +30,24 @@ async fn a_purge_takes_what_is_in_its_range_alone() {
     assert!(done(&redis, &["list", "t"]).await.contains("b "));
     assert!(done(&redis, &["audit"]).await.contains("balance"));
 }
+
+#[tokio::test]
+async fn a_message_a_range_and_a_group_are_promoted() {
+    let redis = deployment().await;
+    for (id, at) in [("a", DUE), ("b", "2100-01-02T00:00:00Z"), ("c", "2100-01-03T00:00:00Z")] {
+        done(&redis, &["put", "t", "{}", "--id", id, "--at", at]).await;
+        done(&redis, &["put", "t", "{}", "--id", id, "--at", at, "--group", "g"]).await;
+    }
+    let of_group = ["promote", "t", "--group", "g", "--until", "2100-01-02T00:00:00Z", "--yes"];
+    assert_eq!(done(&redis, &of_group).await, "promoted 2 messages of group g in topic t\n");
+    let range = ["promote", "t", "--until", "2100-01-01T12:00:00Z", "--yes", "--json"];
+    let json: serde_json::Value = serde_json::from_str(&done(&redis, &range).await).unwrap();
+    assert_eq!(json, serde_json::json!({ "topic": "t", "promoted": 1, "kept": 0 }));
+    assert!(done(&redis, &["promote", "t", "c"]).await.ends_with(": it is ready\n"));
+    let count = done(&redis, &["count", "t", "--json"]).await;
+    assert!(count.contains("\"delayed\": 2,") && count.contains("\"ready\": 4,"), "{count}");
+    assert!(done(&redis, &["audit"]).await.contains("balance"));
+    let unknown = run(&redis, &["promote", "orders", "--yes"]).await;
+    assert!(unknown.stderr.contains("orders"), "{unknown:?}");
+    assert_eq!(run(&redis, &["promote", "--yes"]).await.code, Some(64), "a topic or a group is needed");
+}

@@ -1,7 +1,8 @@
 //! The start of a page or step.
 
 use crate::call::Call;
-use crate::reply::{Reply, ReplyError};
+use crate::reply::{Reply, ReplyError, Value};
+use crate::script::Verb;
 use crate::time::UnixMillis;
 
 /// A position after an entry, whether that still exists or not; initially a time. Never a rank: an entry that
@@ -39,6 +40,19 @@ impl Cursor {
     pub(crate) fn read(reply: &mut Reply) -> Result<Option<Self>, ReplyError> {
         let (at, entry) = (reply.maybe_number()?, reply.bytes()?);
         Ok(at.map(|at| Self { at: UnixMillis::new(at), entry }))
+    }
+
+    /// The answer of a step that changes messages: two counts, and the start of the next step; `None` after the last.
+    pub(crate) fn read_step(verb: Verb, reply: Value) -> Result<([u64; 2], Option<Self>), ReplyError> {
+        let mut reply = Reply::new(verb, reply)?;
+        let more = match reply.text()?.as_str() {
+            "more" => true,
+            "done" => false,
+            other => return Err(reply.nonsense(other)),
+        };
+        let counts = [reply.number()?, reply.number()?];
+        let next = Self::read(&mut reply)?;
+        Ok((counts, next.filter(|_| more)))
     }
 }
 

@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use crate::call::Call;
 use crate::id::Topic;
 use crate::limits::MAX_IDS_A_CALL;
-use crate::reply::{Reply, ReplyError, Value};
+use crate::reply::{ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
 use crate::time::UnixMillis;
@@ -47,13 +47,6 @@ pub fn some(
 
 /// Reads the counts of the step, and the start of the next; `None` after the last.
 pub fn read(reply: Value) -> Result<(Purged, Option<Cursor>), ReplyError> {
-    let mut reply = Reply::new(Verb::Purge, reply)?;
-    let more = match reply.text()?.as_str() {
-        "more" => true,
-        "done" => false,
-        other => return Err(reply.nonsense(other)),
-    };
-    let purged = Purged { purged: reply.number()?, kept: reply.number()? };
-    let next = Cursor::read(&mut reply)?;
-    Ok((purged, next.filter(|_| more)))
+    let ([purged, kept], next) = Cursor::read_step(Verb::Purge, reply)?;
+    Ok((Purged { purged, kept }, next))
 }

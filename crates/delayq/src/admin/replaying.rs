@@ -3,7 +3,7 @@
 use super::{Admin, TimeRange};
 use crate::calls::{Batch, batches, scatter_batches};
 use crate::error::Error;
-use crate::options::REPLAY_RATE;
+use crate::options::RATE;
 use crate::setters::setters;
 use delayq_core::envelope::State;
 use delayq_core::id::Topic;
@@ -126,7 +126,7 @@ impl Admin {
     pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<Replayed, Error> {
         options.died.check()?;
         if let Some(rate) = options.rate {
-            REPLAY_RATE.check(rate)?;
+            RATE.check(rate)?;
         }
         let mut replayed = Replayed::default();
         let mut shards = self.every_shard().await?;

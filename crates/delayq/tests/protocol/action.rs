@@ -63,6 +63,7 @@ pub(crate) enum Action {
         delay: u64,
         ids: Vec<Vec<u8>>,
     },
+    Promote(Promote),
     Purge(Purge),
     Configure {
         topic: String,
@@ -144,6 +145,19 @@ pub(crate) struct Reserve {
 }
 
 #[derive(Clone, Debug)]
+pub(crate) struct Promote {
+    /// Empty: of all topics.
+    pub(crate) topic: String,
+    /// Empty: of any or none.
+    pub(crate) group: String,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Where the last step ended.
+    pub(crate) last: Vec<u8>,
+    pub(crate) limit: u64,
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct Purge {
     pub(crate) topic: String,
     pub(crate) state: &'static str,
@@ -213,6 +227,7 @@ impl Action {
             Self::Release { .. } => Verb::Release,
             Self::Bury { .. } => Verb::Bury,
             Self::Replay { .. } => Verb::Replay,
+            Self::Promote(_) => Verb::Promote,
             Self::Purge(_) => Verb::Purge,
             Self::Configure { .. } => Verb::Configure,
             Self::Claim { .. } => Verb::Claim,
@@ -271,6 +286,9 @@ impl Action {
                 receipts.iter().flat_map(|receipt| [receipt.clone(), text(REASON)]).collect()
             }
             Self::Replay { topic, delay, ids } => with([text(topic), num(*delay)], ids.iter().cloned()),
+            Self::Promote(Promote { topic, group, from, to, last, limit }) => {
+                vec![text(topic), text(group), num(*from), num(*to), last.clone(), num(*limit)]
+            }
             Self::Purge(Purge { topic, state, from, to, last, limit }) => {
                 vec![text(topic), text(state), num(*from), num(*to), last.clone(), num(*limit)]
             }
@@ -343,6 +361,7 @@ impl Action {
             Self::ShiftGroup { .. }
             | Self::Pump { .. }
             | Self::Reserve(_)
+            | Self::Promote(_)
             | Self::Purge(_)
             | Self::Claim { .. } => true,
             _ => false,

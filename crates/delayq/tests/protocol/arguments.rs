@@ -42,7 +42,7 @@ type Call = (Verb, &'static [&'static str], &'static [(usize, i64, i64)]);
 
 const LAST: i64 = (1 << 53) - 1;
 const WORD: i64 = i64::MIN;
-const CALLS: [Call; 17] = [
+const CALLS: [Call; 18] = [
     (Verb::Reserve, &["10", "0", "1000", "t"], &[(0, 1, 500), (1, 0, 4_294_967_295), (2, 1, 86_400_000)]),
     (Verb::Pump, &["0", "500", "1"], &[(0, 0, LAST), (1, 1, 500), (2, 0, LAST)]),
     (Verb::CancelGroup, &["g", "", "0", "", "500"], &[(2, 0, LAST), (4, 1, 500)]),
@@ -58,6 +58,7 @@ const CALLS: [Call; 17] = [
         &[(1, WORD, WORD), (2, 0, LAST), (3, 0, LAST), (4, WORD, WORD), (6, 1, 500)],
     ),
     (Verb::ListGroup, &["g", "0", "", "10"], &[(1, 0, LAST), (3, 1, 500)]),
+    (Verb::Promote, &["t", "", "0", "1763697600000", "", "10"], &[(2, 0, LAST), (3, 0, LAST), (5, 1, 500)]),
     (
         Verb::Purge,
         &["t", "dead", "0", "9", "", "10"],

@@ -1,7 +1,7 @@
 //! What the Rust bindings send, as Redis receives it, compared with KEYS and ARGV in the scripts' headers.
 
 use crate::headers::part_of;
-use delayq::admin::{ListState, Policy, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion};
+use delayq::admin::{ListState, Policy, PromoteOptions, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion};
 use delayq::protocol::{
     FinishWhich, Holder, Owner, RecordId, Recorded, Release, ReserveRequest, Scripts, ShardId, Verb,
 };
@@ -122,6 +122,7 @@ async fn everything(server: &SharedRedis) {
     admin.count_call("calls", Duration::from_secs(1)).await.unwrap();
     looks(&client, &admin, &topic).await;
     Recorded::by(&producer).settled(&[record()]).await.unwrap();
+    admin.promote(&topic, &PromoteOptions::default(), |_| {}).await.unwrap();
     admin.purge(&topic, PurgeWhat::Dead(TimeRange::ALL), |_| {}).await.unwrap();
     let samples =
         (0..200).map(|n| Message::new(topic.clone(), format!("{{\"order\":{n},\"state\":\"open\"}}")));

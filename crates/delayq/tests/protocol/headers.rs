@@ -11,7 +11,7 @@ macro_rules! binding {
 }
 
 /// The words of each script that answers words, and the binding that reads them.
-const WORDS: [(Verb, &[&str], &str); 21] = [
+const WORDS: [(Verb, &[&str], &str); 22] = [
     (
         Verb::Put,
         &["stored", "ready", "exists", "conflict", "leased", "stale", "moved", "refused"],
@@ -42,7 +42,8 @@ const WORDS: [(Verb, &[&str], &str); 21] = [
     (Verb::Replay, &["ready", "delayed"], binding!("replay")),
     (Verb::Claim, &["claimed", "renewed", "owned"], binding!("claim")),
     (Verb::Hold, &["held", "free", "fenced"], binding!("hold")),
-    (Verb::Purge, &["more", "done"], binding!("purge")),
+    (Verb::Promote, &["more", "done"], binding!("cursor")),
+    (Verb::Purge, &["more", "done"], binding!("cursor")),
     (Verb::Forget, &["unknown", "kept", "empty", "forgotten"], binding!("forget")),
     (Verb::Repair, &["mended", "sound", "failed"], binding!("repair")),
     (Verb::Recount, &["counted", "more", "changed", "crowded"], binding!("recount")),

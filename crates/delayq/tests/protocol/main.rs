@@ -35,6 +35,7 @@ mod part_done;
 mod poison;
 mod policies;
 mod power_cut;
+mod promote;
 mod races;
 mod random_run;
 mod refusals;

@@ -8,6 +8,7 @@ mod changing;
 mod forgetting;
 mod looking;
 mod mending;
+mod promoting;
 mod pumping;
 mod putting;
 mod reserving;
@@ -252,6 +253,7 @@ impl Model {
                     |id: &Vec<u8>| no.map_or("unknown".into(), |no| self.replay(&(no, id.clone()), *delay));
                 same("replay", call.words.as_slice(), &ids.iter().map(replay).collect::<Vec<_>>())
             }
+            Action::Promote(promote) => self.promote(promote, call),
             Action::Purge(purge) => self.purge(purge, call),
             Action::Configure { topic, settings } => self.configure(topic, settings, call),
             Action::Forget { topic } => self.forget(topic, call),

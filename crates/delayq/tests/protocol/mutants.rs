@@ -41,7 +41,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// What is broken, in which file, which text, and its replacement.
-const MUTANTS: [(&str, &str, &str, &str); 97] = [
+const MUTANTS: [(&str, &str, &str, &str); 100] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
     (
@@ -235,6 +235,14 @@ const MUTANTS: [(&str, &str, &str, &str); 97] = [
         "held_by('ZCARD', 'markers')",
     ),
     ("survey counts what is due behind its span", "survey", "'-inf', texts[i]", "'-inf', '+inf'"),
+    (
+        "promote takes what is due behind its range",
+        "promote",
+        "if tonumber(page[i + 1]) > to then return false end",
+        "",
+    ),
+    ("promote takes messages of other topics", "promote", "(not only or no == only) and ", ""),
+    ("promote meets its own messages again", "promote", "from, last = now + 1, ''", "last = ''"),
     (
         "purge leaves the group index",
         "purge",

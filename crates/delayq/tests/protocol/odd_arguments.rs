@@ -7,7 +7,7 @@ use delayq::protocol::Verb;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
 /// Calls of each script that takes more than the layout; those that create a shard or move it are apart.
-const CALLS: [(Verb, &[&str]); 36] = [
+const CALLS: [(Verb, &[&str]); 38] = [
     (Verb::Ack, &["1:a\0\0\0\x02"]),
     (Verb::Audit, &["m:1:a"]),
     (Verb::AuditIndex, &["10", "leases", "", "", "all"]),
@@ -33,6 +33,8 @@ const CALLS: [(Verb, &[&str]); 36] = [
     (Verb::Peek, &["odd", "a"]),
     (Verb::Pump, &["0", "10", "1"]),
     (Verb::Pump, &["", "10"]),
+    (Verb::Promote, &["odd", "", "0", "9", "", "10"]),
+    (Verb::Promote, &["odd", "g", "0", "9", "", "10"]),
     (Verb::Purge, &["odd", "ready", "0", "9", "", "10"]),
     (Verb::Put, &["odd", "a", "1763697600000", "", ENVELOPE]),
     (Verb::Put, &["odd", "b", "+5", "replace tried=1", ENVELOPE]),

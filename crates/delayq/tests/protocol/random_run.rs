@@ -7,7 +7,7 @@ mod looks;
 mod refused;
 mod swept;
 
-use crate::action::{Action, List, Purge, Repeat, Reserve};
+use crate::action::{Action, List, Promote, Purge, Repeat, Reserve};
 use crate::bare_shard::{Answer, BareShard};
 use crate::compare::{Watch, compare};
 use crate::model::{Call, Model, Msg, Place};
@@ -61,6 +61,7 @@ pub(crate) struct Failure {
 #[derive(Default)]
 struct Cursors {
     list: Option<List>,
+    promote: Option<Promote>,
     purge: Option<Purge>,
 }
 
@@ -251,6 +252,11 @@ impl Run {
             Action::List(list) => {
                 let from = word(1).parse().ok();
                 self.cursors.list = from.map(|from| List { from, last: answer[2].clone(), ..list.clone() });
+            }
+            Action::Promote(promote) => {
+                let from = word(3).parse().ok().filter(|_| word(0) == "more");
+                self.cursors.promote =
+                    from.map(|from| Promote { from, last: answer[4].clone(), ..promote.clone() });
             }
             Action::Purge(purge) => {
                 let from = word(3).parse().ok().filter(|_| word(0) == "more");

@@ -4,7 +4,7 @@
 //! like a key of the wrong type or a denied command, or with all after it, like a cut. Then normal operation drains the
 //! shard: no message is left in a state that nothing ends, and none is lost.
 
-use crate::action::{Action, GiveBack, Item, Purge, Reserve};
+use crate::action::{Action, GiveBack, Item, Promote, Purge, Reserve};
 use crate::bare_shard::{BareShard, NOW};
 use crate::lab::in_g;
 use crate::snapshot::{Name, Snapshot, lossy};
@@ -248,6 +248,11 @@ fn changes(id: &str, due: u64) -> Action {
     Action::Reschedule { topic: "a".into(), changes: ids(id).into_iter().map(change).collect() }
 }
 
+fn promote(topic: &str, group: &str) -> Action {
+    let (topic, group) = (topic.into(), group.into());
+    Action::Promote(Promote { topic, group, from: 0, to: NOW + FAR_MS, last: Vec::new(), limit: 100 })
+}
+
 fn purge(state: &'static str) -> Action {
     Action::Purge(Purge { topic: "a".into(), state, from: 0, to: NOW + FAR_MS, last: Vec::new(), limit: 100 })
 }
@@ -309,6 +314,8 @@ fn cases() -> Vec<Case> {
         case("reschedule later", |_| changes("soon", 900)),
         case("reschedule of what is ready", |_| changes("ready", 900)),
         case("reschedule to now", |_| changes("late", 0)),
+        case("promote topic", |_| promote("a", "")),
+        case("promote group", |_| promote("", "g")),
         case("purge delayed", |_| purge("delayed")),
         case("purge ready", |_| purge("ready")),
         case("purge dead", |_| purge("dead")),

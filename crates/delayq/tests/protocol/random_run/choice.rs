@@ -1,7 +1,7 @@
 //! What a run does next: random, and near what already exists.
 
 use super::{HOUR_MS, Run, Weather, receipt_of};
-use crate::action::{Action, GiveBack, Item, Mark, Purge, Reserve, is_generated};
+use crate::action::{Action, GiveBack, Item, Mark, Promote, Purge, Reserve, is_generated};
 use crate::model::{Msg, Place};
 use delayq::Backoff;
 use fastrand::Rng;
@@ -88,7 +88,7 @@ impl Run {
         }
         loop {
             let action = if self.rng.u8(..8) == 0 { self.look() } else { self.act() };
-            let is_page = action.is_look() || matches!(action, Action::Purge(_));
+            let is_page = action.is_look() || matches!(action, Action::Promote(_) | Action::Purge(_));
             let forgets = matches!(action, Action::Forget { .. } | Action::ForgetQuiet { .. });
             if !(self.model.poisoned && is_page || self.weather == Weather::Poisoned && forgets) {
                 return action;
@@ -119,8 +119,9 @@ impl Run {
             78..83 => self.release(),
             83..86 => Action::Bury { receipts: self.some_receipts() },
             86..89 => self.replay(),
-            89..93 => self.purge_action(),
-            93..97 => self.configure(),
+            89..92 => self.purge_action(),
+            92..94 => self.promote_action(),
+            94..97 => self.configure(),
             97..98 => {
                 let lock = [0, 10_000][self.rng.usize(..2)];
                 Action::Claim { owner: ["one", "two"][self.rng.usize(..2)].into(), lock }
@@ -324,6 +325,19 @@ impl Run {
         let (from, to) = self.range();
         let (topic, limit) = (self.topic(), self.rng.u64(1..4));
         Action::Purge(Purge { topic, state, from, to, last: Vec::new(), limit })
+    }
+
+    /// The step after the last one, or a first one: of a topic, of a group, or of a group in a topic.
+    fn promote_action(&mut self) -> Action {
+        if let Some(next) = self.cursors.promote.clone().filter(|_| self.rng.bool()) {
+            return Action::Promote(next);
+        }
+        let which = self.rng.u8(..3);
+        let topic = if which == 0 { String::new() } else { self.topic() };
+        let group = if which == 1 { String::new() } else { self.group() };
+        let (from, to) = self.range();
+        let limit = self.rng.u64(1..4);
+        Action::Promote(Promote { topic, group, from, to, last: Vec::new(), limit })
     }
 
     /// Forgets one topic, or all that are quiet.

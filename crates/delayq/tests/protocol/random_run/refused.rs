@@ -1,7 +1,7 @@
 //! Invalid calls: refused by name, and nothing is changed.
 
 use super::Run;
-use crate::action::{Action, List, Purge, Reserve};
+use crate::action::{Action, List, Promote, Purge, Reserve};
 use crate::compare::compare;
 
 /// Invalid back-offs: of an unknown kind, of a wrong length, without a delay, shrinking.
@@ -42,6 +42,10 @@ impl Run {
             2 => Action::Pump { epoch: Some(self.model.epoch), limit },
             3 => Action::CancelGroup { group, topic: String::new(), behind: (0, Vec::new()), limit },
             4 => Action::ShiftGroup { group, topic: String::new(), token: "0".into(), by: 1000, limit },
+            5 if self.rng.bool() => {
+                let (from, to, last) = (0, 0, Vec::new());
+                Action::Promote(Promote { topic, group, from, to, last, limit })
+            }
             5 => Action::Purge(Purge { topic, state: "ready", from: 0, to: 0, last: Vec::new(), limit }),
             6 => {
                 let (from, to, newest_first, last) = (0, 9, false, Vec::new());

@@ -1,0 +1,29 @@
+/** Operations in bounded steps: each reply says where the next step begins. */
+
+import type { Calls } from "./calls.js";
+
+/** Messages per step of a long operation. */
+export const A_STEP = 500;
+
+/** Maximum messages promoted per call: a call delays other callers by a few milliseconds at most. */
+export const PROMOTED = 100;
+
+/** Calls a script of one shard until it is done. Returns the numbers of messages changed and kept. */
+export async function inSteps(
+  calls: Calls,
+  verb: "promote" | "purge",
+  shard: number,
+  head: (Buffer | string)[],
+  [from, to]: readonly [unknown, unknown],
+  most: number,
+): Promise<[changed: number, kept: number]> {
+  let [word, at, entry]: [string, any, any] = ["more", from, ""];
+  let [changed, kept] = [0, 0];
+  while (word === "more") {
+    const reply = await calls.call(verb, shard, [...head, at, to, entry, most] as any[]);
+    [word, at, entry] = [String(reply[0]), reply[3], reply[4]];
+    changed += reply[1];
+    kept += reply[2];
+  }
+  return [changed, kept];
+}

@@ -1,0 +1,106 @@
+//! Promoting: delayed messages become ready before their due times.
+
+use super::{Admin, TimeRange};
+use crate::error::Error;
+use crate::options::RATE;
+use crate::setters::setters;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::cursor::Cursor;
+use delayq_core::verbs::promote::{self, Promotable, Promoted};
+use std::time::Duration;
+
+/// Maximum messages per call, so that a call delays other callers by a few milliseconds at most.
+const STEP: u64 = 100;
+
+/// Which delayed messages to promote, and how fast.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PromoteOptions {
+    /// The range of due times.
+    pub due: TimeRange,
+    /// Maximum number to promote; `None`: all.
+    pub max_messages: Option<u64>,
+    /// Maximum number per second, at least 1; `None`: no limit.
+    pub rate: Option<u32>,
+}
+
+// === impl PromoteOptions ===
+
+impl Default for PromoteOptions {
+    fn default() -> Self {
+        Self { due: TimeRange::ALL, max_messages: None, rate: None }
+    }
+}
+
+impl PromoteOptions {
+    setters! {
+        due: TimeRange,
+        max_messages: u64 => Some(max_messages),
+        rate: u32 => Some(rate),
+    }
+
+    /// The messages of the next call, after this number: a tenth of a second's worth.
+    fn step(&self, promoted: u64) -> u64 {
+        let by_rate = self.rate.map_or(STEP, |rate| (u64::from(rate) / 10).max(1));
+        STEP.min(by_rate).min(self.max_messages.unwrap_or(u64::MAX) - promoted)
+    }
+
+    /// The pause after a call that promoted this number.
+    fn pause(&self, promoted: u64) -> Duration {
+        self.rate.map_or(Duration::ZERO, |rate| Duration::from_millis(promoted * 1000 / u64::from(rate)))
+    }
+
+    fn is_reached(&self, promoted: u64) -> bool {
+        self.max_messages.is_some_and(|most| promoted >= most)
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Makes delayed messages ready now, in bounded steps: in each shard in the order of their due times. Their due time
+    /// is then the time of the promotion; an expiry relative to the due time moves along. `progress` is called after each
+    /// step with the number promoted so far.
+    ///
+    /// # Errors
+    /// [`Error::Option`]: an option is outside its range. Redis cannot be used; some are ready then. Safe to repeat.
+    pub async fn promote(
+        &self,
+        which: impl Into<Promotable>,
+        options: &PromoteOptions,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Promoted, Error> {
+        options.due.check()?;
+        if let Some(rate) = options.rate {
+            RATE.check(rate)?;
+        }
+        let which = which.into();
+        let mut promoted = Promoted::default();
+        let mut shards = self.every_shard().await?;
+        while let Some(shard) = shards.next() {
+            self.promote_shard(shard, &which, options, &mut promoted, &mut progress).await?;
+        }
+        Ok(promoted)
+    }
+
+    async fn promote_shard(
+        &self,
+        shard: ShardId,
+        which: &Promotable,
+        options: &PromoteOptions,
+        promoted: &mut Promoted,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<(), Error> {
+        let mut next = Some(Cursor::from(options.due.from));
+        while let Some(cursor) = next.filter(|_| !options.is_reached(promoted.promoted)) {
+            let step = options.step(promoted.promoted);
+            let call = promote::request(shard, which, options.due.to, &cursor, step);
+            let (some, rest) = self.client.calls.ask(call, promote::read).await?;
+            promoted.add(some);
+            progress(promoted.promoted);
+            tokio::time::sleep(options.pause(some.promoted)).await;
+            next = rest;
+        }
+        Ok(())
+    }
+}

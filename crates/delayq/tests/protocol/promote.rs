@@ -1,0 +1,98 @@
+//! Promoting: what is delayed becomes ready before its due time.
+
+use delayq::admin::{Numbers, PromoteOptions, Promoted, TimeRange};
+use delayq::protocol::{Holder, ReserveRequest, ShardId};
+use delayq::{Group, Members, Message, Topic, UnixMillis};
+use delayq_tests::deployment::Deployment;
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SHARDS: [u16; 3] = [1, 2, 7];
+
+fn topic(name: &str) -> Topic {
+    Topic::new(name).unwrap()
+}
+
+fn message(name: &str, id: String, hours: u32) -> Message {
+    Message::new(topic(name), "x").id(&*id).unwrap().after(HOUR * hours)
+}
+
+fn promoted(promoted: u64) -> Promoted {
+    Promoted { promoted, kept: 0 }
+}
+
+async fn until(scene: &Deployment, hours: u64) -> PromoteOptions {
+    let to = UnixMillis::new(scene.now().await.get() + hours * 3_600_000 + 60_000);
+    PromoteOptions::default().due(TimeRange { from: UnixMillis::new(0), to })
+}
+
+async fn held(scene: &Deployment, name: &str) -> (u64, u64) {
+    let Numbers { delayed, ready, .. } = scene.admin.count(&topic(name)).await.unwrap();
+    (delayed, ready)
+}
+
+async fn is_sound(scene: &Deployment) {
+    let audit = scene.admin.audit(|_| {}).await.unwrap();
+    assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
+}
+
+#[tokio::test]
+async fn what_is_due_up_to_a_time_is_ready_whatever_the_number_of_shards() {
+    for shards in SHARDS {
+        let scene = Deployment::new(shards).await;
+        scene.put((1..=40).map(|n| message("a", format!("a{n}"), n))).await;
+        scene.put([message("b", "b1".into(), 1)]).await;
+        let options = until(&scene, 30).await;
+        let mut seen = Vec::new();
+        let outcome = scene.admin.promote(&topic("a"), &options, |so_far| seen.push(so_far)).await;
+        assert_eq!(outcome.unwrap(), promoted(30), "{shards} shards");
+        assert!(seen.is_sorted() && seen.last() == Some(&30), "{seen:?}");
+        assert_eq!(held(&scene, "a").await, (10, 30));
+        assert_eq!(held(&scene, "b").await, (1, 0), "another topic waits");
+        let again = scene.admin.promote(&topic("a"), &options, |_| {}).await.unwrap();
+        assert_eq!(again, promoted(0), "a repeat finds nothing");
+        is_sound(&scene).await;
+    }
+}
+
+#[tokio::test]
+async fn a_group_is_promoted_in_all_topics_or_in_one() {
+    for shards in SHARDS {
+        let scene = Deployment::new(shards).await;
+        let group = Group::new("user-5").unwrap();
+        let of = |name: &str, n: u32| message(name, format!("{name}{n}"), n).group("user-5").unwrap();
+        scene.put((1..=6).flat_map(|n| [of("a", n), of("b", n)])).await;
+        scene.put([message("a", "alone".into(), 1)]).await;
+        let in_a = Members::of_topic(group.clone(), topic("a"));
+        let options = until(&scene, 4).await;
+        assert_eq!(scene.admin.promote(&in_a, &options, |_| {}).await.unwrap(), promoted(4));
+        assert_eq!((held(&scene, "a").await, held(&scene, "b").await), ((3, 4), (6, 0)));
+        let all = PromoteOptions::default();
+        assert_eq!(scene.admin.promote(&Members::from(&group), &all, |_| {}).await.unwrap(), promoted(8));
+        assert_eq!((held(&scene, "a").await, held(&scene, "b").await), ((1, 6), (0, 6)));
+        is_sound(&scene).await;
+    }
+}
+
+#[tokio::test]
+async fn a_promotion_stops_at_its_maximum_with_the_earliest_and_keeps_to_its_rate() {
+    let scene = Deployment::new(1).await;
+    scene.put((1..=300).rev().map(|n| message("a", format!("{n:03}"), n))).await;
+    let options = PromoteOptions::default().max_messages(250).rate(1000);
+    let began = std::time::Instant::now();
+    assert_eq!(scene.admin.promote(&topic("a"), &options, |_| {}).await.unwrap(), promoted(250));
+    assert!(began.elapsed() >= Duration::from_millis(250), "1,000 per second");
+    let request = ReserveRequest { topics: vec![topic("a")], most: 250, max_bytes: 0, lease: Some(HOUR) };
+    let holder = Holder::new(scene.client.clone());
+    let report = holder.reserve(&[(ShardId::new(0), request)]).await.remove(0).unwrap();
+    let ids: Vec<_> = report.messages.iter().map(|message| message.id.to_string()).collect();
+    assert_eq!(
+        ids,
+        (1..=250).map(|n| format!("{n:03}")).collect::<Vec<_>>(),
+        "in the order of their due times"
+    );
+    assert_eq!(held(&scene, "a").await, (50, 0));
+    let refused = scene.admin.promote(&topic("a"), &PromoteOptions::default().rate(0), |_| {}).await;
+    assert_eq!(refused.unwrap_err().to_string(), "rate is 0: it must be from 1 to 4294967295");
+    is_sound(&scene).await;
+}
