@@ -54,7 +54,7 @@ func (r Range) check() (err error) {
 }
 
 func (r Range) millis() (from, to int64) {
-	to = 1<<53 - 1
+	to = maxTimeMs
 	if !r.From.IsZero() {
 		from = r.From.UnixMilli()
 	}
@@ -171,7 +171,7 @@ func (t Topic) Purge(ctx context.Context, state State, span Range) (purged, kept
 	err = t.everyShard(ctx, func(shard int) error {
 		from, to := span.millis()
 		for word, after, mark := any("more"), any(from), any(""); word == "more"; {
-			reply, err := t.client.one(ctx, "purge", shard, t.stored, string(state), after, to, mark, aStep)
+			reply, err := t.client.one(ctx, "purge", shard, t.stored, string(state), after, to, mark, maxIDsACall)
 			if err != nil {
 				return err
 			}
@@ -204,7 +204,7 @@ func (t Topic) pages(ctx context.Context, shard int, state State, span Range, vi
 	}
 	from, to := span.millis()
 	for after, mark := any(from), any(""); after != ""; {
-		reply, err := t.client.one(ctx, "list", shard, t.stored, string(state), after, to, "asc", mark, aStep)
+		reply, err := t.client.one(ctx, "list", shard, t.stored, string(state), after, to, "asc", mark, maxIDsACall)
 		if err != nil {
 			return err
 		}

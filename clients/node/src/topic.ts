@@ -6,10 +6,8 @@ import { isGenerated, name, storedId, topicArg } from "./names.js";
 import type { Outcome, Words } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { policyOf, settingsOf, type Policy, type PolicyPatch } from "./policy.js";
+import { MAX_IDS_A_CALL } from "./protocol.js";
 import { storedOf, type Stored } from "./stored.js";
-
-/** Messages per page, or per step of a long operation. */
-const A_STEP = 500;
 
 /** Inclusive limits of due times of delayed messages, lease ends of leased messages, or times of death. */
 export type Range = {
@@ -102,7 +100,7 @@ export class Topic {
     for (let shard = 0; shard < (await this.calls.shards()); shard++) {
       let [word, fromMs, mark]: [string, any, any] = ["more", from, ""];
       while (word === "more") {
-        const reply = await this.calls.call("purge", shard, [this.stored, state, fromMs, to, mark, A_STEP]);
+        const reply = await this.calls.call("purge", shard, [this.stored, state, fromMs, to, mark, MAX_IDS_A_CALL]);
         [word, fromMs, mark] = [String(reply[0]), reply[3], reply[4]];
         total.purged += reply[1];
         total.kept += reply[2];
@@ -136,7 +134,7 @@ export class Topic {
     let [from, to] = rangeOf(range);
     let mark: Buffer | string = "";
     do {
-      const reply = await this.calls.call("list", shard, [this.stored, state, from, to, "asc", mark, A_STEP]);
+      const reply = await this.calls.call("list", shard, [this.stored, state, from, to, "asc", mark, MAX_IDS_A_CALL]);
       if (state === "dead") to = Math.min(to, Math.floor(reply[0] / 1000));
       const [, next, after, ...items] = reply;
       [from, mark] = [next, after];

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from .calls import MAX_IDS, item_of, listed
+from .calls import item_of, listed
 from .checks import one_of, shown, text, whole
 from .envelope import Stored
 from .errors import InvalidArgument
 from .inspecting import Inspecting
 from .items import Arg
 from .names import topic_arg
-from .outcome import Outcome, Word
-from .policy import Policy, Setting
+from .outcome import Outcome
+from .policy import Policy
+from .protocol import MAX_IDS_A_CALL, MAX_TIME_MS, Word
 from .runtime import blocking, blocking_iterator
-from .times import MAX_MS, When, as_datetime, range_ms, span_ms
+from .settings import Setting
+from .times import When, as_datetime, range_ms, span_ms
 
 Listable = Literal["delayed", "ready", "leased", "dead"]
 Purgeable = Literal["delayed", "ready", "dead"]
@@ -52,7 +54,7 @@ class Numbers:
         _, delayed, next_due_ms, *first = reply
         self.delayed += delayed
         if next_due_ms != b"":
-            self.next_due_ms = min(int(next_due_ms), self.next_due_ms or MAX_MS)
+            self.next_due_ms = min(int(next_due_ms), self.next_due_ms or MAX_TIME_MS)
         for counter, number in zip(_COUNTED, first, strict=False):
             setattr(self, counter, getattr(self, counter) + max(number, 0))
         if first:
@@ -119,7 +121,7 @@ class AsyncTopic:
         revived. Safe to repeat."""
         text("reason", reason)
         if max_messages is not None:
-            whole("max_messages", max_messages, 0, MAX_MS)
+            whole("max_messages", max_messages, 0, MAX_TIME_MS)
         replayed, head = 0, (self._stored, span_ms("delay", delay))
         async for dead in self.list("dead", since=since, until=until, past_ok=past_ok):
             if replayed == max_messages:
@@ -142,7 +144,7 @@ class AsyncTopic:
         while shard < await self._client._learn():
             word, at, entry = b"more", from_ms, b""
             while word == b"more":
-                args: list[Arg] = [self._stored, state, at, to_ms, entry, MAX_IDS]
+                args: list[Arg] = [self._stored, state, at, to_ms, entry, MAX_IDS_A_CALL]
                 word, gone, _, at, entry = await self._client._call("purge", shard, args)
                 purged += gone
             shard += 1

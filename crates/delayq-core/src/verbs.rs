@@ -33,3 +33,4 @@ pub mod settings;
 pub mod settle;
 pub mod settled;
 pub mod survey;
+pub mod words;
