@@ -37,7 +37,7 @@ type described struct {
 // huge is "5 MB"; notText stands for a lone surrogate, which no string has here.
 var huge, notText = strings.Repeat("x", 5_000_000), "\xff"
 
-// odd has the odd values of each type, by the names of protocol.json and others. The compiler refuses the other values.
+// odd has the odd values of each type, by the names of protocol.json and more. The compiler refuses all other values.
 var odd = struct {
 	texts []string
 	spans []time.Duration

@@ -1,4 +1,4 @@
-/** Every option of every call, with odd values: refused by name before anything is sent, or taken as what it is. */
+/** Every option of every call, with odd values: refused by name before anything is sent, or accepted unchanged. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -28,7 +28,7 @@ const ODD: Record<string, unknown> = {
   "empty text": "", "a space": " ", "'false'": "false", "'5'": "5", "{}": {}, "[]": [], "a function": () => 1, "a symbol": Symbol("s"),
   "a lone surrogate": HALF, "5 MB": "x".repeat(5_000_000), true: true, "seconds": 1_800_000_000, "microseconds": 1.8e15,
 };
-/** Of each kind of option, the odd values that it takes. */
+/** Valid odd values by kind of option. */
 const TAKES = {
   time: [],
   span: ["0.5", "2^31", "seconds", "microseconds"],
@@ -51,7 +51,7 @@ const message = { topic: "orders", id: "node-1", payload: "x", afterMs: 60_000 }
 const receipt = { shard: 0, raw: Buffer.from("1:node-1\0\0\0\x01") };
 type Call = (c: any, odd: any) => unknown;
 const protocol = vectors("protocol.json");
-/** An entry of protocol.json: the kind of an option, and its range. */
+/** An entry of protocol.json: kind and range of an option. */
 type Entry = { kind: string; least?: number; most?: number; words?: string[]; isSetting?: boolean };
 const ENTRIES: Record<string, Entry> = Object.fromEntries([
   ...protocol.options.map((one: any) => [`${one.call} ${one.option}`, one]),
@@ -122,7 +122,7 @@ const SHARED: Record<string, Call> = {
   })),
 };
 
-/** Whether an entry of protocol.json has this value. */
+/** Reports whether a value is valid for an entry of protocol.json. */
 function isValid({ kind, least = 0, most = 0, words = [], isSetting }: Entry, odd: unknown): boolean {
   if (odd === null) return isSetting === true;
   const form = protocol.names.find(({ what }: any) => what === kind);
@@ -191,7 +191,7 @@ const OPTIONS: Record<string, [keyof typeof TAKES, Call]> = {
   "client namespace": ["topic", (_, odd) => new Client(redis, { namespace: odd }).close()],
   "client connection": ["none", (_, odd) => new Client(odd).close()],
 };
-/** Options that accept values which other options of their kind refuse. */
+/** Exceptions: valid odd values of single options. */
 const TAKEN: Record<string, readonly string[]> = {
   "client maxPayloadBytes": [], "client connection": [], "put signal": [], "receipt raw": [],
 };

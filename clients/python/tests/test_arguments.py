@@ -119,7 +119,7 @@ def test_times_of_any_zone_and_delays_of_any_unit_are_taken():
 
 PROTOCOL = vectors("protocol.json")
 HALF, LARGE = "\ud800", "x" * 5_000_000
-#: What nobody means by any option, of whatever type it is, by the names of protocol.json.
+#: Values that no caller means, by the names of protocol.json.
 ODD_BY_NAME = {
     "null": None, "NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf"), "-1": -1, "0.5": 0.5, "2^31": 2**31,
     "2^53": 2**53, "empty text": "", "a space": " ", "'false'": "false", "{}": {}, "[]": [], "a lone surrogate": HALF,
@@ -133,7 +133,7 @@ def message(**options):
     return Message(**{"topic": "t", "payload": b""} | options)
 
 
-#: Each option of protocol.json: a function that passes a value; the name in the error; whether None is accepted.
+#: Each option of protocol.json: a function that passes a value, the name in the error, and True if None is accepted.
 SHARED = {
     "put topic": (lambda c, v: message(topic=v), "topic", False),
     "put payload": (lambda c, v: message(payload=v), "payload", False),

@@ -61,27 +61,24 @@ pub fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq::Backoff;
-    use delayq::admin::{Codec, Durability, Repeats};
 
     #[test]
     fn every_setting_is_read_back_as_it_was_written() {
-        let policy = Policy {
-            max_attempts: Some(0),
-            lease: Some(Duration::from_millis(90_500)),
-            backoff: Some(Backoff::List([1, 5, 60].map(Duration::from_secs).to_vec())),
-            expire_after: Some(Duration::from_secs(60)),
-            remember_cancelled: Some(Duration::ZERO),
-            remember_own: Some(Duration::from_secs(90_061)),
-            remember_generated: Some(Duration::from_secs(1)),
-            repeats: Some(Repeats::Refuse),
-            codec: Some(Codec::ZstdDictionary(7)),
-            history: Some(5),
-            history_for: Some(Duration::from_secs(3600)),
-            dead_for: Some(Duration::from_secs(86_400)),
-            dead_max: Some(1_000),
-            durability: Some(Durability::Replicas(2)),
-        };
+        let mut policy = Policy::default();
+        for setting in PolicySetting::ALL {
+            let value = match setting.entry().form {
+                Form::Count { .. } => "5",
+                Form::Span { .. } => "1day 1h 1m 1s 500ms",
+                Form::Backoff => "1s,5s,1m",
+                Form::Word(words) => {
+                    &words[words.len() - 1].replace("[1-9]", "2").replace("[0-9]{1,10}", "7")
+                }
+                Form::Flag | Form::Rate { .. } => unreachable!("no setting of a policy is one"),
+            };
+            let value = if setting == PolicySetting::Lease { "1m 30s 500ms" } else { value };
+            set_one(&mut policy, setting, value).unwrap();
+            assert_eq!(text(&policy, setting).as_deref(), Some(value));
+        }
         let settings = settings_of(&policy);
         assert_eq!((settings.len(), policy_of(&settings)), (PolicySetting::ALL.len(), Ok(policy)));
         assert_eq!(policy_of(&settings_of(&Policy::default())), Ok(Policy::default()));
