@@ -29,10 +29,6 @@ MARKS = {".rs": r"//[/!]?", ".go": "//", ".ts": r"//|/?\*+", ".lua": "--", ".py"
 GOAL = (3.0, 5.0)
 # Trees on their way to the goal: a change may lower these numbers, never raise them.
 LIMITS = {
-    "clients tests": (9, 11),
-    "clients/go": (5, 5),
-    "clients/node": (10, 20),
-    "clients/python": (10, 29),
     "crates tests": (8, 16),
     "crates/delayq": (10, 20),
     "crates/delayq-cli": (9, 18),

@@ -12,7 +12,7 @@ import (
 )
 
 // Limits of one call, and of the calls sent together.
-const maxIDs, maxBytes, maxCalls = 500, 4 << 20, 64
+const maxCalls = 64
 
 // layout has the shard counts of every layout of the deployment, newest last, as text ("64,128,") and parsed.
 type layout struct {
@@ -234,7 +234,7 @@ func together(verb string, left []*item) (calls []call, rest []*item) {
 	for _, one := range left {
 		kind := like{one.places[0], len(one.places), one.topic}
 		at, known := latest[kind]
-		if !known || len(calls[at].items) == maxIDs || calls[at].bytes+one.bytes > maxBytes {
+		if !known || len(calls[at].items) == maxIDsACall || calls[at].bytes+one.bytes > maxBytesACall {
 			if len(calls) == maxCalls {
 				rest = append(rest, one)
 				continue

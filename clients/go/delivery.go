@@ -63,8 +63,6 @@ func (r Release) args() []any {
 	return []any{millis(r.Delay), keep, cutReason(r.Reason)}
 }
 
-const maxReasonBytes = 1000
-
 // cutReason truncates a reason at a character boundary and replaces invalid UTF-8.
 func cutReason(reason string) string {
 	if len(reason) > 8*maxReasonBytes {

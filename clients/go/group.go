@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// Messages per step of a long operation.
-const aStep = 500
-
 // Maximum messages promoted per call: a call delays other callers by a few milliseconds at most.
 const promotedAtOnce = 100
 
@@ -97,15 +94,12 @@ func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total
 	if by.Milliseconds() == 0 {
 		return total, InvalidMessage("a shift moves by a millisecond at least")
 	}
-	if err = checkText("a token", token); err != nil || len(token) > 128 {
-		return total, first(err, InvalidMessage("a token has at most 128 bytes"))
-	}
 	if token == "" {
 		raw := make([]byte, 16)
 		_, err = rand.Read(raw)
 		token = hex.EncodeToString(raw)
 	}
-	if err = first(g.err, err); err != nil {
+	if err = first(g.err, first(err, checkName("token", token))); err != nil {
 		return total, err
 	}
 	if err = g.client.writes.settled(ctx); err != nil {
@@ -113,7 +107,7 @@ func (g Group) Shift(ctx context.Context, by time.Duration, token string) (total
 	}
 	err = g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
 		for {
-			reply, err := g.client.one(ctx, "shift_group", shard, g.name, g.topic, token, by.Milliseconds(), aStep)
+			reply, err := g.client.one(ctx, "shift_group", shard, g.name, g.topic, token, by.Milliseconds(), maxIDsACall)
 			if err != nil || reply[0] == "busy" {
 				return false, first(err, ErrGroupBusy)
 			}
@@ -135,7 +129,7 @@ func (g Group) steps(ctx context.Context, verb string, named []any, mark int, vi
 	}
 	return g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
 		for due, name := any(0), any(""); due != ""; {
-			reply, err := g.client.one(ctx, verb, shard, append(slices.Clone(named), due, name, aStep)...)
+			reply, err := g.client.one(ctx, verb, shard, append(slices.Clone(named), due, name, maxIDsACall)...)
 			if err == nil {
 				err = visit(shard, reply)
 			}

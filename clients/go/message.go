@@ -12,8 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-const maxPayloadBytes, maxHeaderBytes = 1024 * 1024, 16 * 1024
-
 // Due is a due time on the Redis clock, made by At, After or By. The zero value is now.
 type Due struct {
 	said, expected string
@@ -66,29 +64,26 @@ func (d Due) text() string {
 
 // checkTime enforces the range of the scripts: 1 to 2^53 - 1 ms since the epoch.
 func checkTime(what string, at time.Time) error {
-	if seconds := at.Unix(); seconds < 0 || seconds > lastMs/1000 || at.UnixMilli() < 1 || at.UnixMilli() > lastMs {
+	if seconds := at.Unix(); seconds < 0 || seconds > maxTimeMs/1000 || at.UnixMilli() < 1 || at.UnixMilli() > maxTimeMs {
 		return InvalidMessage(fmt.Sprintf("%s of %v is out of range: 1970 to 287396", what, at.UTC()))
 	}
 	return nil
 }
 
 func doubtTime(what string, at time.Time) error {
-	if at.Unix() > doubtfulAfter {
+	if at.Unix() > lastMeantMs/1000 {
 		return InvalidMessage(fmt.Sprintf("%s of %v: if microseconds were meant, make it by time.UnixMicro; if not, say PastOK", what, at.UTC()))
 	}
 	ms := at.UnixMilli()
-	if ms >= doubtfulBeforeMs {
+	if ms >= firstMeantMs {
 		return nil
 	}
-	if ms > 0 && ms*1000 >= doubtfulBeforeMs {
+	if ms > 0 && ms*1000 >= firstMeantMs {
 		return InvalidMessage(fmt.Sprintf("%s of %v, %d ms since the epoch: if seconds were meant, make it by time.Unix(%d, 0); "+
 			"if not, say PastOK", what, at.UTC(), ms, ms))
 	}
 	return InvalidMessage(fmt.Sprintf("%s of %v: if that is meant, say PastOK", what, at.UTC()))
 }
-
-// Times before 2001 are mostly seconds mistaken for milliseconds, and times after 9999 (in s) microseconds.
-const doubtfulBeforeMs, doubtfulAfter, lastMs = 978_307_200_000, 253_402_300_799, 1<<53 - 1
 
 func checkSpan(what string, span time.Duration) error {
 	if span < 0 {

@@ -21,19 +21,10 @@ type InvalidMessage string
 
 func (e InvalidMessage) Error() string { return string(e) }
 
-var forms = map[string]*regexp.Regexp{
-	"id":           regexp.MustCompile(`^\P{Cc}+$`),
-	"group":        regexp.MustCompile(`^\P{Cc}+$`),
-	"topic":        regexp.MustCompile(`^[A-Za-z0-9._/-]+$`),
-	"namespace":    regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`),
-	"header name":  regexp.MustCompile(`^[!-~]{1,255}$`),
-	"generated id": regexp.MustCompile(`(?i)^~[01][\da-f]{7}-[\da-f]{4}-7[\da-f]{3}(-[\da-f]{4}){2}[\da-f]{8}$`),
-}
-
-// checkName checks a name against the form, at most 128 bytes unless the form says otherwise.
+// checkName checks a name against the form of the kind.
 func checkName(what, text string) error {
-	long := len(text) > 128 && what != "header name"
-	if long || !utf8.ValidString(text) || !forms[what].MatchString(text) {
+	form := nameForms[what]
+	if len(text) > form.maxBytes || !utf8.ValidString(text) || !form.characters.MatchString(text) {
 		return InvalidMessage(fmt.Sprintf("%.40q is not a valid %s", text, what))
 	}
 	return nil
@@ -92,8 +83,11 @@ func idBytes(text string) (string, error) {
 	if own := strings.TrimPrefix(text, "~"); own == text || strings.HasPrefix(own, "~") {
 		return own, checkName("id", own)
 	}
+	if !generatedID.MatchString(text) {
+		return "", InvalidMessage(fmt.Sprintf("%.40q is not a valid generated id", text))
+	}
 	raw, err := hex.DecodeString(strings.ReplaceAll(text[1:], "-", ""))
-	return string(raw), first(checkName("generated id", text), err)
+	return string(raw), err
 }
 
 // checkNewID refuses an id that a put may not create.

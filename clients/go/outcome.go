@@ -8,40 +8,11 @@ import (
 	"time"
 )
 
-// Words of outcomes and states of messages; the README lists the words of each verb.
-const (
-	Stored         = "stored"
-	Ready          = "ready"
-	Exists         = "exists"
-	Conflict       = "conflict"
-	Stale          = "stale"
-	Refused        = "refused"
-	Delayed        = "delayed"
-	Leased         = "leased"
-	Dead           = "dead"
-	NotDead        = "not-dead"
-	Finished       = "finished"
-	Unknown        = "unknown"
-	Changed        = "changed"
-	Failed         = "failed"
-	Extended       = "extended"
-	Delivered      = "delivered"
-	Cancelled      = "cancelled"
-	Expired        = "expired"
-	ExpiredMessage = "expired-message"
-	Buried         = "buried"
-	Purged         = "purged"
-	// Unanswered is the word of a missing answer: unless the error is a ScriptError, the call may have been carried out.
-	Unanswered = "unanswered"
-)
-
 // Word is the result of a call for one message, one of the constants of this package.
 type Word string
 
 // State is Delayed, Ready, Leased or Dead or, for a finished message, Delivered, Cancelled, Expired or Purged.
 type State string
-
-var states = []State{Delayed, Ready, Leased, Dead, Delivered, Cancelled, Expired, Purged}
 
 // ScriptError reports that a script refused the whole call and changed nothing. Codes are DQUNINITIALISED, DQLAYOUT,
 // DQDURABILITY, DQTYPE and DQARG.
@@ -68,13 +39,7 @@ type Outcome struct {
 // Accepted reports success: a put is stored, by this call or an earlier one; a message is cancelled; a message has the new due
 // time; a delivery is settled or extended; a dead letter is revived.
 func (o Outcome) Accepted() bool {
-	switch o.Word {
-	case Stored, Ready, Delayed, Cancelled, Extended, Delivered, Buried, ExpiredMessage:
-		return true
-	case Exists: // and nobody gets what an earlier put stored where that was cancelled, has expired or was purged
-		return o.State != Cancelled && o.State != Expired && o.State != Purged
-	}
-	return false
+	return contains(accepted, o.Word) && !(o.Word == Exists && contains(lost, o.State))
 }
 
 func (o *Outcome) parse(text string) {

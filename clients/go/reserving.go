@@ -102,8 +102,8 @@ func (r *Reserve) check() error {
 		r.Max = 1
 	}
 	err := first(checkLease(r.Lease), checkSpan("a wait", r.Wait))
-	if r.Max < 0 || r.Max > maxIDs {
-		err = first(err, InvalidMessage(fmt.Sprintf("Max is %d: 1 to %d", r.Max, maxIDs)))
+	if r.Max < 0 || r.Max > maxIDsACall {
+		err = first(err, InvalidMessage(fmt.Sprintf("Max is %d: 1 to %d", r.Max, maxIDsACall)))
 	}
 	if len(r.Topics) == 0 {
 		err = first(err, InvalidMessage("there is no topic to reserve from"))

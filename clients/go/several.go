@@ -22,8 +22,6 @@ type Node struct {
 	Shards string
 }
 
-const maxShards = 4096
-
 var errNoNode = errors.New("no node given for the shard: add the node that has it")
 
 // several replaces the connection of a client. The embedded client, of the first node, serves no shards.

@@ -11,9 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// Optional fields of an envelope, in order.
-const flagHash, flagExpires, flagBackoff, flagGroup, flagHeaders, flagZstd, flagDoomed, flagReason = 1, 2, 4, 8, 16, 32, 64, 128
-
 // Envelope is the content of a stored message; times are on the Redis clock. A finished message keeps only the fields before
 // Expires.
 type Envelope struct {

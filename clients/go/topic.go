@@ -54,7 +54,7 @@ func (r Range) check() (err error) {
 }
 
 func (r Range) millis() (from, to int64) {
-	to = 1<<53 - 1
+	to = maxTimeMs
 	if !r.From.IsZero() {
 		from = r.From.UnixMilli()
 	}
@@ -165,7 +165,7 @@ func (t Topic) Purge(ctx context.Context, state State, span Range) (purged, kept
 	if state != Delayed && state != Ready && state != Dead {
 		return 0, 0, InvalidMessage(fmt.Sprintf("%.40q is not a state that is purged: Delayed, Ready or Dead", state))
 	}
-	return t.inSteps(ctx, "purge", string(state), span, aStep)
+	return t.inSteps(ctx, "purge", string(state), span, maxIDsACall)
 }
 
 // Promote makes delayed messages due in the range ready now, in each shard the earliest due first, and counts promoted and
@@ -220,7 +220,7 @@ func (t Topic) pages(ctx context.Context, shard int, state State, span Range, vi
 	}
 	from, to := span.millis()
 	for after, mark := any(from), any(""); after != ""; {
-		reply, err := t.client.one(ctx, "list", shard, t.stored, string(state), after, to, "asc", mark, aStep)
+		reply, err := t.client.one(ctx, "list", shard, t.stored, string(state), after, to, "asc", mark, maxIDsACall)
 		if err != nil {
 			return err
 		}

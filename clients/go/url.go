@@ -16,19 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-type hosts struct {
-	what  string
-	port  int
-	shape string
-}
-
 const dialTimeout = time.Second
-
-var kinds = map[string]hosts{
-	"":         {"Redis", 6379, "expected redis://host:port/db or unix:///path?db=N"},
-	"sentinel": {"sentinel", 26379, "expected redis+sentinel://host:port,host:port/service"},
-	"cluster":  {"node of a cluster", 6379, "expected redis+cluster://host:port,host:port"},
-}
 
 var (
 	schemeForm  = regexp.MustCompile(`^(rediss?)(?:\+(sentinel|cluster))?://`)
@@ -49,7 +37,7 @@ func ParseURL(address string) (*redis.UniversalOptions, error) {
 	}
 	start := schemeForm.FindStringSubmatch(address)
 	if start == nil {
-		return nil, InvalidMessage("the URL has another scheme than redis, rediss, unix, redis+sentinel or redis+cluster: " + kinds[""].shape)
+		return nil, InvalidMessage("the URL has another scheme than redis, rediss, unix, redis+sentinel or redis+cluster: " + urlForms["single"].shape)
 	}
 	options.IsClusterMode = start[2] == "cluster"
 	if start[1] == "rediss" {
@@ -61,7 +49,7 @@ func ParseURL(address string) (*redis.UniversalOptions, error) {
 // readSocket parses the path of a socket, with login and database in the query.
 func readSocket(text string, options *redis.UniversalOptions) error {
 	path, query, _ := strings.Cut(text, "?")
-	said, err := parameters(query, "db", "user", "pass")
+	said, err := parameters(query, urlForms["socket"].query)
 	if err != nil {
 		return err
 	}
@@ -75,7 +63,10 @@ func readSocket(text string, options *redis.UniversalOptions) error {
 
 // readURL parses the part after the scheme. Errors contain neither user nor password.
 func readURL(rest, scheme string, options *redis.UniversalOptions) (err error) {
-	kind := kinds[scheme]
+	kind := urlForms["single"]
+	if scheme != "" {
+		kind = urlForms[scheme]
+	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if strings.Contains(query, "@") {
 		return InvalidMessage("the URL has an @ behind a ?: write %3F for a ? in a password; " + kind.shape)
@@ -112,7 +103,7 @@ func readURL(rest, scheme string, options *redis.UniversalOptions) (err error) {
 	case !serviceForm.MatchString(path):
 		return InvalidMessage(fmt.Sprintf("`%.80s` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)", path))
 	}
-	said, err := parameters(query, "db")
+	said, err := parameters(query, kind.query)
 	if err != nil {
 		return err
 	}
@@ -122,7 +113,7 @@ func readURL(rest, scheme string, options *redis.UniversalOptions) (err error) {
 
 // ofOne returns the database, /N or ?db=N.
 func ofOne(path, query string) (db int, err error) {
-	said, err := parameters(query, "db")
+	said, err := parameters(query, urlForms["single"].query)
 	if err != nil {
 		return 0, err
 	}
@@ -146,7 +137,7 @@ func login(text string) (username, password string, err error) {
 	return username, password, nil
 }
 
-func (k hosts) addresses(names string) (addresses []string, err error) {
+func (k urlForm) addresses(names string) (addresses []string, err error) {
 	if names == "" {
 		return nil, InvalidMessage(fmt.Sprintf("the URL names no %s: %s", k.what, k.shape))
 	}
@@ -175,7 +166,7 @@ func database(text string) (int, error) {
 }
 
 // parameters parses a query, and refuses unknown parameters.
-func parameters(query string, known ...string) (map[string]string, error) {
+func parameters(query string, known []string) (map[string]string, error) {
 	said := map[string]string{}
 	for _, pair := range strings.Split(query, "&") {
 		if pair == "" {

@@ -71,8 +71,8 @@ func (w Worker) Run(ctx context.Context) error {
 	if w.Client == nil || w.Handle == nil {
 		return InvalidMessage("a worker has a Client and a Handle")
 	}
-	if w.Concurrency < 0 || w.Concurrency > maxIDs {
-		return InvalidMessage(fmt.Sprintf("Concurrency is %d: 1 to %d", w.Concurrency, maxIDs))
+	if w.Concurrency < 0 || w.Concurrency > maxIDsACall {
+		return InvalidMessage(fmt.Sprintf("Concurrency is %d: 1 to %d", w.Concurrency, maxIDsACall))
 	}
 	if err := first(checkSpan("a StopTimeout", w.StopTimeout), ask.check()); err != nil {
 		return err

@@ -2,16 +2,10 @@
 
 import { shown } from "./arguments.js";
 import { InvalidMessage } from "./names.js";
-
-/** By kind: name of a host, default port, form of the URL. */
-const KINDS = {
-  one: ["Redis", 6_379, "expected redis://host:port/db or unix:///path?db=N"],
-  sentinel: ["sentinel", 26_379, "expected redis+sentinel://host:port,host:port/service"],
-  cluster: ["node of a cluster", 6_379, "expected redis+cluster://host:port,host:port"],
-} as const;
+import { URLS } from "./protocol.js";
 
 export type Address = {
-  kind: keyof typeof KINDS;
+  kind: "single" | "sentinel" | "cluster";
   tls: boolean;
   nodes: { host: string; port: number }[];
   /** Path of a unix socket, which has no nodes. */
@@ -29,9 +23,9 @@ export function readAddress(url: string): Address {
   const socket = /^(?:(?:redis\+)?unix:\/\/(?=\/)|(?=\/[^/]))/.exec(url);
   if (socket) return ofSocket(url.slice(socket[0].length));
   const scheme = /^(rediss?)(?:\+(sentinel|cluster))?:\/\//.exec(url);
-  if (!scheme) throw new InvalidMessage(`the URL has another scheme than redis, rediss, unix, redis+sentinel or redis+cluster: ${KINDS.one[2]}`);
-  const kind = (scheme[2] ?? "one") as Address["kind"];
-  const [what, port, shape] = KINDS[kind];
+  if (!scheme) throw new InvalidMessage(`the URL has another scheme than redis, rediss, unix, redis+sentinel or redis+cluster: ${URLS.single.shape}`);
+  const kind = (scheme[2] ?? "single") as Address["kind"];
+  const { host: what, port, shape } = URLS[kind];
   const [place, query] = cut(url.slice(scheme[0].length), "?");
   if (query.includes("@")) throw new InvalidMessage(`the URL has an @ behind a ?: write %3F for a ? in a password; ${shape}`);
   const at = place.lastIndexOf("@");
@@ -40,21 +34,21 @@ export function readAddress(url: string): Address {
   const nodes = hosts.split(",").map((text) => nodeOf(text, what, port));
   const twice = nodes.find(({ host, port }, n) => nodes.slice(0, n).some((one) => one.host === host && one.port === port));
   if (twice) throw new InvalidMessage(`the URL names the ${what} ${twice.host}:${twice.port} twice`);
-  if (kind === "one" && nodes.length > 1) throw new InvalidMessage(`the URL names ${nodes.length} hosts: write redis+sentinel:// or redis+cluster://`);
-  const rest = { one: ofOne, cluster: inCluster, sentinel: bySentinel }[kind](path, query);
+  if (kind === "single" && nodes.length > 1) throw new InvalidMessage(`the URL names ${nodes.length} hosts: write redis+sentinel:// or redis+cluster://`);
+  const rest = { single: ofOne, cluster: inCluster, sentinel: bySentinel }[kind](path, query);
   return { kind, tls: scheme[1] === "rediss", nodes, ...loginOf(place.slice(0, Math.max(at, 0))), ...rest };
 }
 
 /** Parses the path of a socket, with login and database in the query. */
 function ofSocket(text: string): Address {
   const [path, query] = cut(text, "?");
-  const { db = "0", user = "", pass = "" } = readQuery(query, ["db", "user", "pass"]);
+  const { db = "0", user = "", pass = "" } = readQuery(query, URLS.socket.query);
   const login = { username: user || undefined, password: pass || undefined };
-  return { kind: "one", tls: false, nodes: [], path: decoded(path, "the path of the socket"), ...login, service: "", db: databaseOf(db) };
+  return { kind: "single", tls: false, nodes: [], path: decoded(path, "the path of the socket"), ...login, service: "", db: databaseOf(db) };
 }
 
 function ofOne(path: string, query: string): { service: string; db: number } {
-  const { db } = readQuery(query, ["db"]);
+  const { db } = readQuery(query, URLS.single.query);
   if (path !== "" && db !== undefined && databaseOf(path) !== databaseOf(db)) throw new InvalidMessage("the URL names two databases, /N and ?db=N");
   return { service: "", db: databaseOf(path || db || "0") };
 }
@@ -121,7 +115,7 @@ function bySentinel(service: string, query: string): { service: string; db: numb
   if (!/^[A-Za-z0-9._-]+$/.test(service)) {
     throw new InvalidMessage(`\`${service.slice(0, 80)}\` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)`);
   }
-  return { service, db: databaseOf(readQuery(query, ["db"])["db"] ?? "0") };
+  return { service, db: databaseOf(readQuery(query, URLS.sentinel.query)["db"] ?? "0") };
 }
 
 function pairsOf(query: string): string[] {

@@ -2,43 +2,39 @@
 
 import { inspect } from "node:util";
 import { InvalidMessage, name } from "./names.js";
+import { FIRST_MEANT_MS, LAST_MEANT_MS, MAX_LEASE_MS, MAX_REASON_BYTES, MAX_SPAN_MS, MAX_TIME_MS } from "./protocol.js";
 
 /** A point in time: a Date, or milliseconds since the epoch. */
 export type Time = Date | number;
 
-/** Times before 2001 are mostly seconds mistaken for milliseconds, and times after 9999 microseconds. */
-const [DOUBTFUL_BEFORE_MS, DOUBTFUL_AFTER_MS] = [978_307_200_000, 253_402_300_799_999];
-const LATEST_MS = 2 ** 53 - 1;
-const LONGEST_LEASE_MS = 86_400_000;
 /** Maximum delay of a Node timer; a longer one fires at once. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
-const MAX_REASON_BYTES = 1_000;
 /** A lone surrogate, which UTF-8 cannot represent. */
 const HALF = /\p{Cs}/u;
 
 /** A time in ms; a fraction counts as the next one. */
 function timeMs(what: string, time: Time): number {
   const ms = Math.ceil(time instanceof Date ? time.getTime() : numberOf(what, time));
-  if (ms >= 1 && ms <= LATEST_MS) return ms;
-  throw new InvalidMessage(`${what} is ${shown(time)}: a Date, or 1 to ${LATEST_MS} ms since the epoch`);
+  if (ms >= 1 && ms <= MAX_TIME_MS) return ms;
+  throw new InvalidMessage(`${what} is ${shown(time)}: a Date, or 1 to ${MAX_TIME_MS} ms since the epoch`);
 }
 
 /** Returns a time in ms. Times before 2001 and after 9999 need `pastOk`. */
 export function dueMs(what: string, time: Time, pastOk: boolean | undefined): number {
   const ms = timeMs(what, time);
-  if ((ms >= DOUBTFUL_BEFORE_MS && ms <= DOUBTFUL_AFTER_MS) || pastOk) return ms;
-  const [unit, meant] = ms < DOUBTFUL_BEFORE_MS ? ["seconds", ms * 1000] : ["microseconds", Math.floor(ms / 1000)];
+  if ((ms >= FIRST_MEANT_MS && ms <= LAST_MEANT_MS) || pastOk) return ms;
+  const [unit, meant] = ms < FIRST_MEANT_MS ? ["seconds", ms * 1000] : ["microseconds", Math.floor(ms / 1000)];
   const [read, other] = [ms, meant].map((one) => (one < 8.64e15 ? new Date(one).toISOString() : "later than any date"));
-  const isLikely = meant >= DOUBTFUL_BEFORE_MS && meant <= DOUBTFUL_AFTER_MS;
+  const isLikely = meant >= FIRST_MEANT_MS && meant <= LAST_MEANT_MS;
   const instead = isLikely ? `if ${unit} were meant, give ${meant} (${other}); ` : "";
   throw new InvalidMessage(`${what}: ${ms} ms since the epoch is ${read}; ${instead}if that is meant, set pastOk`);
 }
 
 /** Returns a span in ms, `min` to `max`, rounded up. */
-export function spanMs(what: string, span: number, min = 0, max = LATEST_MS): number {
+export function spanMs(what: string, span: number, min = 0, max = MAX_SPAN_MS): number {
   const ms = Math.ceil(numberOf(what, span));
   if (ms >= min && ms <= max) return ms;
-  throw new InvalidMessage(`${what} is ${shown(span)}: milliseconds, at least ${min}${max < LATEST_MS ? ` and at most ${max}` : ""}`);
+  throw new InvalidMessage(`${what} is ${shown(span)}: milliseconds, at least ${min} and at most ${max}`);
 }
 
 export function differenceMs(what: string, difference: number): number {
@@ -48,7 +44,7 @@ export function differenceMs(what: string, difference: number): number {
 
 /** Returns a lease in ms; undefined selects the topic's lease. */
 export function leaseOf(leaseMs: number | undefined): number | undefined {
-  return leaseMs === undefined ? undefined : spanMs("leaseMs", leaseMs, 1, LONGEST_LEASE_MS);
+  return leaseMs === undefined ? undefined : spanMs("leaseMs", leaseMs, 1, MAX_LEASE_MS);
 }
 
 export function topicsOf(topics: readonly string[]): readonly string[] {
@@ -121,9 +117,9 @@ export function optionsOf<T extends object>(what: string, options: T, fields: st
 
 /** Returns the ends of a range of times in ms, unlimited by default. */
 export function rangeOf(range: { from?: Time; to?: Time; pastOk?: boolean }): [number, number] {
-  const { from = 0, to = LATEST_MS, pastOk } = optionsOf("a range", range, "from to pastOk");
+  const { from = 0, to = MAX_TIME_MS, pastOk } = optionsOf("a range", range, "from to pastOk");
   const isPastOk = flagOf("pastOk", pastOk);
-  return [from === 0 ? 0 : dueMs("from", from, isPastOk), to === LATEST_MS ? LATEST_MS : dueMs("to", to, isPastOk)];
+  return [from === 0 ? 0 : dueMs("from", from, isPastOk), to === MAX_TIME_MS ? MAX_TIME_MS : dueMs("to", to, isPastOk)];
 }
 
 function numberOf(what: string, value: number): number {

@@ -9,12 +9,13 @@ import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
 import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
 import { ClosedError, Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
+import { MAX_BYTES_A_CALL, MAX_IDS_A_CALL } from "./protocol.js";
 import { scriptOf, type Script } from "./scripts.js";
 import { Several } from "./several.js";
 import { Waiting, type WaitingCall } from "./waiting.js";
 
-/** Limits of one call, and of the calls sent together. */
-const [MAX_IDS, MAX_BYTES, MAX_CALLS] = [500, 4 * 1024 * 1024, 64];
+/** Maximum calls sent together. */
+const MAX_CALLS = 64;
 
 /** Maximum attempts of a call to a node without the script: scripts may be flushed again, and slots move. */
 const TRIPS = 6;
@@ -338,7 +339,7 @@ function together(left: readonly Open[]): Together[] {
     const [shard, last] = [one.places[0]!, one.places.length === 1];
     const like = `${shard} ${last} ${one.topic[0]}`;
     let call = latest.get(like);
-    if (!call || call.items.length === MAX_IDS || call.bytes + one.bytes > MAX_BYTES) {
+    if (!call || call.items.length === MAX_IDS_A_CALL || call.bytes + one.bytes > MAX_BYTES_A_CALL) {
       call = { shard, last, topic: one.topic, items: [], bytes: 0 };
       latest.set(like, call);
       calls.push(call);

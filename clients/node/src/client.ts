@@ -12,11 +12,12 @@ import { releaseArgs, settleItem, type Delivery, type Receipt, type ReleaseOptio
 import { ROUNDS, type Waits } from "./durability.js";
 import { Gatherer } from "./gather.js";
 import { Group } from "./group.js";
-import { dueOf, envelopeOf, MAX_PAYLOAD_BYTES, putOptions, type Message } from "./message.js";
+import { dueOf, envelopeOf, putOptions, type Message } from "./message.js";
 import { generateId, InvalidMessage, isGenerated, name, newId, placesOf, storedId, topicArg } from "./names.js";
 import { Ordering, orderOf, orderOfReceipt } from "./ordering.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
+import { MAX_IDS_A_CALL, MAX_PAYLOAD_BYTES } from "./protocol.js";
 import { Reserver } from "./reserving.js";
 import { Several, type RedisNode } from "./several.js";
 import { storedOf, type Stored } from "./stored.js";
@@ -162,7 +163,7 @@ export class Client {
    */
   async reserve(topics: readonly string[], options: ReserveOptions = {}): Promise<Delivery[]> {
     const { max = 1, leaseMs, waitMs = 0, signal } = optionsOf("reserve's options", options, "max leaseMs waitMs signal");
-    const ask = { topics: topicsOf(topics), leaseMs: leaseOf(leaseMs), max: wholeOf("max", max, 1, 500) };
+    const ask = { topics: topicsOf(topics), leaseMs: leaseOf(leaseMs), max: wholeOf("max", max, 1, MAX_IDS_A_CALL) };
     signalOf("signal", signal);
     if (spanMs("waitMs", waitMs) === 0) return this.reserver.reserveNow(ask);
     return this.reserver.reserveWhenReady(ask, performance.now() + waitMs, signal);

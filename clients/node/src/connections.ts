@@ -218,7 +218,7 @@ export function connect(url: string, options: object = {}): Redis | Cluster {
     const names = tls ? { dnsLookup: (name: string, told: (fault: null, name: string) => void) => told(null, name) } : {};
     return new Cluster(nodes, { lazyConnect: true, ...names, redisOptions: { ...secure, ...login, ...options } });
   }
-  if (kind === "one") return new Redis({ lazyConnect: true, ...(path === undefined ? nodes[0] : { path }), db, ...secure, ...login, ...options });
+  if (kind === "single") return new Redis({ lazyConnect: true, ...(path === undefined ? nodes[0] : { path }), db, ...secure, ...login, ...options });
   const group = { sentinels: nodes, name: service, db, enableTLSForSentinelMode: tls, ...(tls ? { sentinelTLS: {} } : {}) };
   return new Redis({ lazyConnect: true, ...group, ...secure, ...login, ...options });
 }

@@ -5,6 +5,7 @@ import { inspect } from "node:util";
 import { functionOf, leaseOf, LONGEST_TIMER_MS, optionsOf, spanMs, wholeOf } from "./arguments.js";
 import type { Delivery } from "./delivery.js";
 import { ClosedError } from "./outcome.js";
+import { MAX_IDS_A_CALL } from "./protocol.js";
 import type { Reserver } from "./reserving.js";
 
 /** Pauses while Redis is unavailable, first and longest. */
@@ -33,7 +34,7 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
 
   constructor(private readonly reserver: Reserver, private readonly topics: readonly string[], options: DeliveriesOptions) {
     const { concurrency = 10, leaseMs, onError = logged } = optionsOf("the options", options, FIELDS);
-    this.concurrency = wholeOf("concurrency", concurrency, 1, 500);
+    this.concurrency = wholeOf("concurrency", concurrency, 1, MAX_IDS_A_CALL);
     this.leaseMs = leaseOf(leaseMs);
     this.onError = quiet(functionOf("onError", onError));
   }

@@ -5,7 +5,7 @@ import type { Arg, Item } from "./calls.js";
 import { flagOf, leaseOf, optionsOf, reasonOf, shown, spanMs } from "./arguments.js";
 import { idAndGroup, InvalidMessage } from "./names.js";
 import { ClosedError, ScriptError, type Outcome, type Words } from "./outcome.js";
-import { MAX_SHARDS } from "./several.js";
+import { MAX_ATTEMPTS, MAX_SHARDS } from "./protocol.js";
 import type { Envelope } from "./stored.js";
 
 /** The right to settle one delivery of a message. */
@@ -48,7 +48,7 @@ export class Delivery {
     private endsAt: number,
   ) {
     const { dueMs, maxAttempts, expiresMs, group, headers, payload } = envelope;
-    const [attempt, delivery] = [Math.min(envelope.attempt + 1, 65535), envelope.delivery + 1];
+    const [attempt, delivery] = [Math.min(envelope.attempt + 1, MAX_ATTEMPTS), envelope.delivery + 1];
     Object.assign(this, lease, { dueMs, maxAttempts, expiresMs, group, headers, payload, attempt, delivery });
     this.done = new Promise((resolve) => (this.finish = resolve));
   }

@@ -1,12 +1,13 @@
 /** Groups: messages listed, moved and cancelled together, such as the messages of a user. */
 
 import { randomUUID } from "node:crypto";
-import { differenceMs, optionsOf, rangeOf, textOf } from "./arguments.js";
+import { differenceMs, optionsOf, rangeOf } from "./arguments.js";
 import type { Calls } from "./calls.js";
-import { InvalidMessage, topicArg, topicText } from "./names.js";
+import { InvalidMessage, name, topicArg, topicText } from "./names.js";
 import type { Ordering } from "./ordering.js";
 import type { Restorer } from "./payload.js";
-import { A_STEP, inSteps, PROMOTED } from "./steps.js";
+import { MAX_IDS_A_CALL } from "./protocol.js";
+import { inSteps, PROMOTED } from "./steps.js";
 import { storedOf, type Stored } from "./stored.js";
 import type { Range } from "./topic.js";
 
@@ -42,7 +43,7 @@ export class Group {
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       let mark: [string, Buffer | string] = ["0", ""];
       do {
-        const reply = await this.calls.call("cancel_group", shard, [this.name, this.only, ...mark, A_STEP]);
+        const reply = await this.calls.call("cancel_group", shard, [this.name, this.only, ...mark, MAX_IDS_A_CALL]);
         mark = [String(reply[0]), reply[1]];
         total.cancelled += reply[2];
         total.leased += reply[3];
@@ -58,13 +59,13 @@ export class Group {
    */
   async shift(byMs: number, options: { token?: string } = {}): Promise<GroupShifted> {
     const { token = randomUUID() } = optionsOf("a shift", options, "token");
-    if (textOf("token", token) === "" || token.length > 128) throw new InvalidMessage("token is text of 1 to 128 characters");
+    name("token", token);
     if (differenceMs("byMs", byMs) === 0) throw new InvalidMessage("byMs is 0: a shift moves by a millisecond at least");
     await this.writes.allEnded();
     const total = { moved: 0, passedOver: 0 };
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       for (let word = "more"; word === "more"; ) {
-        const reply = await this.calls.call("shift_group", shard, [this.name, this.only, token, byMs, A_STEP]);
+        const reply = await this.calls.call("shift_group", shard, [this.name, this.only, token, byMs, MAX_IDS_A_CALL]);
         word = String(reply[0]);
         if (word === "busy") throw new GroupBusy(`another shift of ${this.name} is under way`);
         total.moved += reply[1];
@@ -95,7 +96,7 @@ export class Group {
     for await (const shard of this.calls.places(Buffer.from(this.name))) {
       let mark: [string, Buffer | string] = ["0", ""];
       do {
-        const [, , due, name, ...items] = await this.calls.call("list_group", shard, [this.name, ...mark, A_STEP]);
+        const [, , due, name, ...items] = await this.calls.call("list_group", shard, [this.name, ...mark, MAX_IDS_A_CALL]);
         mark = [String(due), name];
         for (let at = 0; at < items.length; at += 3) {
           const [topic, raw, envelope] = items.slice(at, at + 3);

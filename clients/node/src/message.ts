@@ -3,11 +3,10 @@
 import { createHash } from "node:crypto";
 import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, type Time } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
+import { MAX_ATTEMPTS, MAX_DELAY_MS, MAX_DELAYS, MAX_HEADER_BYTES } from "./protocol.js";
 
-export const MAX_PAYLOAD_BYTES = 1024 * 1024;
-const MAX_HEADER_BYTES = 16 * 1024;
 /** Minimum and maximum number of delays by kind of back-off. */
-const DELAYS = { fixed: [1, 1], exponential: [2, 2], list: [1, 32] } as const;
+const DELAYS = { fixed: [1, 1], exponential: [2, 2], list: [1, MAX_DELAYS] } as const;
 
 /** Delay before the next attempt: one delay; first and longest; or one per attempt. */
 export type Backoff = { kind: keyof typeof DELAYS; delaysMs: readonly number[] };
@@ -68,7 +67,7 @@ export function envelopeOf(message: Message, ownId: boolean, maxPayloadBytes: nu
     headers.length > 0 && sized(2, block),
   ];
   const flags = fields.reduce<number>((sum, field, n) => sum | (field ? 1 << n : 0), 0);
-  const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, wholeOf("maxAttempts", maxAttempts, 0, 65_535))];
+  const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, wholeOf("maxAttempts", maxAttempts, 0, MAX_ATTEMPTS))];
   return Buffer.concat([...head, ...fields.flatMap((field) => field || []), Buffer.from(payload as string)]);
 }
 
@@ -90,10 +89,10 @@ export function encodeBackoff(backoff: Backoff): Buffer {
   const { kind, delaysMs } = optionsOf("a back-off", backoff, "kind delaysMs");
   const [fewest, most] = Object.hasOwn(DELAYS, kind) ? DELAYS[kind] : [1, 0];
   const delays = listOf("delaysMs", delaysMs);
-  const isWhole = delays.every((ms) => Number.isInteger(ms) && ms >= 1 && ms < 2 ** 32);
+  const isWhole = delays.every((ms) => Number.isInteger(ms) && ms >= 1 && ms <= MAX_DELAY_MS);
   const rises = kind !== "exponential" || delays[0]! <= delays[1]!;
   if (delays.length < fewest || delays.length > most || !isWhole || !rises) {
-    throw new InvalidMessage(`backoff: ${shown(kind)} ${shown(delays)} is invalid: fixed has 1 delay, exponential 2 that rise, list 1 to 32, of 1 ms to 49 days`);
+    throw new InvalidMessage(`backoff: ${shown(kind)} ${shown(delays)} is invalid: fixed has 1 delay, exponential 2 that rise, list 1 to ${MAX_DELAYS}, of 1 ms to 49 days`);
   }
   const code = Object.keys(DELAYS).indexOf(kind) + 1;
   return Buffer.concat([number(1, code), ...delays.map((ms) => number(4, ms))]);

@@ -3,28 +3,19 @@
 import { isUtf8 } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { inspect } from "node:util";
-
-/** Ids and groups may have any characters but control characters and lone surrogates. */
-const PRINTABLE = /^[^\p{Cc}\p{Cs}]+$/u;
-const FORMS: Record<string, RegExp> = {
-  topic: /^[A-Za-z0-9._/-]{1,128}$/,
-  namespace: /^[A-Za-z0-9_-]{1,32}$/,
-  node: /^[A-Za-z0-9_-]{1,32}$/,
-  "header name": /^[!-~]{1,255}$/,
-  "generated id": /^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$/i,
-};
+import { GENERATED_ID, NAMES } from "./protocol.js";
 
 /** An invalid message or name. Nothing was sent. */
 export class InvalidMessage extends Error {
   override name = "InvalidMessage";
 }
 
-/** Checks a name against the form; ids and groups have at most 128 bytes. */
-export function name(what: string, text: string): string {
-  const form = FORMS[what] ?? PRINTABLE;
+/** Checks a name against the form of the kind. */
+export function name(what: keyof typeof NAMES, text: string): string {
+  const [form, most] = NAMES[what];
   if (typeof text !== "string") throw new InvalidMessage(`${what === "id" ? "an" : "a"} ${what} is text, not ${inspect(text, { depth: 0 }).slice(0, 40)}`);
-  if (!form.test(text) || (form === PRINTABLE && Buffer.byteLength(text) > 128)) {
-    throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is not a valid ${what}: ${form.source}`);
+  if (!form.test(text) || Buffer.byteLength(text) > most) {
+    throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is not a valid ${what}: 1 to ${most} bytes of ${form.source}`);
   }
   return text;
 }
@@ -61,7 +52,8 @@ export function idBytes(text: string): Buffer {
   if (typeof text !== "string") return Buffer.from(name("id", text));
   if (text.startsWith(ODD)) return oddBytes("id", text);
   if (!/^~(?!~)/.test(text)) return Buffer.from(name("id", text.replace(/^~/, "")));
-  return Buffer.from(name("generated id", text).replaceAll(/[~-]/g, ""), "hex");
+  if (GENERATED_ID.test(text)) return Buffer.from(text.replaceAll(/[~-]/g, ""), "hex");
+  throw new InvalidMessage(`${JSON.stringify(text.slice(0, 40))} is not a valid id: ~ is of generated ids, ${GENERATED_ID.source}; write ~~`);
 }
 
 /** Returns the bytes of an id that a put may create. */
@@ -85,7 +77,7 @@ export function topicArg(topic: string): string | Buffer {
 /** Returns the text of a stored topic, valid or not. */
 export function topicText(raw: Buffer): string {
   const text = raw.toString("latin1");
-  return FORMS["topic"]!.test(text) ? text : oddText(raw);
+  return raw.length <= NAMES.topic[1] && NAMES.topic[0].test(text) ? text : oddText(raw);
 }
 
 /** Prefix of the text of a name outside the rules, stored by another program. */
@@ -106,7 +98,7 @@ function oddBytes(what: string, text: string): Buffer {
 
 /** Reports whether the bytes are a valid own id or group. */
 function isOwn(raw: Buffer): boolean {
-  return !isGenerated(raw) && raw.length <= 128 && isUtf8(raw) && PRINTABLE.test(raw.toString());
+  return !isGenerated(raw) && raw.length <= NAMES.id[1] && isUtf8(raw) && NAMES.id[0].test(raw.toString());
 }
 
 export const isGenerated = (raw: Buffer): boolean => raw.length === 16 && raw[0]! < 0x20;

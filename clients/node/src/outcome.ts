@@ -1,5 +1,9 @@
 /** Answers of scripts. */
 
+import { ACCEPTED, LOST, type State, type Words } from "./protocol.js";
+
+export type { State, Words };
+
 /** A script refused the whole call and changed nothing. Codes are DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE and DQARG. */
 export class ScriptError extends Error {
   override name = "ScriptError";
@@ -52,22 +56,7 @@ export class Incomplete<Word extends string = string> extends Error {
   }
 }
 
-/** Words of the outcomes by verb; the README explains each. */
-export interface Words {
-  put: "stored" | "ready" | "exists" | "conflict" | "leased" | "stale" | "refused";
-  cancel: "cancelled" | "leased" | "dead" | "finished" | "unknown" | "failed";
-  reschedule: "delayed" | "ready" | "changed" | "leased" | "dead" | "finished" | "unknown" | "refused" | "failed";
-  extend: "extended" | "expired" | "failed";
-  ack: "delivered" | "expired" | "failed";
-  release: "delayed" | "ready" | "buried" | "cancelled" | "expired-message" | "expired" | "failed";
-  bury: "buried" | "expired" | "failed";
-  replay: "ready" | "delayed" | "not-dead" | "unknown" | "refused" | "failed";
-}
 export type Verb = keyof Words;
-
-/** State of a message. The last four are finished states, kept for a while. */
-export const STATES = ["delayed", "ready", "leased", "dead", "delivered", "cancelled", "expired", "purged"] as const;
-export type State = (typeof STATES)[number];
 
 /** The result of a call for one message: a word with details. */
 export interface Outcome<Word extends string = string> {
@@ -95,12 +84,8 @@ export function unanswered(id: string): Outcome<"unanswered"> {
   return { word: "unanswered", id, shard: 0, accepted: false };
 }
 
-const ACCEPTED = ["stored", "ready", "delayed", "cancelled", "extended", "delivered", "buried", "expired-message"];
-/** States of an earlier put that is no longer delivered. */
-const LOST = ["cancelled", "expired", "purged"];
-
 function isAccepted(word: string, state?: string): boolean {
-  return word === "exists" ? !LOST.includes(state!) : ACCEPTED.includes(word);
+  return ACCEPTED.includes(word) && !(word === "exists" && LOST.includes(state!));
 }
 
 /** Parses the answer of a script for one message. */

@@ -1,7 +1,7 @@
 /** Compressed payloads, decompressed with `@bokuweb/zstd-wasm` if installed. */
 
-import { MAX_PAYLOAD_BYTES } from "./message.js";
 import { InvalidMessage } from "./names.js";
+import { MAX_PAYLOAD_BYTES } from "./protocol.js";
 import type { Stored } from "./stored.js";
 
 /** Finds a dictionary by id; empty if unknown. */

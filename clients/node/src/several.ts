@@ -3,6 +3,7 @@
 import type { Cluster, Redis } from "ioredis";
 import { shown } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
+import { MAX_SHARDS } from "./protocol.js";
 
 /** One of several Redises, with a range of shards. */
 export interface RedisNode {
@@ -16,8 +17,6 @@ export interface RedisNode {
 
 type Node = RedisNode & { redis: Redis };
 
-/** Maximum number of shards of a deployment. */
-export const MAX_SHARDS = 4096;
 
 /** The nodes, and the node of each shard. */
 export class Several {

@@ -2,9 +2,6 @@
 
 import type { Calls } from "./calls.js";
 
-/** Messages per step of a long operation. */
-export const A_STEP = 500;
-
 /** Maximum messages promoted per call: a call delays other callers by a few milliseconds at most. */
 export const PROMOTED = 100;
 

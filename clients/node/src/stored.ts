@@ -3,9 +3,7 @@
 import { isUtf8 } from "node:buffer";
 import { decodeBackoff, type Backoff } from "./message.js";
 import { idAndGroup, InvalidMessage, name } from "./names.js";
-import { STATES, type State } from "./outcome.js";
-
-const [HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON] = [1, 2, 4, 8, 16, 32, 64, 128] as const;
+import { FLAGS, STATES, type State } from "./protocol.js";
 
 /** The content of a stored message; times are on the Redis clock. */
 export interface Envelope {
@@ -58,23 +56,23 @@ export function readEnvelope(stored: Buffer): Envelope {
   const text = (size: 1 | 2): string => legible(take(take(size).readUIntBE(0, size)));
   const head = take(32);
   const flags = head.readUInt16BE(2);
-  take(flags & HASH ? 8 : 0);
-  const expiresMs = flags & EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
-  const backoff = flags & BACKOFF ? decodeBackoff(take(take(1)[0]!)) : undefined;
-  const group = flags & GROUP ? name("group", text(1)) : undefined;
-  const end = flags & HEADERS ? take(2).readUInt16BE() + at : 0;
+  take(flags & FLAGS.HASH ? 8 : 0);
+  const expiresMs = flags & FLAGS.EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
+  const backoff = flags & FLAGS.BACKOFF ? decodeBackoff(take(take(1)[0]!)) : undefined;
+  const group = flags & FLAGS.GROUP ? name("group", text(1)) : undefined;
+  const end = flags & FLAGS.HEADERS ? take(2).readUInt16BE() + at : 0;
   const headers: [string, string][] = [];
   while (at < end) headers.push([text(1), text(2)]);
   let payload = stored.subarray(at);
   let reason: string | undefined;
-  if (flags & REASON) {
+  if (flags & FLAGS.REASON) {
     const end = payload.length - 2;
     const start = end < 0 ? end : end - payload.readUInt16BE(end);
     if (start < 0) throw new InvalidMessage("malformed envelope: a reason that is cut short");
     reason = legible(payload.subarray(start, end));
     payload = payload.subarray(0, start);
   }
-  return { ...readHead(head), compressed: (flags & ZSTD) > 0, expiresMs, backoff, group, headers, payload, reason };
+  return { ...readHead(head), compressed: (flags & FLAGS.ZSTD) > 0, expiresMs, backoff, group, headers, payload, reason };
 }
 
 function readHead(head: Buffer): Head {
@@ -87,7 +85,7 @@ function readHead(head: Buffer): Head {
     attempt: head.readUInt16BE(28),
     delivery: head.readUInt32BE(24),
     maxAttempts: head.readUInt16BE(30),
-    doomed: (head.readUInt16BE(2) & DOOMED) > 0,
+    doomed: (head.readUInt16BE(2) & FLAGS.DOOMED) > 0,
   };
 }
 

@@ -6,7 +6,8 @@ import { isGenerated, name, storedId, topicArg } from "./names.js";
 import type { Outcome, Words } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { policyOf, settingsOf, type Policy, type PolicyPatch } from "./policy.js";
-import { A_STEP, inSteps, PROMOTED } from "./steps.js";
+import { MAX_IDS_A_CALL } from "./protocol.js";
+import { inSteps, PROMOTED } from "./steps.js";
 import { storedOf, type Stored } from "./stored.js";
 
 /** Inclusive limits of due times of delayed messages, lease ends of leased messages, or times of death. */
@@ -95,7 +96,7 @@ export class Topic {
   /** Deletes messages in one state, and counts deleted and unreadable messages. */
   async purge(state: "delayed" | "ready" | "dead", range: Range = {}): Promise<{ purged: number; kept: number }> {
     wordOf("state", state, ["delayed", "ready", "dead"]);
-    const [purged, kept] = await this.onEachShard("purge", state, range, A_STEP);
+    const [purged, kept] = await this.onEachShard("purge", state, range, MAX_IDS_A_CALL);
     return { purged, kept };
   }
 
@@ -144,7 +145,7 @@ export class Topic {
     let [from, to] = rangeOf(range);
     let mark: Buffer | string = "";
     do {
-      const reply = await this.calls.call("list", shard, [this.stored, state, from, to, "asc", mark, A_STEP]);
+      const reply = await this.calls.call("list", shard, [this.stored, state, from, to, "asc", mark, MAX_IDS_A_CALL]);
       if (state === "dead") to = Math.min(to, Math.floor(reply[0] / 1000));
       const [, next, after, ...items] = reply;
       [from, mark] = [next, after];

@@ -1,4 +1,4 @@
-/** Puts that their callers give up, and cancels that come after them. */
+/** Puts whose caller gives up, and cancels after such puts. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

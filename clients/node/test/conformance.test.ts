@@ -7,7 +7,7 @@ import { connectionFor } from "../src/connections.js";
 import { Client, connect, Incomplete, InvalidMessage, ScriptError, Unconfirmed, type Delivery, type Message, type Outcome, type RedisNode } from "../src/index.js";
 import { call, init, RedisGroup, Server, valkeyServer, vectors } from "./server.js";
 
-/** One scenario under way: what its steps have bound so far. */
+/** A scenario in progress, with the variables bound by earlier steps. */
 class Run {
   readonly bound = new Map<string, any>();
 
@@ -15,11 +15,11 @@ class Run {
     readonly redis: Redis | Cluster,
     public client: Client,
     readonly namespace: string,
-    /** Of a group with a replica: while that is frozen, calls are made by the other client, which waits for it but shortly. */
+    /** Of a group with a replica: while the replica is frozen, calls go through the second client, which waits only briefly. */
     private readonly pair?: { group: RedisGroup; freeze: Client; thaw: Client },
   ) {}
 
-  /** A value of a step with its variables filled in. */
+  /** Fills the variables of a value in. */
   known(value: any): any {
     if (Array.isArray(value)) return value.map((item) => this.known(item));
     if (typeof value !== "string" || !value.startsWith("$")) return value;
@@ -28,7 +28,7 @@ class Run {
     return shift === undefined ? this.bound.get(name) : this.bound.get(name) + Number(shift);
   }
 
-  /** What is expected must be there; a variable takes its first value. */
+  /** Compares a result with the expected fields; a variable takes the first value. */
   compare(expected: any, got: any, place: string): void {
     if (typeof expected === "string" && /^\$\w+$/.test(expected)) {
       if (!this.bound.has(expected.slice(1))) this.bound.set(expected.slice(1), got);
@@ -104,7 +104,7 @@ class Run {
     return step.after_ms === undefined ? { byMs: step.by_ms, expected, pastOk: true } : { afterMs: step.after_ms, expected, pastOk: true };
   }
 
-  /** Reserves, and waits where it is said; meanwhile other steps are carried out. */
+  /** Reserves, and waits if the step says so, during further steps. */
   async reserve(step: any): Promise<any> {
     const waiting = this.client.reserve(step.topics, { max: step.most, leaseMs: step.lease_ms, waitMs: step.wait_ms });
     for (const [i, other] of (step.meanwhile ?? []).entries()) await this.carryOut(other, `meanwhile, step ${i + 1}`);
@@ -171,7 +171,7 @@ class Run {
   }
 }
 
-/** A message of many, or what is expected of it. */
+/** A numbered message, or the expected result. */
 function numbered(said: any, n: number): any {
   const fill = (value: any) => (typeof value === "string" ? value.replaceAll("#", String(n)) : value);
   return Object.fromEntries(Object.entries(said).map(([key, value]) => [key, fill(value)]));
@@ -274,7 +274,7 @@ for (const [server, program] of [["redis", undefined], ["valkey", valkeyServer()
   });
 }
 
-/** A scenario on several Redises: what is not the client's own goes to that of its shard. */
+/** A scenario on several Redises: a command outside the client goes to the Redis of the shard. */
 class OfNodes extends Run {
   constructor(private readonly nodes: readonly RedisNode[], client: Client, namespace: string) {
     super(nodes[0]!.redis as Redis, client, namespace);

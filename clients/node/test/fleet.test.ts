@@ -14,7 +14,7 @@ import { init, RedisGroup } from "./server.js";
 
 const SHARDS = 8;
 
-/** A client of a deployment of its own, and a worker's ids. */
+/** A deployment, a client, and the ids that a worker received. */
 class Run {
   readonly handed: string[] = [];
   readonly client: Client;
@@ -23,7 +23,7 @@ class Run {
   private worker?: Worker;
   private wake = (): void => undefined;
 
-  /** By the URL of one, or by those of the nodes `a`, which has all shards, and `b`. */
+  /** Connects by one URL, or by the URLs of the nodes `a` (all shards) and `b` (none). */
   constructor(urls: string, readonly namespace: string, options = {}) {
     this.redises = urls.split(" ").map((url) => connect(url));
     for (const redis of this.redises) redis.on("error", () => undefined);
@@ -51,7 +51,7 @@ class Run {
     return `{${this.namespace}:${shard}}:meta`;
   }
 
-  /** Puts messages of all shards, each until it is taken: their ids. */
+  /** Puts a message into every shard, repeating until accepted, and returns the ids. */
   async putAll(name: string, count = 4 * SHARDS): Promise<string[]> {
     const ids = Array.from({ length: count }, (_, n) => `${name}-${n}`);
     for (const id of ids) {
@@ -82,7 +82,7 @@ class Run {
     while (!ids.every((id) => this.handed.includes(id))) await new Promise<void>((resolve) => (this.wake = resolve));
   }
 
-  /** Ids of messages that belong to the shards of the first one's node, or to those of the others. */
+  /** Ids of messages in the shards of the node that has shard 0, or in all other shards. */
   ids(there: boolean, name: string, count: number): string[] {
     const nodes = Array.from({ length: SHARDS }, (_, shard) => connectionFor(this.client["calls"].redis, this.key(shard)));
     const all = Array.from({ length: 100 * count }, (_, n) => `${name}-${n}`);
@@ -90,7 +90,7 @@ class Run {
     return all.filter((id) => isThere(id) === there).slice(0, count);
   }
 
-  /** Whether the replicas of a cluster take over from masters that fail. */
+  /** Lets replicas of a cluster take over from failed masters, or forbids a takeover. */
   async succeed(theyDo: boolean): Promise<void> {
     const nodes = (this.redis as Cluster).nodes("all");
     await Promise.all(nodes.map((node) => node.config("SET", "cluster-replica-no-failover", theyDo ? "no" : "yes")));
@@ -134,7 +134,7 @@ for (const kind of ["sentinel", "cluster"]) {
       const run = await Run.start(group.url, "killed");
       run.work();
       await run.has(await run.putAll("before"));
-      // Those that the dying master answered may be lost with it.
+      // Puts answered by the dying master may be lost.
       await run.putWhile("meanwhile", group.does("kill", run.key(0)));
       await run.has(await run.putAll("after"));
       await run.stop();

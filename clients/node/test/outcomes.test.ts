@@ -1,4 +1,4 @@
-/** The table of outcomes that all clients share, and what callers build on it. */
+/** The table of outcomes shared by all clients, and the results of real calls. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

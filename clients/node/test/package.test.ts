@@ -71,7 +71,7 @@ test("installing from a checkout, by the README's line, leaves nothing in it tha
   cpSync(new URL("../.gitignore", LUA), `${checkout}/.gitignore`);
   git("init", "--quiet");
   git("add", ".");
-  // What `npm ci` would bring from the registry.
+  // Stands for the packages that `npm ci` would fetch.
   mkdirSync(`${node}/node_modules`);
   for (const name of readdirSync(`${HERE}/node_modules`)) symlinkSync(`${HERE}/node_modules/${name}`, `${node}/node_modules/${name}`);
   mkdirSync(user);

@@ -1,4 +1,4 @@
-/** Puts of many callers, and what is refused before anything is sent. */
+/** Puts of many callers, and puts refused before anything is sent. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

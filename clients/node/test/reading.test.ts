@@ -1,4 +1,4 @@
-/** What a reserve does with messages that cannot be read, and how it waits. */
+/** Reserves of unreadable messages, and waiting reserves. */
 
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
@@ -10,7 +10,7 @@ import { call, plant, Server } from "./server.js";
 
 const envelope = (flags: number, rest: string): Buffer =>
   Buffer.concat([Buffer.of(1, 1, 0, flags), Buffer.alloc(28), Buffer.from(rest, "hex")]);
-/** A generated id, of whose name the group is no part. */
+/** A generated id, whose stored name has no group. */
 const BROKEN = Buffer.alloc(16, 1);
 const UNREADABLE = {
   "a malformed group": envelope(8, "0107"),

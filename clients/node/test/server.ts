@@ -17,14 +17,14 @@ export function vectors(name: string): any {
   return JSON.parse(readFileSync(`${REPOSITORY}/tests/vectors/${name}`, "utf8"));
 }
 
-/** A redis-server on a unix socket, which keeps what it has over a restart. */
+/** A redis-server on a unix socket, whose data survives a restart. */
 export class Server {
   readonly folder = mkdtempSync(`${tmpdir()}/delayq-node-`);
   readonly socket = `${this.folder}/s`;
   private process!: ChildProcess;
   private timer?: ChildProcess;
 
-  /** Starts it, and waits until it answers. */
+  /** Starts the server, and waits for an answer. */
   static async start(): Promise<Server> {
     const server = new Server();
     await server.restart();
@@ -53,7 +53,7 @@ export class Server {
     await killed(this.process);
   }
 
-  /** A real timer, which makes messages ready at their time. */
+  /** A real timer, which makes due messages ready. */
   startTimer(namespace: string, shards: number): void {
     const config = `${this.folder}/timer.toml`;
     const sections = `[deployment]\nnamespace = "${namespace}"\nshards = ${shards}\n[redis]\nurl = "unix://${this.socket}"\n`;
@@ -89,7 +89,7 @@ export class Proxy {
     return proxy;
   }
 
-  /** How many connections it has taken. */
+  /** Number of connections accepted so far. */
   get taken(): number {
     return this.pairs.length;
   }
@@ -119,7 +119,7 @@ export function valkeyServer(): string | undefined {
 }
 
 /**
- * A master with its replicas and sentinels, the nodes of a cluster, or a master with a replica, of redis-server or of another
+ * A master with replicas and sentinels, the nodes of a cluster, or a master with a replica, of redis-server or of another
  * program (tests/src/bin/redis-group.rs).
  */
 export class RedisGroup {
@@ -138,7 +138,7 @@ export class RedisGroup {
     assert.equal((await this.lines.next()).value, "done");
   }
 
-  /** The group of servers ends when its input closes. */
+  /** Closing the input ends the group. */
   async stop(): Promise<void> {
     const ended = once(this.process, "exit");
     this.process.stdin!.end();
@@ -173,7 +173,7 @@ export async function init(redis: Redis | Cluster, namespace: string, shards: nu
   }
 }
 
-/** What some calls make Redis carry out, by the names of the commands; those within scripts are left out. */
+/** Names of the commands that Redis runs during some calls, without commands of scripts. */
 export async function commandsDuring(redis: Redis, work: () => Promise<unknown>): Promise<string[]> {
   const seen: string[] = [];
   const monitor = await redis.monitor();

@@ -7,7 +7,7 @@ import { Client, connect, Incomplete, InvalidMessage, ScriptError, Worker, type 
 import { placesOf } from "../src/names.js";
 import { call, RedisGroup, Server } from "./server.js";
 
-/** Ids of messages in shards with even numbers, or odd ones, of four. */
+/** Ids of messages in the even or the odd shards of four. */
 function ids(name: string, isEven: boolean, count: number): string[] {
   const all = Array.from({ length: 1000 }, (_, n) => `${name}-${n}`);
   return all.filter((id) => (placesOf(Buffer.from(id), [4])[0]! % 2 === 0) === isEven).slice(0, count);

@@ -1,4 +1,4 @@
-/** How workers stop and fail, and what becomes of their messages. */
+/** Workers that stop or fail, and the fate of the messages. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -25,7 +25,7 @@ after(async () => {
   await server.stop();
 });
 
-/** A worker of one message, which is put; and the promise of its having been handed out. */
+/** A worker of one message, and a promise that resolves when the handler has the message. */
 async function handed(topic: string, handler: Handler, options: WorkerOptions = {}, by = client) {
   const faults: unknown[] = [];
   let resolve = (_: Delivery): void => undefined;
@@ -123,7 +123,7 @@ test("a client that was closed refuses every call by name", async () => {
   for (const call of calls) await assert.rejects(call, (fault) => fault instanceof ClosedError && /make another/.test(fault.message), String(call));
 });
 
-/** A program in a process of its own, and its lines. */
+/** A program in a separate process, and the lines of output. */
 function program(text: string) {
   const source = `import { Client, Worker } from ${JSON.stringify(new URL("../src/index.js", import.meta.url).href)};
     const client = new Client(${JSON.stringify(server.socket)});\n${text}`;

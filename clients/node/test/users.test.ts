@@ -1,4 +1,4 @@
-/** The users that `delayq acl print` prints: they may load scripts, and not send them. */
+/** The users of `delayq acl print`, who may load scripts, but not send EVAL. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -9,7 +9,7 @@ import { init, RedisGroup, REPOSITORY, Server } from "./server.js";
 
 const DELAYQ = process.env["DELAYQ_COMMAND"] ?? `${REPOSITORY}/target/debug/delayq`;
 
-/** Makes the users of all roles, with their names and a password each. */
+/** Creates a user with a password for every role. */
 async function makeUsers(redis: Redis, ...args: string[]): Promise<void> {
   const roles = ["producer", "consumer", "admin"].flatMap((role) => ["--role", role]);
   const printed = execFileSync(DELAYQ, ["acl", "print", ...roles, ...args], { encoding: "utf8" });
@@ -35,7 +35,7 @@ after(async () => {
 const as = (role: string): Client =>
   new Client(new Redis({ path: server.socket, username: `delayq-${role}`, password: "secret", lazyConnect: true }));
 
-/** What an application does with a deployment, each by the user for it. */
+/** The calls of an application, each by the user of the role. */
 async function useAll(producer: Client, consumer: Client, admin: Client, id: string): Promise<void> {
   const soon = await producer.put({ topic: "orders", id, payload: "x" });
   const many = await producer.putMany(Array.from({ length: 40 }, (_, n) => ({ topic: "many", id: `${id}-${n}`, payload: "x", afterMs: 60_000 })));

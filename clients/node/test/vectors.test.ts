@@ -1,4 +1,4 @@
-/** The vectors that all clients share: bytes and what they mean. */
+/** The test vectors shared by all clients: bytes and their meaning. */
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -109,7 +109,7 @@ test("a generated id carries its shard", () => {
 test("invalid names are refused", () => {
   for (const [what, names] of Object.entries<string[]>(vectors("names.json").refused)) {
     for (const text of [...names, "\ud800"]) {
-      assert.throws(() => (what === "id" ? idBytes(text) : name(what, text)), InvalidMessage, `${what} ${text}`);
+      assert.throws(() => (what === "id" ? idBytes(text) : name(what as "id", text)), InvalidMessage, `${what} ${text}`);
     }
   }
 });

@@ -1,4 +1,4 @@
-/** The worker, with a real timer behind it. */
+/** The worker, with a real timer. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -26,7 +26,7 @@ after(async () => {
   await server.stop();
 });
 
-/** A worker that is closed with the test, and what it was handed and reported. */
+/** A worker that closes with the test, with the messages handled and the errors reported. */
 function working(topic: string, handler: Handler, options: WorkerOptions = {}, by = client) {
   const [handed, faults]: [Delivery[], string[]] = [[], []];
   let wake = (): void => undefined;
@@ -229,7 +229,7 @@ test("a process that stood still for longer than a call has gets the answer", as
   const still = new Client(server.connect(), { timeoutMs: 200 });
   await still.get("still", "order-1");
   const answer = still.get("still", "order-1").catch((fault: Error) => fault.name);
-  // Behind it, timers come before what has arrived.
+  // After this turn, timers run before input that has arrived.
   setImmediate(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400));
   const said = await answer;
   still.close();

@@ -9,8 +9,9 @@ from .errors import Bury, ClientClosed, InvalidArgument, OtherLoop, ScriptError,
 from .group import AsyncGroup, Group, GroupCancel, GroupShift
 from .message import Backoff, Message
 from .nodes import Node
-from .outcome import Incomplete, Outcome, State, Word
+from .outcome import Incomplete, Outcome
 from .policy import Policy
+from .protocol import State, Word
 from .topic import AsyncTopic, Numbers, Topic
 from .worker import AsyncWorker, Worker
 

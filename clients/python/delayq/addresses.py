@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from .errors import InvalidArgument
-
-#: By kind: name of a host, default port, form of the URL.
-_KINDS = {
-    "sentinel": ("sentinel", 26379, "expected redis+sentinel://host:port,host:port/service"),
-    "cluster": ("node of a cluster", 6379, "expected redis+cluster://host:port,host:port"),
-}
+from .protocol import URLS
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ def read_address(url: str) -> Address | None:
     if not scheme:
         return None
     kind, place = scheme[2], url[scheme.end() :]
-    what, port, shape = _KINDS[kind]
+    _, what, port, shape, _ = URLS[kind]
     place, _, query = place.partition("?")
     if "@" in query:
         raise InvalidArgument(f"url has an @ behind a ?: write %3F for a ? in a password; {shape}")

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from .calls import MAX_IDS
+from .protocol import MAX_IDS_A_CALL
 from .runtime import Bell
 
 
@@ -42,7 +42,7 @@ class Asking:
             for shard in shards:
                 del self._now[shard]
         each, more = divmod(max_messages, max(len(shards), 1))
-        return [(shard, min(each + (n < more), MAX_IDS)) for n, shard in enumerate(shards)]
+        return [(shard, min(each + (n < more), MAX_IDS_A_CALL)) for n, shard in enumerate(shards)]
 
     def wait_s(self) -> float:
         """The time until the next scheduled shard."""

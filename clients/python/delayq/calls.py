@@ -18,12 +18,11 @@ from .gathering import Gathering
 from .items import Answer, Arg, Call, Item
 from .link import Command, Link
 from .names import generated, name, stored_id
-from .outcome import Incomplete, Outcome, Word
+from .outcome import Incomplete, Outcome
+from .protocol import MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Word
 from .runtime import Runtime
 from .scripts import script
 
-MAX_IDS = 500
-MAX_BYTES = 4 * 1024 * 1024
 #: Maximum attempts of a call whose durability is still unknown.
 ROUNDS = 4
 #: Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires.
@@ -251,7 +250,7 @@ def _batches(items: Sequence[Item], sought: dict[int, int], counts: Sequence[int
         batches[verb, places[before], head, before + 1 == len(places)].append(i)
     for kind, batch in batches.items():
         largest = max((len(arg) for i in batch for arg in items[i].args if isinstance(arg, bytes)), default=1)
-        size = min(MAX_IDS, MAX_BYTES // max(largest, 1))
+        size = min(MAX_IDS_A_CALL, MAX_BYTES_A_CALL // max(largest, 1))
         for at in range(0, len(batch), size):
             yield _Batch(*kind, batch[at : at + size])
 

@@ -16,9 +16,9 @@ from .delivery import Delivery
 from .errors import InvalidArgument
 from .group import AsyncGroup, Group
 from .inspecting import Inspecting
-from .message import MAX_PAYLOAD_BYTES
 from .nodes import Node
 from .producing import Producing
+from .protocol import MAX_PAYLOAD_BYTES
 from .reserving import Reserving
 from .runtime import Loop, Runtime, Threads, blocking, drive
 from .times import MAX_WAIT_MS, span_ms

@@ -4,7 +4,7 @@ from typing import Any
 
 from .calls import Calls
 from .envelope import Stored
-from .message import MAX_PAYLOAD_BYTES
+from .protocol import MAX_PAYLOAD_BYTES
 
 
 class Restoring(Calls):

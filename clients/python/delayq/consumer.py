@@ -18,7 +18,8 @@ from .client import AsyncClient, Client, core_of
 from .delivery import AsyncDelivery, Delivery, Leased, Receipt, release_item
 from .errors import ClientClosed, is_outage
 from .items import Answer, Item
-from .outcome import Outcome, Word
+from .outcome import Outcome
+from .protocol import Word
 from .reserving import Reserving, Terms
 from .runtime import drive
 

@@ -10,7 +10,8 @@ from .envelope import Stored
 from .errors import InvalidArgument
 from .items import Arg, Item
 from .names import id_and_group
-from .outcome import Outcome, State
+from .outcome import Outcome
+from .protocol import MAX_ATTEMPTS, MAX_SHARDS, State
 from .reasons import reason_text
 from .runtime import blocking
 from .times import as_datetime, lease_ms, maybe_span_ms
@@ -29,7 +30,7 @@ class Receipt(NamedTuple):
 
     def item(self, verb: str, *args: Arg) -> Item:
         """Returns an item that settles the delivery."""
-        whole("the shard of a receipt", self.shard, 0, 4095)
+        whole("the shard of a receipt", self.shard, 0, MAX_SHARDS - 1)
         if not isinstance(self.raw, bytes) or b":" not in self.raw[:-4]:
             raise InvalidArgument(f"the bytes of a receipt are as a reserve gave them, not {shown(self.raw)}")
         return Item(verb, self.shard, (), (self.raw, *args), self.id)
@@ -71,7 +72,7 @@ class Leased(Stored):
 
     def read(self, stored: bytes) -> bool:
         is_compressed = super().read(stored)
-        self.attempt, self.delivery = min(self.attempt + 1, 65535), self.delivery + 1
+        self.attempt, self.delivery = min(self.attempt + 1, MAX_ATTEMPTS), self.delivery + 1
         self.state, self.at_ms = State.LEASED, self.lease_end_ms
         return is_compressed
 

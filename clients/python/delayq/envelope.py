@@ -6,12 +6,19 @@ from datetime import datetime
 
 from .message import Backoff
 from .names import id_and_group, name
-from .outcome import State
+from .protocol import (
+    FLAG_BACKOFF,
+    FLAG_DOOMED,
+    FLAG_EXPIRES,
+    FLAG_GROUP,
+    FLAG_HASH,
+    FLAG_HEADERS,
+    FLAG_REASON,
+    FLAG_ZSTD,
+    STATES,
+    State,
+)
 from .times import as_datetime
-
-HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON = (1 << n for n in range(8))
-_STATES = [State.DELAYED, State.READY, State.LEASED, State.DEAD]
-_STATES += [State.DELIVERED, State.CANCELLED, State.EXPIRED, State.PURGED]
 
 
 @dataclass
@@ -58,21 +65,21 @@ class Stored:
         form, state, flags, self.due_ms, self.at_ms, self.delivery, self.attempt, self.max_attempts = struct.unpack(
             ">BBH4xQQIHH", fields.take(32)
         )
-        if form != 1 or not 1 <= state <= len(_STATES):
+        if form != 1 or not 1 <= state <= len(STATES):
             raise ValueError(f"malformed envelope: format {form}, state {state}")
-        fields.take(8 if flags & HASH else 0)
-        self.expires_ms = fields.number(8) if flags & EXPIRES else None
-        self.backoff = Backoff.decode(fields.sized(1)) if flags & BACKOFF else None
-        if flags & GROUP:
+        fields.take(8 if flags & FLAG_HASH else 0)
+        self.expires_ms = fields.number(8) if flags & FLAG_EXPIRES else None
+        self.backoff = Backoff.decode(fields.sized(1)) if flags & FLAG_BACKOFF else None
+        if flags & FLAG_GROUP:
             self.group = name("group", fields.text(1))
-        end = fields.number(2) + fields.at if flags & HEADERS else 0
+        end = fields.number(2) + fields.at if flags & FLAG_HEADERS else 0
         while fields.at < end:
             self.headers += ((fields.text(1), fields.text(2)),)
-        if flags & REASON:
+        if flags & FLAG_REASON:
             self.reason = fields.reason()
-        self.doomed, self.payload = bool(flags & DOOMED), fields.rest()
-        self.state = _STATES[state - 1]
-        return bool(flags & ZSTD)
+        self.doomed, self.payload = bool(flags & FLAG_DOOMED), fields.rest()
+        self.state = STATES[state - 1]
+        return bool(flags & FLAG_ZSTD)
 
 
 def named(topic: str, stored_id: bytes, shard: int) -> Stored:

@@ -12,9 +12,10 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as DeadlinePassed
 
-#: Refusals of Redis before a script runs: temporary faults and moving slots. CLUSTERDOWN, MASTERDOWN and MOVED are subclasses.
+from .protocol import PASSING
+
+#: Temporary refusals whose errors redis-py strips of the code. CLUSTERDOWN, MASTERDOWN and MOVED are subclasses.
 _PASSING = AskError, ClusterError, NoScriptError, OutOfMemoryError, ReadOnlyError, TryAgainError
-_PASSING_CODES = "BUSY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "WRONGPASS"
 
 
 class InvalidArgument(ValueError):
@@ -55,5 +56,5 @@ class Bury(Exception):
 def is_outage(error: BaseException) -> bool:
     """Reports whether Redis was unavailable, so that a retry may succeed."""
     if isinstance(error, ResponseError):
-        return isinstance(error, _PASSING) or str(error).startswith(_PASSING_CODES)
+        return isinstance(error, _PASSING) or str(error).partition(" ")[0] in PASSING
     return isinstance(error, (LostConnection, DeadlinePassed, ClusterError, OSError, Unconfirmed))

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from .calls import MAX_IDS, places_of
+from .calls import places_of
 from .compression import Restoring
 from .envelope import Stored, named
 from .errors import InvalidArgument
 from .items import Arg
 from .names import name, topic_arg, topic_text
+from .protocol import MAX_IDS_A_CALL
 from .runtime import blocking, blocking_iterator
 from .steps import PROMOTED, in_steps
 from .times import When, difference_ms, range_ms
@@ -53,7 +54,7 @@ class AsyncGroup:
             at: Any = 0
             entry = b""
             while at != b"":
-                at, entry, *step = await self._client._call("cancel_group", shard, [self.name, self._only, at, entry, MAX_IDS])
+                at, entry, *step = await self._client._call("cancel_group", shard, [self.name, self._only, at, entry, MAX_IDS_A_CALL])
                 total.cancelled += step[0]
                 total.leased += step[1]
                 total.failed += step[2]
@@ -69,7 +70,7 @@ class AsyncGroup:
         async for shard in self._places():
             word: Any = b"more"
             while word == b"more":
-                args: list[Arg] = [self.name, self._only, token, by_ms, MAX_IDS]
+                args: list[Arg] = [self.name, self._only, token, by_ms, MAX_IDS_A_CALL]
                 word, moved, passed = await self._client._call("shift_group", shard, args)
                 total.moved += moved
                 total.passed += passed
@@ -83,7 +84,7 @@ class AsyncGroup:
         repeat."""
         times, promoted = range_ms(since, until, past_ok), 0
         async for shard in self._places():
-            head = [self._only, self.name]
+            head: list[Arg] = [self._only, self.name]
             promoted += await in_steps(self._client._call, "promote", shard, head, times, PROMOTED)
         return promoted
 

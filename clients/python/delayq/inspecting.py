@@ -10,7 +10,7 @@ from .compression import Restoring
 from .envelope import Stored, named
 from .items import Arg
 from .names import stored_id, topic_arg
-from .outcome import State
+from .protocol import State
 
 PAGE = 32
 

@@ -20,6 +20,7 @@ from .durability import Confirming, Waits
 from .errors import ClientClosed
 from .nodes import Nodes
 from .places import place_of
+from .protocol import MAX_BYTES_A_CALL
 from .runtime import Runtime, settled
 
 #: Deadline of an answer without a `socket_timeout`.
@@ -27,7 +28,6 @@ DEADLINE_S = 5.0
 #: Maximum time for a PING.
 PATIENCE_S = 1.0
 #: Bytes sent before answers are read; only a single command may exceed the limit.
-MAX_BYTES = 4 * 1024 * 1024
 #: Minimum age of a connection before an answer may close the connection.
 SHORTEST_LIFE_S = 0.2
 #: Maximum attempts of a command; a slot does not move more often during one call.
@@ -252,7 +252,7 @@ def _portions(commands: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[An
     begin = size = 0
     for n, command in enumerate(commands):
         own = sum(len(arg) for arg in command if isinstance(arg, bytes))
-        if n > begin and size + own > MAX_BYTES:
+        if n > begin and size + own > MAX_BYTES_A_CALL:
             yield commands[begin:n]
             begin, size = n, 0
         size += own

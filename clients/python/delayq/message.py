@@ -10,13 +10,10 @@ from typing import Literal, cast
 from .checks import flag, one_of, shown, text, whole
 from .errors import InvalidArgument
 from .names import name, new_id
+from .protocol import MAX_ATTEMPTS, MAX_DELAYS, MAX_DELAY_MS, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES
 from .times import When, epoch_ms, span_ms
 
-MAX_PAYLOAD_BYTES = 1024 * 1024
-MAX_HEADER_BYTES = 16 * 1024
-#: Maximum delay of a back-off: 49 days.
-MAX_DELAY_MS = 2**32 - 1
-_DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, 33)}
+_DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, MAX_DELAYS + 1)}
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class Message:
             raise InvalidArgument(f"payload must be bytes, not {type(self.payload).__name__}: encode it")
         if self.at is not None and self.after is not None:
             raise InvalidArgument("give at, a time, or after, a delay: not both")
-        whole("max_attempts", self.max_attempts, 0, 65535)
+        whole("max_attempts", self.max_attempts, 0, MAX_ATTEMPTS)
         if not isinstance(self.backoff, Backoff | None):
             raise InvalidArgument(f"backoff must be a Backoff, not {shown(self.backoff)}")
         flag("past_ok", self.past_ok)

@@ -8,26 +8,18 @@ from urllib.parse import unquote_to_bytes
 
 from .checks import shown, text as _checked
 from .errors import InvalidArgument
+from .protocol import GENERATED_ID, NAMES
 
-#: Ids and groups may have any characters but control characters and lone surrogates.
-_PRINTABLE = "[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}"
 #: Prefix of the text of a name outside the rules; ASCII letters, digits and . _ - / stand for themselves, other bytes are % and
 #: two hex digits.
 _ODD = "~odd-"
-_FORMS = {
-    "topic": "[A-Za-z0-9._/-]{1,128}",
-    "namespace": "[A-Za-z0-9_-]{1,32}",
-    "node": "[A-Za-z0-9_-]{1,32}",
-    "header name": "[!-~]{1,255}",
-    "generated id": "(?i)~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}",
-}
 
 
 def name(what: str, text: str) -> str:
-    """Checks a name against the form; ids and groups have at most 128 bytes."""
-    form = _FORMS.get(what, _PRINTABLE)
-    if not re.fullmatch(form, _text(what, text)) or form == _PRINTABLE and len(text.encode()) > 128:
-        raise InvalidArgument(f"{what} {text[:40]!r} is not of the form {form!a}")
+    """Checks a name against the form of the kind."""
+    characters, max_bytes = NAMES.get(what, NAMES["id"])
+    if not re.fullmatch(f"{characters}+", _text(what, text)) or len(text.encode()) > max_bytes:
+        raise InvalidArgument(f"{what} {text[:40]!r} is not 1 to {max_bytes} bytes of the form {characters}")
     return text
 
 
@@ -60,7 +52,7 @@ def id_bytes(text: str) -> bytes:
     if _text("id", text).startswith(_ODD):
         return odd_bytes("id", text)
     if text.startswith("~") and not text.startswith("~~"):
-        return uuid.UUID(name("generated id", text)[1:]).bytes
+        return _uuid(text).bytes
     return name("id", text.removeprefix("~")).encode()
 
 
@@ -86,7 +78,7 @@ def topic_arg(topic: str) -> str | bytes:
 
 def topic_text(raw: bytes) -> str:
     """Returns the text of a stored topic, valid or not."""
-    return raw.decode() if re.fullmatch(_FORMS["topic"].encode(), raw) else odd_text(raw)
+    return raw.decode() if _fits("topic", raw) else odd_text(raw)
 
 
 def odd_text(raw: bytes) -> str:
@@ -103,10 +95,22 @@ def odd_bytes(what: str, text: str) -> bytes:
 
 def _is_own(raw: bytes) -> bool:
     """Reports whether the bytes are a valid own id or group."""
+    return not generated(raw) and _fits("id", raw)
+
+
+def _fits(what: str, raw: bytes) -> bool:
+    """Reports whether the bytes are a valid name of this kind."""
+    characters, max_bytes = NAMES[what]
     try:
-        return not generated(raw) and len(raw) <= 128 and re.fullmatch(_PRINTABLE, raw.decode()) is not None
+        return len(raw) <= max_bytes and re.fullmatch(f"{characters}+", raw.decode()) is not None
     except UnicodeDecodeError:
         return False
+
+
+def _uuid(text: str) -> uuid.UUID:
+    if not re.fullmatch(GENERATED_ID, text):
+        raise InvalidArgument(f"generated id {text[:40]!r} is not of the form {GENERATED_ID}")
+    return uuid.UUID(text[1:])
 
 
 def generated(raw: bytes) -> bool:

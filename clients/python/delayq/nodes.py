@@ -10,9 +10,9 @@ from .checks import shown
 from .errors import InvalidArgument
 from .names import name
 from .places import Place, Sentinels, place_of
+from .protocol import MAX_SHARDS
 from .runtime import Runtime
 
-MAX_SHARDS = 4096
 
 
 class Node(NamedTuple):

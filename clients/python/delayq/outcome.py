@@ -3,64 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
 
+from .protocol import ACCEPTED, LOST, State, Word
 from .times import as_datetime
-
-
-class Word(str, Enum):
-    """The result of a call for one message. Each word equals its text."""
-
-    STORED = "stored"
-    READY = "ready"
-    DELAYED = "delayed"
-    EXISTS = "exists"
-    CONFLICT = "conflict"
-    STALE = "stale"
-    REFUSED = "refused"
-    CANCELLED = "cancelled"
-    CHANGED = "changed"
-    LEASED = "leased"
-    DEAD = "dead"
-    FINISHED = "finished"
-    UNKNOWN = "unknown"
-    FAILED = "failed"
-    EXTENDED = "extended"
-    DELIVERED = "delivered"
-    BURIED = "buried"
-    EXPIRED = "expired"
-    EXPIRED_MESSAGE = "expired-message"
-    NOT_DEAD = "not-dead"
-    UNANSWERED = "unanswered"
-
-    __str__ = str.__str__
-
-
-class State(str, Enum):
-    """The state of a message. Each state equals its text."""
-
-    DELAYED = "delayed"
-    READY = "ready"
-    LEASED = "leased"
-    DEAD = "dead"
-    DELIVERED = "delivered"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-    PURGED = "purged"
-    #: States in a conflict: unreadable bytes, or a later format, occupy the id.
-    MALFORMED = "malformed"
-    NEWER = "newer"
-
-    __str__ = str.__str__
-
-
-_LOST = State.CANCELLED, State.EXPIRED, State.PURGED
-#: The successful words of each verb.
-_ACCEPTED = {
-    "put": (Word.STORED, Word.READY), "cancel": (Word.CANCELLED,), "reschedule": (Word.DELAYED, Word.READY),
-    "replay": (Word.DELAYED, Word.READY), "extend": (Word.EXTENDED,), "ack": (Word.DELIVERED,), "bury": (Word.BURIED,),
-    "release": (Word.DELAYED, Word.READY, Word.BURIED, Word.CANCELLED, Word.EXPIRED_MESSAGE),
-}
 
 
 @dataclass(frozen=True)
@@ -91,8 +36,8 @@ class Outcome:
         if that was cancelled, expired or purged: nothing was stored). A cancel: the message will not be delivered. A
         reschedule: the message has the new due time. A settlement: the lease was valid."""
         if self.word is Word.EXISTS:
-            return self.state not in _LOST
-        return self.word in _ACCEPTED.get(self.verb, ())
+            return self.state not in LOST
+        return self.word in ACCEPTED
 
     @property
     def time(self) -> datetime | None:

@@ -4,9 +4,8 @@ import traceback
 from pathlib import Path
 
 from .errors import Bury, InvalidArgument
+from .protocol import MAX_REASON_BYTES
 
-#: Maximum length of a reason.
-MAX_BYTES = 1000
 #: The file that calls handlers, whose frames are left out.
 _DRIVER = str(Path(__file__).with_name("runtime.py"))
 
@@ -15,19 +14,19 @@ def reason_text(reason: str) -> str:
     """Encodes a reason. Lone surrogates are escaped, so that every message can be buried."""
     if not isinstance(reason, str):
         raise InvalidArgument(f"reason must be a str, not {type(reason).__name__}")
-    return _first(_encoded(reason), MAX_BYTES)
+    return _first(_encoded(reason), MAX_REASON_BYTES)
 
 
 def reason_of(fault: BaseException) -> str:
     """Formats the exception of a handler in one line, with as many frames as fit, innermost first."""
     if isinstance(fault, Bury):
         return reason_text(str(fault))
-    reason = _first(_encoded(" ".join("".join(traceback.format_exception_only(fault)).split())), MAX_BYTES // 2)
+    reason = _first(_encoded(" ".join("".join(traceback.format_exception_only(fault)).split())), MAX_REASON_BYTES // 2)
     for frame in reversed(traceback.extract_tb(fault.__traceback__)):
         if frame.filename == _DRIVER:
             break
         longer = f"{reason}; {frame.filename}:{frame.lineno} in {frame.name}: {frame.line or ''}".rstrip(": ")
-        if len(_encoded(longer)) > MAX_BYTES:
+        if len(_encoded(longer)) > MAX_REASON_BYTES:
             break
         reason = longer
     return reason_text(reason)

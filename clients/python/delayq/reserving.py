@@ -7,22 +7,23 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from .asking import Asking
-from .calls import MAX_BYTES, MAX_IDS, listed
+from .calls import listed
 from .checks import whole
 from .compression import Restoring
 from .delivery import AsyncDelivery, Leased, Receipt, bury_item, deliveries, release_item
 from .errors import ClientClosed, InvalidArgument, is_outage
 from .items import Call, Item
 from .names import name
-from .outcome import Outcome, Word
+from .outcome import Outcome
 from .process import process_name
+from .protocol import MAX_BYTES_A_CALL, MAX_IDS_A_CALL, MAX_SHARDS, Word
 from .times import lease_ms, wait_ms
 from .watch import Watch
 
 #: Minimum bytes per shard of a reserve.
 MIN_BYTES = 64 * 1024
 #: Maximum messages of a reserve over all shards.
-MAX_MESSAGES = 4096 * MAX_IDS
+MAX_MESSAGES = MAX_SHARDS * MAX_IDS_A_CALL
 #: Pause before a failed node of several Redises is asked again.
 AWAY_S = 0.5
 
@@ -152,7 +153,7 @@ class Reserving(Restoring):
         return await self._runtime.shielded(self._round(terms, shares, asking), self._give_back)
 
     async def _round(self, terms: Terms, shares: Sequence[tuple[int, int]], asking: Asking) -> list[AsyncDelivery]:
-        max_bytes = max(MAX_BYTES // len(shares), MIN_BYTES)
+        max_bytes = max(MAX_BYTES_A_CALL // len(shares), MIN_BYTES)
         words = [*terms.topics, f"by={process_name()}"]
         calls = [Call("reserve", n, [share, max_bytes, terms.lease_ms, *words]) for n, share in shares]
         found: list[tuple[AsyncDelivery, bytes]] = []

@@ -6,6 +6,7 @@ from urllib.parse import unquote_to_bytes
 
 from .addresses import login_of, nodes_of
 from .errors import InvalidArgument
+from .protocol import URLS
 
 _FORMS = "redis://host:port, rediss://, unix:///path, redis+sentinel://hosts/service or redis+cluster://hosts"
 
@@ -22,13 +23,13 @@ def read_single(url: str) -> dict[str, Any]:
 def _tcp(place: str, query: str, tls: bool) -> dict[str, Any]:
     if "@" in query:
         raise InvalidArgument("url has an @ behind a ?: write %3F for a ? in a password")
-    said = _query(query, {"db"})
+    said = _query(query, URLS["single"].query)
     login, _, place = place.rpartition("@")
     username, password = login_of(login)
     hosts, _, path = place.partition("/")
     if not hosts:
         raise InvalidArgument("url names no host: expected redis://host:port")
-    (host, port), *others = nodes_of(hosts, "Redis", 6379)
+    (host, port), *others = nodes_of(hosts, URLS["single"].host, URLS["single"].port)
     if others:
         raise InvalidArgument("url names several hosts: write redis+cluster:// for a cluster, redis+sentinel:// for sentinels")
     if path and "db" in said:
@@ -40,7 +41,7 @@ def _tcp(place: str, query: str, tls: bool) -> dict[str, Any]:
 
 
 def _unix(place: str, query: str) -> dict[str, Any]:
-    said = _query(query, {"db", "user", "pass"})
+    said = _query(query, URLS["socket"].query)
     login, slash, path = place.partition("/")
     if not slash or login and not login.endswith("@"):
         raise InvalidArgument("url names no path: expected unix:///path, with three slashes")
@@ -52,13 +53,13 @@ def _unix(place: str, query: str) -> dict[str, Any]:
     return {"unix_socket_path": "/" + _decoded(path), "username": username, "password": password, "db": 0} | said
 
 
-def _query(query: str, known: set[str]) -> dict[str, Any]:
+def _query(query: str, known: tuple[str, ...]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for pair in filter(None, query.split("&")):
         key, _, value = pair.partition("=")
         if key not in known:
             raise InvalidArgument(
-                f"url has no parameter {key[:40]}, but {', '.join(sorted(known))}: "
+                f"url has no parameter {key[:40]}, but {', '.join(known)}: "
                 "other settings are arguments, such as socket_timeout=2"
             )
         if key in said:

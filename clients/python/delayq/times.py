@@ -4,19 +4,12 @@ from datetime import datetime, timedelta, timezone
 
 from .checks import flag, shown
 from .errors import InvalidArgument
+from .protocol import FIRST_MEANT_MS, LAST_MEANT_MS, MAX_LEASE_MS, MAX_SPAN_MS, MAX_TIME_MS
 
 #: A point in time: an aware datetime, or milliseconds since the epoch.
 When = datetime | int
 
-#: Latest time of the scripts.
-MAX_MS = 2**53 - 1
-#: Longest span and longest lease of the scripts.
-MAX_SPAN_MS, MAX_LEASE_MS = 2**52, 24 * 3_600_000
 MAX_WAIT_MS = 3650 * 24 * 3_600_000
-#: 2001-01-01. A smaller int is mostly seconds mistaken for milliseconds.
-_DOUBTFUL_BEFORE_MS = 978_307_200_000
-#: The end of the year 9999. A larger int is mostly microseconds.
-_LAST_DATE_MS = 253_402_300_799_999
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MS, _US = timedelta(milliseconds=1), timedelta(microseconds=1)
 
@@ -30,10 +23,10 @@ def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
     flag("past_ok", past_ok)
     if isinstance(when, bool) or not isinstance(when, int):
         raise InvalidArgument(f"{what} must be a datetime, or an int of ms since the epoch, not {shown(when)}")
-    if 0 < when < _DOUBTFUL_BEFORE_MS and not past_ok:
-        meant = f"if seconds were meant, give {when * 1000} ({as_datetime(when * 1000)}); " if when > 978_307_200 else ""
+    if 0 < when < FIRST_MEANT_MS and not past_ok:
+        meant = f"if seconds were meant, give {when * 1000} ({as_datetime(when * 1000)}); " if when * 1000 > FIRST_MEANT_MS else ""
         raise InvalidArgument(f"{what} is {as_datetime(when)} as ms since the epoch: {meant}if not, give past_ok=True")
-    if when > _LAST_DATE_MS and not past_ok:
+    if when > LAST_MEANT_MS and not past_ok:
         raise InvalidArgument(f"{what} is behind the year 9999 as ms: if µs were meant, give {shown(when // 1000)}")
     return _in_range(what, when)
 
@@ -42,7 +35,7 @@ def range_ms(since: When | None, until: When | None, past_ok: bool = False) -> t
     """Returns an inclusive range in ms, unlimited by default."""
     flag("past_ok", past_ok)
     from_ms = 0 if since is None else epoch_ms("since", since, past_ok)
-    return from_ms, MAX_MS if until is None else epoch_ms("until", until, past_ok)
+    return from_ms, MAX_TIME_MS if until is None else epoch_ms("until", until, past_ok)
 
 
 def span_ms(what: str, span: timedelta, min_ms: int = 0, max_ms: int = MAX_SPAN_MS) -> int:
@@ -88,6 +81,6 @@ def as_datetime(ms: int) -> datetime:
 
 
 def _in_range(what: str, ms: int) -> int:
-    if not 1 <= ms <= MAX_MS:
-        raise InvalidArgument(f"{what} must be 1 to {MAX_MS} ms since the epoch, not {ms}")
+    if not 1 <= ms <= MAX_TIME_MS:
+        raise InvalidArgument(f"{what} must be 1 to {MAX_TIME_MS} ms since the epoch, not {ms}")
     return ms

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from .calls import MAX_IDS, item_of, listed
+from .calls import item_of, listed
 from .checks import one_of, shown, text, whole
 from .envelope import Stored
 from .errors import InvalidArgument
 from .inspecting import Inspecting
 from .names import topic_arg
-from .outcome import Outcome, Word
-from .policy import Policy, Setting
+from .outcome import Outcome
+from .policy import Policy
+from .protocol import MAX_IDS_A_CALL, MAX_TIME_MS, Word
 from .runtime import blocking, blocking_iterator
+from .settings import Setting
 from .steps import PROMOTED, in_steps
-from .times import MAX_MS, When, as_datetime, range_ms, span_ms
+from .times import When, as_datetime, range_ms, span_ms
 
 Listable = Literal["delayed", "ready", "leased", "dead"]
 Purgeable = Literal["delayed", "ready", "dead"]
@@ -52,7 +54,7 @@ class Numbers:
         _, delayed, next_due_ms, *first = reply
         self.delayed += delayed
         if next_due_ms != b"":
-            self.next_due_ms = min(int(next_due_ms), self.next_due_ms or MAX_MS)
+            self.next_due_ms = min(int(next_due_ms), self.next_due_ms or MAX_TIME_MS)
         for counter, number in zip(_COUNTED, first, strict=False):
             setattr(self, counter, getattr(self, counter) + max(number, 0))
         if first:
@@ -119,7 +121,7 @@ class AsyncTopic:
         revived. Safe to repeat."""
         text("reason", reason)
         if max_messages is not None:
-            whole("max_messages", max_messages, 0, MAX_MS)
+            whole("max_messages", max_messages, 0, MAX_TIME_MS)
         replayed, head = 0, (self._stored, span_ms("delay", delay))
         async for dead in self.list("dead", since=since, until=until, past_ok=past_ok):
             if replayed == max_messages:
@@ -137,7 +139,7 @@ class AsyncTopic:
         """Deletes delayed messages due in the range, dead letters that died in the range, or all ready messages. Returns the
         number deleted. After a failure, some are deleted: repeat the call."""
         one_of("state", state, ("delayed", "ready", "dead"))
-        return await self._on_each_shard("purge", state, range_ms(since, until, past_ok), MAX_IDS)
+        return await self._on_each_shard("purge", state, range_ms(since, until, past_ok), MAX_IDS_A_CALL)
 
     async def promote(
         self, *, since: When | None = None, until: When | None = None, past_ok: bool = False,

@@ -21,7 +21,7 @@ from .client import AsyncClient, Client, core_of
 from .consumer import Consuming
 from .delivery import AsyncDelivery, Delivery, Leased, bury_item, release_item
 from .errors import Bury, InvalidArgument
-from .outcome import Word
+from .protocol import Word
 from .reasons import reason_of
 from .reserving import Reserving
 from .runtime import Task, drive

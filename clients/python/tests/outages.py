@@ -19,7 +19,7 @@ SETTINGS = {"socket_timeout": 1, "socket_connect_timeout": 1}
 
 
 def say(*words):
-    # In one write, so that it stays a line among those of other threads.
+    # One write, so that threads do not mix lines.
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
@@ -65,7 +65,7 @@ async def run(kind, url, name, pause_s):
         busy, source, idle = (Client(connect(url, **SETTINGS)) for _ in range(3))
         works = [(busy, {name: handle}), (idle, {f"{name}-idle": handle})]
         workers = [Worker(one, handlers, **settings) for one, handlers in works]
-    # What blocks has a thread of its own.
+    # A blocking client has a thread.
     done = (lambda work: work) if is_async else (lambda work: asyncio.to_thread(asyncio.run, work))
     for worker in workers:
         await settled(worker.start())

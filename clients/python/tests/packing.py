@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
-#: The time of what is packed.
+#: The time stamp of packed files.
 EPOCH = {"SOURCE_DATE_EPOCH": "1767225600"}
 PIP = "-m", "pip", "--quiet", "--disable-pip-version-check"
 

@@ -25,7 +25,7 @@ from delayq import (
 from delayq.scripts import script
 
 SCENARIOS = vectors("conformance.json")["scenarios"]
-#: Of a step, what may name variables.
+#: Fields of a step that may name variables.
 ARGUMENTS = {"topic", "topics", "id", "group", "at_ms", "after_ms", "by_ms", "expected_ms", "most", "lease_ms", "wait_ms",
              "verb", "shard", "args", "receipts", "delay_ms", "keep_attempt", "reason"}
 

@@ -115,7 +115,7 @@ def test_a_call_that_is_given_up_anywhere_leaves_a_client_that_works_and_nothing
         assert await at_each_wait(do) >= 2
         assert (await client.put(Message("orders", b"x", id="after"))).accepted
         numbers = await client.topic("orders").count()
-        # The last reserve was not given up, and its caller has a message.
+        # The last reserve was not given up: the caller has a message.
         assert numbers.leased == verb.startswith("reserve")
 
     asynchronously(deployment, work)

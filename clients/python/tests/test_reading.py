@@ -9,7 +9,7 @@ from delayq import Client, Message, State
 from delayq.scripts import script
 
 GOOD = bytes([1, 1]) + bytes(30)
-#: A generated id, of whose name the group is no part.
+#: A generated id, whose stored name has no group.
 BROKEN = bytes([1] * 16)
 UNREADABLE = {
     "malformed group": bytes([1, 1, 0, 8]) + bytes(28) + bytes([1, 7]),

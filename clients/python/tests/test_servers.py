@@ -114,7 +114,7 @@ def test_a_worker_goes_on_at_the_successor_of_a_master_that_was_killed(kind, gro
         handled = Handled(client)
         await settled(handled.worker.start())
         await handled.has(await put_all(client, "before"))
-        # Those that the dying master answered may be lost with it.
+        # Puts answered by the dying master may be lost.
         await put_while(client, "meanwhile", lambda: group.does("kill", deployment.key(0)))
         await handled.has(await put_all(client, "after"))
         await settled(handled.worker.stop())

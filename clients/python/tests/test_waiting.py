@@ -224,7 +224,7 @@ def test_a_call_on_a_connection_that_is_in_doubt_is_lost_before_its_deadline(ser
             while not line._is_awaited:
                 time.sleep(0.01)
             ends_s = time.monotonic() + PATIENCE_S
-            # A doubt before the call is sent has it connect again.
+            # A doubt before the call is sent reconnects.
             while lost.empty() and time.monotonic() < ends_s:
                 drive(client._core._link.doubt("", time.monotonic()))
                 time.sleep(0.05)

@@ -18,10 +18,16 @@ pub enum Backoff {
     List(Vec<Duration>),
 }
 
+/// Maximum delay, in ms: 49 days.
+pub const MAX_DELAY_MS: u32 = u32::MAX;
+
+/// Maximum number of delays in a list.
+pub const MAX_DELAYS: usize = 32;
+
 // === impl Backoff ===
 
 impl Backoff {
-    const LONGEST_MS: u128 = u32::MAX as u128;
+    const LONGEST_MS: u128 = MAX_DELAY_MS as u128;
 
     /// True if every delay is 1 ms to 49 days, and a list has 1 to 32 delays.
     pub fn is_valid(&self) -> bool {
@@ -29,7 +35,7 @@ impl Backoff {
         match self {
             Self::Fixed(delay) => fits(delay),
             Self::Exponential { first, longest } => fits(first) && fits(longest) && first <= longest,
-            Self::List(delays) => (1..=32).contains(&delays.len()) && delays.iter().all(fits),
+            Self::List(delays) => (1..=MAX_DELAYS).contains(&delays.len()) && delays.iter().all(fits),
         }
     }
 
@@ -56,5 +62,11 @@ impl Backoff {
             (3, [_, ..]) => Some(Self::List(delays)),
             _ => None,
         }
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::Exponential { first: Duration::from_secs(1), longest: Duration::from_secs(600) }
     }
 }

@@ -20,6 +20,19 @@ pub const HEAD_BYTES: usize = 32;
 /// The format that this version writes, and the newest that it reads.
 pub const FORMAT: u8 = 1;
 
+/// The flags of an envelope by name.
+pub const FLAGS: [(&str, u16); 9] = [
+    ("hash", HASH),
+    ("expires", EXPIRES),
+    ("backoff", BACKOFF),
+    ("group", GROUP),
+    ("headers", HEADERS),
+    ("zstd", ZSTD),
+    ("doomed", DOOMED),
+    ("reason", REASON),
+    ("relative", RELATIVE),
+];
+
 const HASH: u16 = 1;
 const EXPIRES: u16 = 2;
 const BACKOFF: u16 = 4;
@@ -112,7 +125,8 @@ struct Reader<'a>(&'a [u8]);
 // === impl State ===
 
 impl State {
-    const ALL: [Self; 8] = [
+    /// Every state, in the order of the stored numbers, from 1 on.
+    pub const ALL: [Self; 8] = [
         Self::Delayed,
         Self::Ready,
         Self::Leased,

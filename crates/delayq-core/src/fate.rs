@@ -19,7 +19,7 @@ pub enum Advice {
 }
 
 /// Errors that Redis or a script answers before writing anything, and whether each passes once Redis recovers.
-const REFUSALS: [(&str, bool); 21] = [
+pub const REFUSALS: [(&str, bool); 21] = [
     ("ASK", true),
     ("BUSY", true),
     ("CLUSTERDOWN", true),

@@ -29,8 +29,44 @@ pub enum MessageId {
 /// Of the last generated id of this process.
 static LAST: Mutex<Rising> = Mutex::new(Rising::new());
 
+/// The rules of one kind of name.
+#[derive(Clone, Copy, Debug)]
+pub struct NameForm {
+    /// The kind.
+    pub what: &'static str,
+    /// The characters allowed.
+    pub characters: Characters,
+    /// Maximum length, in bytes.
+    pub max_bytes: usize,
+}
+
+/// The characters allowed in a kind of name.
+#[derive(Clone, Copy, Debug)]
+pub enum Characters {
+    /// Any but control characters.
+    Printable,
+    /// ASCII, from ! to ~.
+    Visible,
+    /// ASCII letters, digits and these.
+    Letters(&'static str),
+}
+
+/// The name of a header.
+pub const HEADER_NAME: NameForm =
+    NameForm { what: "header name", characters: Characters::Visible, max_bytes: 255 };
+
+/// The token under which a repeated change of a group continues.
+pub const TOKEN: NameForm = NameForm { what: "token", characters: Characters::Printable, max_bytes: 128 };
+
+/// Every kind of name.
+pub const NAMES: [NameForm; 7] =
+    [OwnId::FORM, Topic::FORM, Group::FORM, Namespace::FORM, NodeName::FORM, HEADER_NAME, TOKEN];
+
+/// The text of a generated id: the shard is in the 12 bits after the version.
+pub const GENERATED_ID: &str = "~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}";
+
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $what:literal, $most:literal, $check:path) => {
+    ($(#[$doc:meta])* $type:ident, $what:literal, $most:literal, $characters:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -40,16 +76,16 @@ macro_rules! name {
             /// Maximum length, in bytes.
             pub const MAX_BYTES: usize = $most;
 
+            /// The rules.
+            pub const FORM: NameForm = NameForm { what: $what, characters: $characters, max_bytes: $most };
+
             /// Checks a name.
             ///
             /// # Errors
             /// The first rule that the name breaks.
             pub fn new(text: impl Into<String>) -> Result<Self, NameError> {
                 let text = text.into();
-                match check_length(&text, $most).or_else(|| $check(&text)) {
-                    None => Ok(Self(text)),
-                    Some(fault) => Err(NameError { what: $what, text: shown(&text), fault }),
-                }
+                Self::FORM.check(&text).map(|()| Self(text))
             }
 
             /// The name.
@@ -82,26 +118,26 @@ macro_rules! name {
 
 name!(
     /// An id chosen by the producer: printable text of 1 to 128 bytes.
-    OwnId, "id", 128, check_printable
+    OwnId, "id", 128, Characters::Printable
 );
 name!(
     /// A topic: 1 to 128 ASCII letters, digits and `. _ - /`; `tenant/name` for tenants.
     ///
     /// A topic in Redis may be outside the rules, because another program stored it: its text is then `~odd-` and its
     /// bytes, most of them as `%41`. Such a topic can be shown, purged and deleted; no put creates it.
-    Topic, "topic", 128, check_topic
+    Topic, "topic", 128, Characters::Letters("._-/")
 );
 name!(
     /// A group: the producer's own key, such as a user; printable text of 1 to 128 bytes.
-    Group, "group", 128, check_printable
+    Group, "group", 128, Characters::Printable
 );
 name!(
     /// A namespace, the prefix of a deployment's keys: 1 to 32 ASCII letters, digits, `_` and `-`. Default `dq`.
-    Namespace, "namespace", 32, check_namespace
+    Namespace, "namespace", 32, Characters::Letters("_-")
 );
 name!(
     /// The name of one of a deployment's several Redises: 1 to 32 ASCII letters, digits, `_` and `-`.
-    NodeName, "node", 32, check_namespace
+    NodeName, "node", 32, Characters::Letters("_-")
 );
 
 macro_rules! read_from_text {
@@ -135,7 +171,9 @@ enum NameFault {
     TooLong(usize, usize),
     #[error("the control character {0:?} is not allowed")]
     Control(char),
-    #[error("only ASCII letters, digits and {1} are allowed, not {0:?}")]
+    #[error("only visible ASCII characters are allowed, not {0:?}")]
+    Invisible(char),
+    #[error("only ASCII letters, digits and {others} are allowed, not {0:?}", others = quoted(.1))]
     Character(char, &'static str),
     #[error("a generated id is ~ and a UUID of version 7")]
     NotGenerated,
@@ -145,26 +183,51 @@ fn shown(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-fn check_length(text: &str, most: usize) -> Option<NameFault> {
-    match text.len() {
-        0 => Some(NameFault::Empty),
-        n if n > most => Some(NameFault::TooLong(n, most)),
-        _ => None,
+/// Characters in quotes.
+fn quoted(characters: &str) -> String {
+    let quoted: Vec<String> = characters.chars().map(|c| format!("'{c}'")).collect();
+    quoted.join(", ")
+}
+
+// === impl NameForm ===
+
+impl NameForm {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// The first rule that the name breaks.
+    pub fn check(&self, text: &str) -> Result<(), NameError> {
+        let fault = match text.len() {
+            0 => NameFault::Empty,
+            n if n > self.max_bytes => NameFault::TooLong(n, self.max_bytes),
+            _ => match text.chars().find(|&c| !self.characters.allow(c)) {
+                Some(c) => self.characters.fault(c),
+                None => return Ok(()),
+            },
+        };
+        Err(NameError { what: self.what, text: shown(text), fault })
     }
 }
 
-fn check_printable(text: &str) -> Option<NameFault> {
-    text.chars().find(|c| c.is_control()).map(NameFault::Control)
-}
+// === impl Characters ===
 
-fn check_topic(text: &str) -> Option<NameFault> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    text.chars().find(|&c| !allowed(c)).map(|c| NameFault::Character(c, "'.', '_', '-', '/'"))
-}
+impl Characters {
+    /// True if the character is allowed.
+    pub fn allow(self, c: char) -> bool {
+        match self {
+            Self::Printable => !c.is_control(),
+            Self::Visible => c.is_ascii_graphic(),
+            Self::Letters(others) => c.is_ascii_alphanumeric() || others.contains(c),
+        }
+    }
 
-fn check_namespace(text: &str) -> Option<NameFault> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-    text.chars().find(|&c| !allowed(c)).map(|c| NameFault::Character(c, "'_', '-'"))
+    const fn fault(self, c: char) -> NameFault {
+        match self {
+            Self::Printable => NameFault::Control(c),
+            Self::Visible => NameFault::Invisible(c),
+            Self::Letters(others) => NameFault::Character(c, others),
+        }
+    }
 }
 
 impl Default for Namespace {

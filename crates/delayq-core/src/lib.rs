@@ -27,4 +27,5 @@ pub mod shard;
 pub mod spool;
 pub mod target;
 pub mod time;
+pub mod url;
 pub mod verbs;

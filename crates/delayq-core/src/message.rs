@@ -2,7 +2,7 @@
 
 use crate::backoff::Backoff;
 use crate::envelope::{Envelope, State};
-use crate::id::{Group, MessageId, NameError, OwnId, Topic};
+use crate::id::{Group, HEADER_NAME, MessageId, NameError, OwnId, Topic};
 use crate::record::RecordId;
 use crate::shard::ShardId;
 use crate::time::{OddTime, UnixMillis};
@@ -249,7 +249,7 @@ impl Message {
             return Err(MessageError::PayloadTooLarge(self.payload.len(), max_payload_bytes));
         }
         for (name, _) in &self.headers {
-            if name.is_empty() || name.len() > 255 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+            if HEADER_NAME.check(name).is_err() {
                 return Err(MessageError::HeaderName(name.chars().take(40).collect()));
             }
         }

@@ -1,4 +1,7 @@
 //! Policies: the defaults of a topic's messages, and a topic's settings in the form of `configure`.
+//!
+//! One table has every setting. The command line, the gateway, `tests/vectors/protocol.json` and, through that file, the
+//! clients in other languages are made from the table. `lua/configure.lua` enforces the ranges; a test compares the two.
 
 use crate::backoff::Backoff;
 use crate::codec::{Codec, CodecError};
@@ -7,39 +10,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The defaults of a topic's messages. `None` leaves a setting at its default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// Maximum attempts; 0: unlimited. Default 16.
-    pub max_attempts: Option<u16>,
-    /// Duration of a lease: 1 ms to a day. Default 30 s.
-    pub lease: Option<Duration>,
-    /// Delay before another attempt. Default exponential, 1 s to 10 min.
-    pub backoff: Option<Backoff>,
-    /// Time from due to expiry; zero: never. Default never.
-    pub expire_after: Option<Duration>,
-    /// How long a cancelled id is kept for deduplication. Default 1 h.
-    pub remember_cancelled: Option<Duration>,
-    /// How long a finished own id is kept for deduplication. Default 60 s.
-    pub remember_own: Option<Duration>,
-    /// How long a finished generated id is kept for deduplication. Default zero.
-    pub remember_generated: Option<Duration>,
-    /// Handling of a repeated put whose first try may have been forgotten. Default delivered.
-    pub repeats: Option<Repeats>,
-    /// Compression of payloads. Default none.
-    pub codec: Option<Codec>,
-    /// Approximate number of history events that each shard keeps, at most 100,000; 0: none, and kept events are
-    /// deleted. Default none.
-    pub history: Option<u32>,
-    /// How long events are kept: at least 1 s. Default 7 days.
-    pub history_for: Option<Duration>,
-    /// How long a dead letter is kept; zero: until purged or replayed. Sweeps delete older dead letters. Default zero.
-    pub dead_for: Option<Duration>,
-    /// Maximum dead letters of each shard; 0: unlimited. Sweeps delete the oldest beyond. Default unlimited.
-    pub dead_max: Option<u32>,
-    /// The confirmation that puts, cancels and reschedules wait for. Default none.
-    pub durability: Option<Durability>,
-}
+/// Longest span of a setting, in ms.
+pub const MAX_SPAN_MS: u64 = 1 << 52;
+
+/// Longest lease, in ms: a day.
+pub const MAX_LEASE_MS: u64 = 24 * 3_600_000;
 
 /// Handling of a put that is repeated because its answer was lost, if its message is unknown: the message never
 /// arrived, or was finished and forgotten.
@@ -53,189 +28,280 @@ pub enum Repeats {
     Refuse,
 }
 
-/// A setting of a [`Policy`], by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicySetting {
-    /// [`Policy::max_attempts`]
-    MaxAttempts,
-    /// [`Policy::lease`]
-    Lease,
-    /// [`Policy::backoff`]
-    Backoff,
-    /// [`Policy::expire_after`]
-    ExpireAfter,
-    /// [`Policy::remember_cancelled`]
-    RememberCancelled,
-    /// [`Policy::remember_own`]
-    RememberOwn,
-    /// [`Policy::remember_generated`]
-    RememberGenerated,
-    /// [`Policy::repeats`]
-    Repeats,
-    /// [`Policy::codec`]
-    Codec,
-    /// [`Policy::history`]
-    History,
-    /// [`Policy::history_for`]
-    HistoryFor,
-    /// [`Policy::dead_for`]
-    DeadFor,
-    /// [`Policy::dead_max`]
-    DeadMax,
-    /// [`Policy::durability`]
-    Durability,
+/// One entry of the table: the description of a setting for every language.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The name for operators.
+    pub name: &'static str,
+    /// The field of `configure`.
+    pub field: &'static str,
+    /// The type, with its range.
+    pub form: Form,
+    /// The range in words; empty if the type says everything.
+    pub range: &'static str,
+    /// The default as operators write the value.
+    pub default: &'static str,
+    /// What the setting means.
+    pub means: &'static str,
 }
+
+/// The type of a setting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    /// A whole number from 0 on.
+    Count {
+        /// The largest number.
+        most: u32,
+    },
+    /// A time span, stored as ms.
+    Span {
+        /// The shortest span.
+        least_ms: u64,
+        /// The longest span.
+        most_ms: u64,
+    },
+    /// A [`Backoff`].
+    Backoff,
+    /// One of these words; a word may end in a class of digits, such as `[1-9]`.
+    Word(&'static [&'static str]),
+    /// True, stored as 1, or false, stored as an empty value.
+    Flag,
+    /// A number for all shards, of which each shard stores its part.
+    Rate {
+        /// The least part.
+        least: f64,
+        /// The largest part.
+        most: f64,
+    },
+}
+
+/// Expands the table into [`Policy`], [`PolicySetting`], and the access of a setting by name.
+macro_rules! settings {
+    ($($setting:ident, $key:ident: $type:ty = $default:expr, $name:literal, $field:literal, $form:expr, $range:literal,
+        $shown:literal, $means:literal;)+) => {
+        /// The defaults of a topic's messages. `None` leaves a setting at its default.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Policy {
+            $(#[doc = concat!($means, ". Default ", $shown, ".")] pub $key: Option<$type>,)+
+        }
+
+        /// A setting of a [`Policy`], by name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum PolicySetting {
+            $(#[doc = concat!("[`Policy::", stringify!($key), "`]")] $setting,)+
+        }
+
+        /// Every setting of a [`Policy`], in display order.
+        pub const SETTINGS: [Setting; [$($name),+].len()] =
+            [$(Setting { name: $name, field: $field, form: $form, range: $range, default: $shown, means: $means },)+];
+
+        impl PolicySetting {
+            /// Every setting, in display order.
+            pub const ALL: [Self; SETTINGS.len()] = [$(Self::$setting),+];
+        }
+
+        impl Policy {
+            /// The effective settings, with the default for each `None`.
+            #[must_use]
+            pub fn in_force(&self) -> Self {
+                Self { $($key: self.$key.clone().or_else(|| Some($default)),)+ }
+            }
+
+            /// The stored form of a setting; `None`: at its default.
+            pub fn stored(&self, setting: PolicySetting) -> Option<Vec<u8>> {
+                match setting { $(PolicySetting::$setting => self.$key.as_ref().map(Stored::encode),)+ }
+            }
+
+            fn decode(&mut self, setting: PolicySetting, value: &[u8]) -> Result<(), String> {
+                match setting { $(PolicySetting::$setting => self.$key = Some(Stored::decode(value)?),)+ }
+                Ok(())
+            }
+        }
+    };
+}
+
+settings! {
+    MaxAttempts, max_attempts: u16 = 16, "max-attempts", "max_attempts", Form::Count { most: 65_535 }, "at most 65535", "16",
+        "Maximum attempts; 0 for no limit";
+    Lease, lease: Duration = Duration::from_secs(30), "lease", "lease_ms", Form::Span { least_ms: 1, most_ms: MAX_LEASE_MS },
+        "1ms to 1day", "30s", "How long a lease lasts";
+    Backoff, backoff: Backoff = Backoff::default(), "backoff", "backoff", Form::Backoff, "1ms to 49days each", "1s..10m",
+        "Delay before another attempt";
+    ExpireAfter, expire_after: Duration = Duration::ZERO, "expire-after", "expire_after_ms", SPAN, "", "0s",
+        "Time from due to expiry; 0 for never";
+    RememberCancelled, remember_cancelled: Duration = Duration::from_secs(3600), "remember-cancelled", "remember_cancelled_ms",
+        SPAN, "", "1h", "How long a cancelled id is kept for deduplication";
+    RememberOwn, remember_own: Duration = Duration::from_secs(60), "remember-own", "remember_own_ms", SPAN, "", "1m",
+        "How long a finished id of the producer's own is kept for deduplication";
+    RememberGenerated, remember_generated: Duration = Duration::ZERO, "remember-generated", "remember_generated_ms", SPAN, "",
+        "0s", "How long a finished generated id is kept for deduplication";
+    Repeats, repeats: Repeats = Repeats::Deliver, "repeats", "repeats", Form::Word(&["deliver", "refuse"]), "", "deliver",
+        "Handling of a repeated put whose first try may have finished and been forgotten: deliver (perhaps twice) or refuse \
+         (perhaps never)";
+    Codec, codec: Codec = Codec::None, "codec", "codec", Form::Word(&["none", "zstd", "zstd:[0-9]{1,10}"]), "", "none",
+        "Compression of payloads, by clients that compress: none, zstd, or zstd:ID of a dictionary";
+    History, history: u32 = 0, "history", "history", Form::Count { most: 100_000 }, "at most 100000", "0",
+        "Approximate number of events that each shard keeps for delayq log; 0 for none";
+    HistoryFor, history_for: Duration = Duration::from_secs(7 * 24 * 3600), "history-for", "history_for_ms",
+        Form::Span { least_ms: 1000, most_ms: MAX_SPAN_MS }, "at least 1s", "7days", "How long events are kept";
+    DeadFor, dead_for: Duration = Duration::ZERO, "dead-for", "dead_for_ms", SPAN, "", "0s",
+        "How long a dead letter is kept before a sweep deletes it; 0 until it is purged or replayed";
+    DeadMax, dead_max: u32 = 0, "dead-max", "dead_max", Form::Count { most: u32::MAX }, "", "0",
+        "Maximum dead letters of each shard, of which sweeps delete the oldest; 0 for no limit";
+    Durability, durability: Durability = Durability::Memory, "durability", "durability",
+        Form::Word(&["memory", "disk", "replica:[1-9]"]), "", "memory",
+        "Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced; \
+         needs Redis 7.2), or replica:N (N replicas, 1 to 9, have the write)";
+}
+
+const SPAN: Form = Form::Span { least_ms: 0, most_ms: MAX_SPAN_MS };
+
+/// The fields of `configure` beyond a policy.
+pub const FLOW: [Setting; 2] = [
+    Setting {
+        name: "paused",
+        field: "paused",
+        form: Form::Flag,
+        range: "",
+        default: "false",
+        means: "Stops deliveries",
+    },
+    Setting {
+        name: "rate",
+        field: "rate",
+        form: Form::Rate { least: 1e-9, most: 1e9 },
+        range: "1e-9 to 1e9 in each shard",
+        default: "unlimited",
+        means: "Maximum deliveries per second over all shards",
+    },
+];
 
 /// Settings of a topic in the form of `configure`: field and value; an empty value is the default.
 pub type TopicSettings = Vec<(&'static str, Vec<u8>)>;
 
-/// The fields of `configure` beyond a policy.
-const FLOW: [&str; 2] = ["paused", "rate"];
+/// The stored form of a value.
+trait Stored: Sized {
+    fn encode(&self) -> Vec<u8>;
+    fn decode(stored: &[u8]) -> Result<Self, String>;
+}
+
+/// Values whose stored form is their text.
+macro_rules! stored_as_text {
+    ($($type:ty),+) => {
+        $(impl Stored for $type {
+            fn encode(&self) -> Vec<u8> {
+                self.to_string().into_bytes()
+            }
+
+            fn decode(stored: &[u8]) -> Result<Self, String> {
+                String::from_utf8_lossy(stored).parse::<Self>().map_err(|error| error.to_string())
+            }
+        })+
+    };
+}
+
+stored_as_text!(u16, u32, u64, Repeats, Codec, Durability);
+
+impl Stored for Duration {
+    fn encode(&self) -> Vec<u8> {
+        self.as_millis().to_string().into_bytes()
+    }
+
+    fn decode(stored: &[u8]) -> Result<Self, String> {
+        u64::decode(stored).map(Self::from_millis)
+    }
+}
+
+impl Stored for Backoff {
+    fn encode(&self) -> Vec<u8> {
+        self.encode()
+    }
+
+    fn decode(stored: &[u8]) -> Result<Self, String> {
+        Self::decode(stored).ok_or_else(|| "no back-off".to_owned())
+    }
+}
 
 // === impl Policy ===
 
 impl Policy {
-    /// The effective settings, with the default for each `None`.
-    #[must_use]
-    pub fn in_force(&self) -> Self {
-        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
-        let exponential = || Backoff::Exponential { first: second, longest: 600 * second };
-        Self {
-            max_attempts: self.max_attempts.or(Some(16)),
-            lease: self.lease.or(Some(30 * second)),
-            backoff: self.backoff.clone().or_else(|| Some(exponential())),
-            expire_after: self.expire_after.or(Some(Duration::ZERO)),
-            remember_cancelled: self.remember_cancelled.or(Some(hour)),
-            remember_own: self.remember_own.or(Some(60 * second)),
-            remember_generated: self.remember_generated.or(Some(Duration::ZERO)),
-            repeats: self.repeats.or(Some(Repeats::Deliver)),
-            codec: self.codec.or(Some(Codec::None)),
-            history: self.history.or(Some(0)),
-            history_for: self.history_for.or(Some(7 * 24 * hour)),
-            dead_for: self.dead_for.or(Some(Duration::ZERO)),
-            dead_max: self.dead_max.or(Some(0)),
-            durability: self.durability.or(Some(Durability::Memory)),
-        }
-    }
-
-    /// Reads one field of the answer of `describe`.
+    /// Reads one field of the answer of `describe`. An unreadable value counts as the default.
     pub fn read(&mut self, field: &str, value: &[u8]) -> Result<(), CodecError> {
-        let text = String::from_utf8_lossy(value);
-        let ms = || text.parse().ok().map(Duration::from_millis);
-        match field {
-            "max_attempts" => self.max_attempts = text.parse().ok(),
-            "lease_ms" => self.lease = ms(),
-            "backoff" => self.backoff = Backoff::decode(value),
-            "expire_after_ms" => self.expire_after = ms(),
-            "remember_cancelled_ms" => self.remember_cancelled = ms(),
-            "remember_own_ms" => self.remember_own = ms(),
-            "remember_generated_ms" => self.remember_generated = ms(),
-            "repeats" => self.repeats = text.parse().ok(),
-            "codec" => self.codec = Some(text.parse()?),
-            "history" => self.history = text.parse().ok(),
-            "history_for_ms" => self.history_for = ms(),
-            "dead_for_ms" => self.dead_for = ms(),
-            "dead_max" => self.dead_max = text.parse().ok(),
-            "durability" => self.durability = text.parse().ok(),
+        match PolicySetting::ALL.into_iter().find(|setting| setting.entry().field == field) {
+            // Payloads would be read wrongly.
+            Some(PolicySetting::Codec) => self.codec = Some(String::from_utf8_lossy(value).parse()?),
+            Some(setting) => drop(self.decode(setting, value)),
             // `count` reports these.
-            _ => {}
+            None => {}
         }
         Ok(())
     }
 
+    /// Sets a setting to a value in its stored form.
+    ///
+    /// # Errors
+    /// The value is invalid or outside the range of the setting.
+    pub fn set(&mut self, setting: PolicySetting, stored: &[u8]) -> Result<(), String> {
+        setting.entry().check(stored)?;
+        self.decode(setting, stored)
+    }
+
     /// Every field, with an empty value for a default.
     pub fn settings(&self) -> TopicSettings {
-        PolicySetting::ALL.into_iter().map(|setting| (setting.field(), self.value(setting))).collect()
+        PolicySetting::ALL.into_iter().map(|setting| (setting.entry().field, self.value(setting))).collect()
     }
 
     /// The fields set here, plus the fields of `reset` with an empty value.
     pub fn changes(&self, reset: &[PolicySetting]) -> TopicSettings {
         let named = PolicySetting::ALL.into_iter().map(|setting| (setting, self.value(setting)));
         let named = named.filter(|(setting, value)| !value.is_empty() || reset.contains(setting));
-        named.map(|(setting, value)| (setting.field(), value)).collect()
+        named.map(|(setting, value)| (setting.entry().field, value)).collect()
     }
 
     fn value(&self, setting: PolicySetting) -> Vec<u8> {
-        let text = |value: Option<String>| value.map_or_else(Vec::new, String::into_bytes);
-        let ms = |span: Option<Duration>| text(span.map(|span| span.as_millis().to_string()));
-        match setting {
-            PolicySetting::MaxAttempts => text(self.max_attempts.map(|most| most.to_string())),
-            PolicySetting::Lease => ms(self.lease),
-            PolicySetting::Backoff => self.backoff.as_ref().map_or_else(Vec::new, Backoff::encode),
-            PolicySetting::ExpireAfter => ms(self.expire_after),
-            PolicySetting::RememberCancelled => ms(self.remember_cancelled),
-            PolicySetting::RememberOwn => ms(self.remember_own),
-            PolicySetting::RememberGenerated => ms(self.remember_generated),
-            PolicySetting::Repeats => text(self.repeats.map(|repeats| repeats.to_string())),
-            PolicySetting::Codec => text(self.codec.map(|codec| codec.to_string())),
-            PolicySetting::History => text(self.history.map(|most| most.to_string())),
-            PolicySetting::HistoryFor => ms(self.history_for),
-            PolicySetting::DeadFor => ms(self.dead_for),
-            PolicySetting::DeadMax => text(self.dead_max.map(|most| most.to_string())),
-            PolicySetting::Durability => text(self.durability.map(|durability| durability.to_string())),
-        }
+        self.stored(setting).unwrap_or_default()
     }
 }
 
 // === impl PolicySetting ===
 
 impl PolicySetting {
-    /// Every setting, in display order.
-    pub const ALL: [Self; 14] = [
-        Self::MaxAttempts,
-        Self::Lease,
-        Self::Backoff,
-        Self::ExpireAfter,
-        Self::RememberCancelled,
-        Self::RememberOwn,
-        Self::RememberGenerated,
-        Self::Repeats,
-        Self::Codec,
-        Self::History,
-        Self::HistoryFor,
-        Self::DeadFor,
-        Self::DeadMax,
-        Self::Durability,
-    ];
+    /// The entry in the table.
+    #[must_use]
+    pub const fn entry(self) -> &'static Setting {
+        const ALL: &[Setting] = &SETTINGS;
+        &ALL[self as usize]
+    }
 
     /// The name for operators.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::MaxAttempts => "max-attempts",
-            Self::Lease => "lease",
-            Self::Backoff => "backoff",
-            Self::ExpireAfter => "expire-after",
-            Self::RememberCancelled => "remember-cancelled",
-            Self::RememberOwn => "remember-own",
-            Self::RememberGenerated => "remember-generated",
-            Self::Repeats => "repeats",
-            Self::Codec => "codec",
-            Self::History => "history",
-            Self::HistoryFor => "history-for",
-            Self::DeadFor => "dead-for",
-            Self::DeadMax => "dead-max",
-            Self::Durability => "durability",
-        }
+        self.entry().name
+    }
+}
+
+// === impl Setting ===
+
+impl Setting {
+    /// Meaning, range and default in words.
+    #[must_use]
+    pub fn doc(&self) -> String {
+        let range = if self.range.is_empty() { String::new() } else { format!(" ({})", self.range) };
+        format!("{}{range}. Default {}.", self.means, self.default)
     }
 
-    /// The field of `configure`.
-    const fn field(self) -> &'static str {
-        match self {
-            Self::MaxAttempts => "max_attempts",
-            Self::Lease => "lease_ms",
-            Self::Backoff => "backoff",
-            Self::ExpireAfter => "expire_after_ms",
-            Self::RememberCancelled => "remember_cancelled_ms",
-            Self::RememberOwn => "remember_own_ms",
-            Self::RememberGenerated => "remember_generated_ms",
-            Self::Repeats => "repeats",
-            Self::Codec => "codec",
-            Self::History => "history",
-            Self::HistoryFor => "history_for_ms",
-            Self::DeadFor => "dead_for_ms",
-            Self::DeadMax => "dead_max",
-            Self::Durability => "durability",
+    fn check(&self, stored: &[u8]) -> Result<(), String> {
+        let number = || u64::decode(stored);
+        let fits = match self.form {
+            Form::Count { most } => number().is_ok_and(|number| number <= most.into()),
+            Form::Span { least_ms, most_ms } => number().is_ok_and(|ms| (least_ms..=most_ms).contains(&ms)),
+            _ => return Ok(()),
+        };
+        match (fits, self.range, self.form) {
+            (true, ..) => Ok(()),
+            (false, "", Form::Count { most }) => Err(format!("write a number of at most {most}")),
+            (false, "", _) => Err(format!("write at most {MAX_SPAN_MS} ms")),
+            (false, range, _) => Err(format!("write {range}")),
         }
     }
 }
@@ -278,27 +344,56 @@ pub fn full_settings(settings: TopicSettings) -> TopicSettings {
 }
 
 fn fields() -> impl Iterator<Item = &'static str> {
-    PolicySetting::ALL.into_iter().map(PolicySetting::field).chain(FLOW)
+    SETTINGS.iter().chain(&FLOW).map(|setting| setting.field)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The value of a constant of the scripts; a number stands for itself.
+    fn constant(name: &'static str) -> &'static str {
+        let limits = include_str!("../lua/lib/limits.lua");
+        let lists = limits.lines().filter_map(|line| line.strip_prefix("local ")?.split_once(" = "));
+        let mut pairs = lists.flat_map(|(names, values)| names.split(", ").zip(values.split(", ")));
+        pairs.find(|(known, _)| *known == name).map_or(name, |(_, value)| value)
+    }
+
     #[test]
     fn the_defaults_are_those_of_the_scripts() {
-        let lua = concat!(include_str!("../lua/lib/topic.lua"), include_str!("../lua/lib/arguments.lua"));
-        let policy = Policy::default().in_force();
-        for setting in PolicySetting::ALL {
-            let value = String::from_utf8(policy.value(setting)).unwrap_or_default();
-            let (field, lease) = (setting.field(), setting == PolicySetting::Lease);
-            if let Some(line) = lua.lines().find(|line| line.trim().starts_with(&format!("{field} = "))) {
-                let same = line.contains(&format!(" = {value},"))
-                    || lease && lua.contains(&format!("500, {value}, "));
-                assert!(same, "{field} is {value} here, and there:{line}");
-            }
+        let policy = include_str!("../lua/lib/policy.lua");
+        let in_lua =
+            policy.lines().filter_map(|line| line.strip_prefix("  ")?.strip_suffix(',')?.split_once(" = "));
+        let in_lua: Vec<(&str, &str)> = in_lua.map(|(field, value)| (field, constant(value))).collect();
+        let defaults = Policy::default().in_force();
+        for (field, value) in &in_lua {
+            let setting = PolicySetting::ALL.into_iter().find(|setting| setting.entry().field == *field);
+            assert_eq!(defaults.stored(setting.unwrap()), Some(value.as_bytes().to_vec()), "{field}");
         }
-        assert_eq!(policy.backoff.unwrap().encode(), [2, 0, 0, 3, 232, 0, 9, 39, 192]);
+        assert_eq!(in_lua.len(), 6);
+        assert_eq!(constant("LONGEST_LEASE_MS"), MAX_LEASE_MS.to_string());
+        assert_eq!(constant("LONGEST_SPAN_MS"), MAX_SPAN_MS.to_string());
+        assert_eq!(defaults.backoff.unwrap().encode(), [2, 0, 0, 3, 232, 0, 9, 39, 192]);
+    }
+
+    #[test]
+    fn a_value_outside_the_range_of_a_setting_is_refused() {
+        let mut policy = Policy::default();
+        for (setting, taken, refused) in [
+            (PolicySetting::MaxAttempts, "65535", "65536"),
+            (PolicySetting::Lease, "86400000", "86400001"),
+            (PolicySetting::Lease, "1", "0"),
+            (PolicySetting::ExpireAfter, "4503599627370496", "4503599627370497"),
+            (PolicySetting::HistoryFor, "1000", "999"),
+            (PolicySetting::History, "100000", "100001"),
+            (PolicySetting::DeadMax, "4294967295", "4294967296"),
+            (PolicySetting::Durability, "replica:9", "replica:0"),
+            (PolicySetting::Repeats, "refuse", ""),
+        ] {
+            policy.set(setting, taken.as_bytes()).unwrap();
+            assert_eq!(policy.stored(setting), Some(taken.as_bytes().to_vec()));
+            assert!(policy.set(setting, refused.as_bytes()).is_err(), "{setting:?} {refused}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct OddTime {
 }
 
 /// 2001-01-01 and 10000-01-01, in seconds since the epoch: intended times lie in between.
-const MEANT_SECONDS: ops::Range<u64> = 978_307_200..253_402_300_800;
+pub const MEANT_SECONDS: ops::Range<u64> = 978_307_200..253_402_300_800;
 
 // === impl UnixMillis ===
 

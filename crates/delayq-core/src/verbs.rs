@@ -34,3 +34,4 @@ pub mod settings;
 pub mod settle;
 pub mod settled;
 pub mod survey;
+pub mod words;

@@ -2,6 +2,7 @@
 
 use crate::problem::Kind;
 use crate::table::{Answers, DEADLINE, MESSAGE_HEADER, ROUTES, Route, Takes, Verb};
+use delayq::admin::PolicySetting;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -23,7 +24,8 @@ const DESCRIPTION: &str = "A delay queue over HTTP. Refusals are problem+json wi
 #[must_use]
 pub fn generated() -> String {
     let meanings: Map<String, Value> = serde_json::from_str(MEANINGS).expect("the meanings are JSON");
-    let schemas: Value = serde_json::from_str(SCHEMAS).expect("the schemas are JSON");
+    let mut schemas: Value = serde_json::from_str(SCHEMAS).expect("the schemas are JSON");
+    schemas["Policy"] = policy();
     let mut paths = Map::new();
     for route in ROUTES {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -40,6 +42,16 @@ pub fn generated() -> String {
         },
     });
     serde_json::to_string_pretty(&document).expect("it is made of plain values") + "\n"
+}
+
+/// Every setting of a topic.
+fn policy() -> Value {
+    let one = |setting: PolicySetting| {
+        let of = json!({ "type": ["string", "integer", "null"], "description": setting.entry().doc() });
+        (setting.name().replace('-', "_"), of)
+    };
+    let settings: Map<String, Value> = PolicySetting::ALL.into_iter().map(one).collect();
+    json!({ "type": "object", "properties": settings, "additionalProperties": false })
 }
 
 const fn verb(method: Verb) -> &'static str {

@@ -1,7 +1,7 @@
 //! The settings of a policy as text: as operators write and read them, and as a backup carries them.
 
 use crate::config::{HumanDuration, backoff, backoff_text};
-use delayq::admin::{Policy, PolicySetting};
+use delayq::admin::{Form, Policy, PolicySetting};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,85 +24,61 @@ pub fn policy_of(settings: &BTreeMap<String, String>) -> Result<Policy, String> 
 }
 
 fn set(policy: &mut Policy, name: &str, value: &str) -> Result<(), String> {
-    let span = || value.parse::<HumanDuration>().map(|span| Some(Duration::from(span)));
-    match PolicySetting::ALL.into_iter().find(|setting| setting.name() == name) {
-        Some(PolicySetting::MaxAttempts) => {
-            policy.max_attempts = Some(value.parse().map_err(|_| "write a number up to 65535")?);
-        }
-        Some(PolicySetting::Lease) => policy.lease = span()?,
-        Some(PolicySetting::Backoff) => policy.backoff = Some(backoff(value)?),
-        Some(PolicySetting::ExpireAfter) => policy.expire_after = span()?,
-        Some(PolicySetting::RememberCancelled) => policy.remember_cancelled = span()?,
-        Some(PolicySetting::RememberOwn) => policy.remember_own = span()?,
-        Some(PolicySetting::RememberGenerated) => policy.remember_generated = span()?,
-        Some(PolicySetting::Repeats) => policy.repeats = Some(value.parse()?),
-        Some(PolicySetting::History) => {
-            policy.history = Some(value.parse().map_err(|error| format!("{error}"))?);
-        }
-        Some(PolicySetting::HistoryFor) => policy.history_for = span()?,
-        Some(PolicySetting::DeadFor) => policy.dead_for = span()?,
-        Some(PolicySetting::DeadMax) => {
-            policy.dead_max = Some(value.parse().map_err(|error| format!("{error}"))?);
-        }
-        Some(PolicySetting::Codec) => {
-            policy.codec = Some(value.parse().map_err(|error| format!("{error}"))?);
-        }
-        Some(PolicySetting::Durability) => policy.durability = Some(value.parse()?),
-        None => return Err("there is no such setting".to_owned()),
-    }
-    Ok(())
+    let setting = PolicySetting::ALL.into_iter().find(|setting| setting.name() == name);
+    set_one(policy, setting.ok_or("there is no such setting")?, value)
 }
 
-/// A setting as `set` takes it; `None`: at its default.
+/// Sets one setting to a value as operators write it.
+///
+/// # Errors
+/// A sentence about a value that is invalid.
+pub fn set_one(policy: &mut Policy, setting: PolicySetting, value: &str) -> Result<(), String> {
+    let stored = match setting.entry().form {
+        Form::Span { .. } => {
+            let span = Duration::from(value.parse::<HumanDuration>()?);
+            span.as_millis().to_string().into_bytes()
+        }
+        Form::Backoff => backoff(value)?.encode(),
+        _ => value.as_bytes().to_vec(),
+    };
+    policy.set(setting, &stored)
+}
+
+/// A setting as `set_one` takes it; `None`: at its default.
 pub fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
-    let span = |span: Option<Duration>| span.map(exactly);
-    match setting {
-        PolicySetting::MaxAttempts => policy.max_attempts.map(|most| most.to_string()),
-        PolicySetting::Lease => span(policy.lease),
-        PolicySetting::Backoff => policy.backoff.as_ref().map(backoff_text),
-        PolicySetting::ExpireAfter => span(policy.expire_after),
-        PolicySetting::RememberCancelled => span(policy.remember_cancelled),
-        PolicySetting::RememberOwn => span(policy.remember_own),
-        PolicySetting::RememberGenerated => span(policy.remember_generated),
-        PolicySetting::Repeats => policy.repeats.map(|repeats| repeats.to_string()),
-        PolicySetting::Codec => policy.codec.map(|codec| codec.to_string()),
-        PolicySetting::History => policy.history.map(|most| most.to_string()),
-        PolicySetting::HistoryFor => span(policy.history_for),
-        PolicySetting::DeadFor => span(policy.dead_for),
-        PolicySetting::DeadMax => policy.dead_max.map(|most| most.to_string()),
-        PolicySetting::Durability => policy.durability.map(|durability| durability.to_string()),
-    }
-}
-
-/// A duration as it can be set again.
-fn exactly(length: Duration) -> String {
-    HumanDuration::from(length).to_string()
+    let stored = policy.stored(setting)?;
+    let plain = String::from_utf8_lossy(&stored);
+    Some(match setting.entry().form {
+        Form::Span { .. } => {
+            let ms = plain.parse().expect("a span is stored as a number");
+            HumanDuration::from(Duration::from_millis(ms)).to_string()
+        }
+        Form::Backoff => backoff_text(policy.backoff.as_ref().expect("the policy has a back-off")),
+        _ => plain.into_owned(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq::Backoff;
-    use delayq::admin::{Codec, Durability, Repeats};
 
     #[test]
     fn every_setting_is_read_back_as_it_was_written() {
-        let policy = Policy {
-            max_attempts: Some(0),
-            lease: Some(Duration::from_millis(90_500)),
-            backoff: Some(Backoff::List([1, 5, 60].map(Duration::from_secs).to_vec())),
-            expire_after: Some(Duration::from_secs(60)),
-            remember_cancelled: Some(Duration::ZERO),
-            remember_own: Some(Duration::from_secs(90_061)),
-            remember_generated: Some(Duration::from_secs(1)),
-            repeats: Some(Repeats::Refuse),
-            codec: Some(Codec::ZstdDictionary(7)),
-            history: Some(5),
-            history_for: Some(Duration::from_secs(3600)),
-            dead_for: Some(Duration::from_secs(86_400)),
-            dead_max: Some(1_000),
-            durability: Some(Durability::Replicas(2)),
-        };
+        let mut policy = Policy::default();
+        for setting in PolicySetting::ALL {
+            let value = match setting.entry().form {
+                Form::Count { .. } => "5",
+                Form::Span { .. } => "1day 1h 1m 1s 500ms",
+                Form::Backoff => "1s,5s,1m",
+                Form::Word(words) => {
+                    &words[words.len() - 1].replace("[1-9]", "2").replace("[0-9]{1,10}", "7")
+                }
+                Form::Flag | Form::Rate { .. } => unreachable!("no setting of a policy is one"),
+            };
+            let value = if setting == PolicySetting::Lease { "1m 30s 500ms" } else { value };
+            set_one(&mut policy, setting, value).unwrap();
+            assert_eq!(text(&policy, setting).as_deref(), Some(value));
+        }
         let settings = settings_of(&policy);
         assert_eq!((settings.len(), policy_of(&settings)), (PolicySetting::ALL.len(), Ok(policy)));
         assert_eq!(policy_of(&settings_of(&Policy::default())), Ok(Policy::default()));
@@ -110,6 +86,19 @@ mod tests {
         {
             let fault = policy_of(&BTreeMap::from([(name.to_owned(), value.to_owned())])).unwrap_err();
             assert!(fault.starts_with(&format!("{name} = ")), "{fault}");
+        }
+    }
+
+    #[test]
+    fn the_default_in_the_table_is_the_one_in_force() {
+        let policy = Policy::default().in_force();
+        for setting in PolicySetting::ALL {
+            assert_eq!(
+                text(&policy, setting).as_deref(),
+                Some(setting.entry().default),
+                "{}",
+                setting.name()
+            );
         }
     }
 }

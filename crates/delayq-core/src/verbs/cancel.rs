@@ -1,5 +1,6 @@
 //! `cancel`.
 
+use super::words;
 use crate::call::Call;
 use crate::envelope::State;
 use crate::id::Topic;
@@ -34,8 +35,21 @@ pub enum CancelOutcome {
 impl CancelOutcome {
     /// True if the message is cancelled and will not be delivered. False for another finish, or while a consumer holds
     /// the message.
-    pub const fn is_accepted(&self) -> bool {
-        matches!(self, Self::Cancelled)
+    pub fn is_accepted(&self) -> bool {
+        words::is_accepted(self.word())
+    }
+
+    /// The word of the outcome.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Leased => "leased",
+            Self::Dead => "dead",
+            Self::Finished(..) => "finished",
+            Self::Unknown => "unknown",
+            Self::Spooled => "spooled",
+            Self::Failed(_) => "failed",
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `put`.
 
+use super::words;
 use crate::call::Call;
 use crate::envelope::{Envelope, State};
 use crate::id::Topic;
@@ -54,11 +55,25 @@ impl PutOutcome {
     /// True if delayq is responsible for the message, by this put or an earlier one: it is pending, leased, dead,
     /// delivered or spooled. False if the message was cancelled, expired or purged before: nothing was stored, and the
     /// message is not delivered.
-    pub const fn is_accepted(&self) -> bool {
+    pub fn is_accepted(&self) -> bool {
         match self {
-            Self::Stored(_) | Self::Ready(_) | Self::Spooled => true,
-            Self::Exists(state, _) => !matches!(state, State::Cancelled | State::Expired | State::Purged),
-            _ => false,
+            Self::Spooled => true,
+            Self::Exists(state, _) => !words::LOST.contains(state),
+            _ => words::is_accepted(self.word()),
+        }
+    }
+
+    /// The word of the outcome.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Stored(_) => "stored",
+            Self::Ready(_) => "ready",
+            Self::Exists(..) => "exists",
+            Self::Conflict(..) | Self::Newer | Self::Malformed => "conflict",
+            Self::Leased => "leased",
+            Self::Stale => "stale",
+            Self::Spooled => "spooled",
+            Self::Refused(_) => "refused",
         }
     }
 }

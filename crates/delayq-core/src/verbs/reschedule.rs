@@ -1,6 +1,7 @@
 //! `reschedule`: changing the due time of pending messages.
 
 use super::cancel::finished;
+use super::words;
 use crate::call::Call;
 use crate::envelope::State;
 use crate::id::Topic;
@@ -82,8 +83,24 @@ impl Reschedule {
 
 impl RescheduleOutcome {
     /// True if the message has the requested due time.
-    pub const fn is_accepted(&self) -> bool {
-        matches!(self, Self::Moved { .. })
+    pub fn is_accepted(&self) -> bool {
+        words::is_accepted(self.word())
+    }
+
+    /// The word of the outcome.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Moved { ready: true, .. } => "ready",
+            Self::Moved { ready: false, .. } => "delayed",
+            Self::Changed(_) => "changed",
+            Self::Leased => "leased",
+            Self::Dead => "dead",
+            Self::Finished(..) => "finished",
+            Self::Unknown => "unknown",
+            Self::Spooled => "spooled",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ack`, `extend`, `release`, `bury`: the calls of a lease's holder.
 
 use super::reserve::Receipt;
+use super::words;
 use crate::call::Call;
 use crate::reason;
 use crate::reply::{Reply, ReplyError, Value, Words};
@@ -51,8 +52,23 @@ pub struct Release {
 
 impl Settled {
     /// True if the holder still had the lease, and the request was carried out.
-    pub const fn is_accepted(&self) -> bool {
-        !matches!(self, Self::LeaseLost | Self::Failed(_))
+    pub fn is_accepted(&self) -> bool {
+        words::is_accepted(self.word())
+    }
+
+    /// The word of the outcome.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Delayed(_) => "delayed",
+            Self::Ready => "ready",
+            Self::Buried => "buried",
+            Self::Cancelled => "cancelled",
+            Self::MessageExpired => "expired-message",
+            Self::Extended(_) | Self::ExtendedDoomed(_) => "extended",
+            Self::LeaseLost => "expired",
+            Self::Failed(_) => "failed",
+        }
     }
 }
 

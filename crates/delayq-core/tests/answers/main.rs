@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+mod description;
 mod hostile;
 mod outcomes;

@@ -1,14 +1,10 @@
 //! The URL of a Redis Cluster.
 
-use super::hosts::{Hosts, Schemes};
+use super::hosts::Hosts;
 use super::node::Node;
+use delayq_core::url::CLUSTER;
 use redis::ConnectionInfo;
 use std::str::FromStr;
-
-const SHAPE: &str = "expected redis+cluster://host:port,host:port";
-/// Where a Redis listens by default.
-const PORT: u16 = 6379;
-const SCHEMES: Schemes = [("redis+cluster://", false), ("rediss+cluster://", true)];
 
 /// `redis+cluster://[user[:password]@]host[:port],…`; `rediss+cluster://` for TLS.
 ///
@@ -27,7 +23,7 @@ pub struct ClusterUrl {
 impl ClusterUrl {
     /// Whether a URL is meant as one of these.
     pub fn is_meant_by(url: &str) -> bool {
-        SCHEMES.iter().any(|(scheme, _)| url.starts_with(scheme))
+        CLUSTER.schemes.iter().any(|(scheme, _)| url.starts_with(scheme))
     }
 
     /// How to connect to a node.
@@ -41,8 +37,8 @@ impl FromStr for ClusterUrl {
 
     /// Refuses by name what is wrong, without the user and the password.
     fn from_str(text: &str) -> Result<Self, String> {
-        let hosts = Hosts::read(text, &SCHEMES, SHAPE)?;
-        let nodes = hosts.nodes("node of a cluster", PORT, SHAPE)?;
+        let hosts = Hosts::read(text, &CLUSTER)?;
+        let nodes = hosts.nodes(&CLUSTER)?;
         if !["", "0"].contains(&hosts.path) {
             return Err("it names a database; a Redis Cluster has the database 0 alone".to_owned());
         }

@@ -1,6 +1,7 @@
 //! What the URLs that name several hosts have in common: a login, the hosts, and what follows.
 
 use super::node::Node;
+use delayq_core::url::UrlForm;
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
 /// The parts of `scheme://[user[:password]@]host[:port],…[/path][?query]`.
@@ -13,13 +14,10 @@ pub(super) struct Hosts<'a> {
     query: &'a str,
 }
 
-/// The schemes of a kind of URL, and whether they ask for TLS.
-pub(super) type Schemes = [(&'static str, bool); 2];
-
 // === impl Hosts ===
 
 impl<'a> Hosts<'a> {
-    pub(super) fn read(text: &'a str, schemes: &Schemes, shape: &str) -> Result<Self, String> {
+    pub(super) fn read(text: &'a str, &UrlForm { schemes, shape, .. }: &UrlForm) -> Result<Self, String> {
         let of = |&(scheme, tls): &(&str, bool)| Some((text.strip_prefix(scheme)?, tls));
         let (rest, tls) = schemes.iter().find_map(of).ok_or_else(|| shape.to_owned())?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -32,7 +30,10 @@ impl<'a> Hosts<'a> {
     }
 
     /// The hosts, of which each is a `what` and listens on this port unless the URL says otherwise.
-    pub(super) fn nodes(&self, what: &str, port: u16, shape: &str) -> Result<Vec<Node>, String> {
+    pub(super) fn nodes(
+        &self,
+        &UrlForm { host: what, port, shape, .. }: &UrlForm,
+    ) -> Result<Vec<Node>, String> {
         if self.hosts.is_empty() {
             return Err(format!("it names no {what}: {shape}"));
         }

@@ -1,14 +1,10 @@
 //! The URL of a Redis whose sentinels say where it is.
 
-use super::hosts::{Hosts, Schemes};
+use super::hosts::Hosts;
 use super::node::Node;
+use delayq_core::url::SENTINEL;
 use redis::ConnectionInfo;
 use std::str::FromStr;
-
-const SHAPE: &str = "expected redis+sentinel://host:port,host:port/service";
-/// Where sentinels listen by default.
-const PORT: u16 = 26379;
-const SCHEMES: Schemes = [("redis+sentinel://", false), ("rediss+sentinel://", true)];
 
 /// `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; `rediss+sentinel://` for TLS.
 ///
@@ -29,7 +25,7 @@ pub struct SentinelUrl {
 impl SentinelUrl {
     /// Whether a URL is meant as one of these.
     pub fn is_meant_by(url: &str) -> bool {
-        SCHEMES.iter().any(|(scheme, _)| url.starts_with(scheme))
+        SENTINEL.schemes.iter().any(|(scheme, _)| url.starts_with(scheme))
     }
 
     /// How to connect to the master once it is known.
@@ -43,8 +39,8 @@ impl FromStr for SentinelUrl {
 
     /// Refuses by name what is wrong, without the user and the password.
     fn from_str(text: &str) -> Result<Self, String> {
-        let hosts = Hosts::read(text, &SCHEMES, SHAPE)?;
-        let nodes = hosts.nodes("sentinel", PORT, SHAPE)?;
+        let hosts = Hosts::read(text, &SENTINEL)?;
+        let nodes = hosts.nodes(&SENTINEL)?;
         check_service(hosts.path)?;
         let redis = hosts.redis(database(&hosts)?)?;
         Ok(Self { nodes, service: hosts.path.to_owned(), tls: hosts.tls, redis })

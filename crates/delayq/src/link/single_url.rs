@@ -3,18 +3,10 @@
 //! Nothing in it is ignored: what has no meaning here is refused by name. A refusal repeats no part of the URL, because a
 //! password may stand where none belongs.
 
-use super::hosts::{Hosts, Schemes};
+use super::hosts::Hosts;
+use delayq_core::url::{SINGLE, SOCKET};
 use redis::{ConnectionInfo, IntoConnectionInfo};
 use std::str::FromStr;
-
-const SHAPE: &str =
-    "expected redis://[user[:password]@]host[:port][/db], rediss://… for TLS, or unix:///path[?db=N]";
-/// Where a Redis listens by default.
-const PORT: u16 = 6379;
-const TCP: Schemes = [("redis://", false), ("rediss://", true)];
-const UNIX: [&str; 2] = ["unix://", "redis+unix://"];
-/// The parameters of the URL of a socket.
-const OF_SOCKETS: [&str; 3] = ["db", "user", "pass"];
 
 /// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS; or `unix:///path`, `redis+unix:///path`, followed by
 /// `?db=N`, `&user=` and `&pass=`.
@@ -30,7 +22,7 @@ impl FromStr for SingleUrl {
         if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err("it has white space: write %20 for a blank in a password".to_owned());
         }
-        let path = UNIX.iter().find_map(|scheme| text.strip_prefix(scheme));
+        let path = SOCKET.schemes.iter().find_map(|(scheme, _)| text.strip_prefix(scheme));
         path.map_or_else(|| over_tcp(text), over_socket).map(Self)
     }
 }
@@ -42,16 +34,24 @@ impl From<SingleUrl> for ConnectionInfo {
 }
 
 fn over_tcp(text: &str) -> Result<ConnectionInfo, String> {
-    let hosts = Hosts::read(text, &TCP, SHAPE)?;
-    let node = hosts.only(PORT)?;
-    let database = match hosts.path {
-        "" => 0,
-        path => path.parse().map_err(|_| "its path is not the number of a database: /N".to_owned())?,
-    };
-    if hosts.query().next().is_some() {
-        return Err("its query has a parameter, and it takes none; a database is its path: /N".to_owned());
-    }
+    let hosts = Hosts::read(text, &SINGLE)?;
+    let node = hosts.only(SINGLE.port)?;
+    let database = database(&hosts)?;
     Ok(hosts.redis(database)?.set_addr(node.at(hosts.tls)))
+}
+
+/// The database: /N or ?db=N.
+fn database(hosts: &Hosts<'_>) -> Result<u16, String> {
+    let read = |number: &str| {
+        number.parse().map_err(|_| "its path or db is not the number of a database: /N".to_owned())
+    };
+    let mut query = hosts.query();
+    match (hosts.path, query.next(), query.next()) {
+        ("", None, _) => Ok(0),
+        (number, None, _) | ("", Some(("db", number)), None) => read(number),
+        (_, Some(("db", _)), None) => Err("it names a database twice: /N and ?db=N".to_owned()),
+        _ => Err("its query has an unknown parameter, or one twice; the URL of one Redis has: db".to_owned()),
+    }
 }
 
 fn over_socket(rest: &str) -> Result<ConnectionInfo, String> {
@@ -62,7 +62,7 @@ fn over_socket(rest: &str) -> Result<ConnectionInfo, String> {
     if rest.contains('#') {
         return Err("it has a #: write %23 in a path or a password".to_owned());
     }
-    let mut known = OF_SOCKETS.to_vec();
+    let mut known = SOCKET.query.to_vec();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some(at) = known.iter().position(|one| *one == key) else {
@@ -107,6 +107,7 @@ mod tests {
             ("redis://h", "h 6379, - -, 0"),
             ("redis://h:1/", "h 1, - -, 0"),
             ("redis://:pw@h:1/2", "h 1, - pw, 2"),
+            ("redis://h?db=3", "h 6379, - -, 3"),
             ("rediss://user:p%40ss@[::1]:2/3", "tls ::1 2 false, user p@ss, 3"),
             ("redis://u:p@ss:w@h", "h 6379, u p@ss:w, 0"),
             ("unix:///run/redis.sock", "/run/redis.sock, - -, 0"),
@@ -128,9 +129,10 @@ mod tests {
             ("redis://::1:5", "in brackets"),
             ("redis://a:1,b:2", "several hosts"),
             ("redis://h:1 hunter2", "white space"),
-            ("redis://user:hunter2@host?db=1", "a database is its path"),
-            ("redis://h:1?db=1", "a database is its path"),
-            ("redis://h:1?protocol=resp2", "it takes none"),
+            ("redis://user:hunter2@host/1?db=1", "a database twice"),
+            ("redis://h:1?db=1&db=1", "one twice"),
+            ("redis://h:1?db=one", "the number of a database"),
+            ("redis://h:1?protocol=resp2", "unknown parameter"),
             ("redis://h:1/x", "the number of a database"),
             ("redis://h:1/1/2", "the number of a database"),
             ("redis://h:1/-1", "the number of a database"),

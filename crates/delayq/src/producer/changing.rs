@@ -4,7 +4,7 @@ use super::targets::Question;
 use super::{GroupTally, Producer};
 use crate::clock;
 use crate::error::Error;
-use delayq_core::id::Topic;
+use delayq_core::id::{TOKEN, Topic};
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::members::Members;
 use delayq_core::record::RecordId;
@@ -149,13 +149,14 @@ impl Producer {
     /// millisecond, in bounded steps, each message once. Under the same `token` a repeat continues, and moves nothing twice.
     ///
     /// # Errors
-    /// Some may be shifted then: repeat it with the same token.
+    /// The token is invalid; else some may be shifted: repeat it with the same token.
     pub async fn reschedule_group(
         &self,
         members: impl Into<Members>,
         by: Shift,
         token: &str,
     ) -> Result<GroupTally, Error> {
+        TOKEN.check(token)?;
         let (members, change) = (members.into(), GroupChange::Shift { by, token: token.to_owned() });
         self.group_in_order(&members, change, self.shift_group_now(&members, by, token)).await
     }

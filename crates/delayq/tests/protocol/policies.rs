@@ -5,7 +5,9 @@ use crate::bare_shard::NOW;
 use crate::lab::{Lab, grouped, item};
 use crate::snapshot::lossy;
 use delayq::Backoff;
+use delayq::admin::Form;
 use delayq::protocol::Verb;
+use delayq_core::policy::{FLOW, SETTINGS};
 use std::time::Duration;
 
 /// Invalid back-offs: of an unknown kind, of a wrong length, without a delay, shrinking.
@@ -159,4 +161,61 @@ async fn a_write_that_does_not_wait_as_its_topic_asks_is_refused_before_anything
         assert!(words.iter().all(|word| !word.starts_with("refused")), "{words:?}");
     }
     assert_ne!(dump(&*lab.shard.snapshot().await), before);
+}
+
+/// Values that a setting takes, and values outside its range.
+fn ends(form: Form) -> (Vec<String>, Vec<String>) {
+    let whole = |least: u64, most: u64| {
+        let below = least.checked_sub(1).map_or_else(|| "-1".to_owned(), |below| below.to_string());
+        (vec![least.to_string(), most.to_string()], vec![below, (most + 1).to_string()])
+    };
+    match form {
+        Form::Count { most } => whole(0, most.into()),
+        Form::Span { least_ms, most_ms } => whole(least_ms, most_ms),
+        Form::Word(words) => {
+            let word = |word: &&str| {
+                word.split('[').next().unwrap().to_owned() + if word.contains('[') { "9" } else { "" }
+            };
+            (words.iter().map(word).collect(), vec!["x".to_owned(), words[0].to_uppercase()])
+        }
+        Form::Flag => whole(1, 1),
+        Form::Rate { least, most } => (
+            vec![format!("{least:.9}"), format!("{most}")],
+            vec![format!("{:.10}", least / 2.0), format!("{}", most * 2.0)],
+        ),
+        Form::Backoff => (vec![], vec!["1s".to_owned()]),
+    }
+}
+
+#[tokio::test]
+async fn configure_has_the_fields_and_the_ranges_of_the_table_of_settings() {
+    let mut lab = Lab::new().await;
+    for setting in SETTINGS.iter().chain(&FLOW) {
+        let (taken, refused) = ends(setting.form);
+        for value in taken {
+            let call = [b"a".as_slice(), setting.field.as_bytes(), value.as_bytes()];
+            lab.shard
+                .call(Verb::Configure, &call)
+                .await
+                .unwrap_or_else(|why| panic!("{} = {value}: {why}", setting.field));
+        }
+        for value in refused {
+            let call = [b"a".as_slice(), setting.field.as_bytes(), value.as_bytes()];
+            let why = lab.shard.call(Verb::Configure, &call).await.unwrap_err();
+            assert!(
+                why.starts_with(&format!("DQARG {}", setting.field)),
+                "{} = {value}: {why}",
+                setting.field
+            );
+        }
+    }
+    let script = include_str!("../../../../lua/configure.lua");
+    let (_, fits) = script.split_once("local fits = {").unwrap();
+    let fits = fits.split_once("\n}\n").unwrap().0;
+    let fields = fits.lines().filter(|line| {
+        line.starts_with("  ")
+            && line[2..].starts_with(|c: char| c.is_ascii_lowercase())
+            && line.contains(" = ")
+    });
+    assert_eq!(fields.count(), SETTINGS.len() + FLOW.len());
 }

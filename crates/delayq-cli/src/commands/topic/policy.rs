@@ -3,19 +3,17 @@
 use crate::deployment::Context;
 use crate::failure::{SERVER_UNFIT, UNKNOWN, message_of, of_core, unknown, usage};
 use crate::output::complain;
-use clap::Args;
-use delayq::admin::{Admin, Codec, Durability, Policy, PolicySetting, Repeats};
-use delayq::{Backoff, Topic};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use delayq::Topic;
+use delayq::admin::{Admin, Durability, Form, Policy, PolicySetting, Setting};
 use delayq_service::Fault;
-use delayq_service::config::{HumanDuration, backoff};
 pub(in crate::commands) use delayq_service::json::policy as json_of;
-use delayq_service::policy_text::text;
+use delayq_service::policy_text::{set_one, text};
 use serde_json::json;
 use std::time::Duration;
 
 /// The shortest lease that the command line sets: a worker extends its leases three times in each.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
-const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 
 /// Changes of a policy on the command line.
 #[derive(Debug, Args)]
@@ -25,54 +23,16 @@ pub(super) struct Set {
     /// Create the topic if it does not exist
     #[arg(long)]
     create: bool,
-    /// The maximum number of attempts; 0 for no limit. Default 16
-    #[arg(long, value_name = "COUNT")]
-    max_attempts: Option<u16>,
-    /// How long a lease lasts: 1s to 1day. Default 30s
-    #[arg(long, value_name = "DURATION", value_parser = lease)]
-    lease: Option<HumanDuration>,
-    /// Back-off before another attempt: 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list). Default 1s..10m
-    #[arg(long, value_parser = backoff)]
-    backoff: Option<Backoff>,
-    /// How long after its due time a message expires. Default 0s: never
-    #[arg(long, value_name = "DURATION")]
-    expire_after: Option<HumanDuration>,
-    /// How long a cancelled id is kept for deduplication. Default 1h
-    #[arg(long, value_name = "DURATION")]
-    remember_cancelled: Option<HumanDuration>,
-    /// How long a finished id of the producer's own is kept for deduplication. Default 1m
-    #[arg(long, value_name = "DURATION")]
-    remember_own: Option<HumanDuration>,
-    /// How long a finished generated id is kept for deduplication. Default not at all
-    #[arg(long, value_name = "DURATION")]
-    remember_generated: Option<HumanDuration>,
-    /// What to do with a repeated put whose first attempt may have finished and been forgotten: deliver (perhaps twice) or
-    /// refuse (perhaps never). Default deliver
-    #[arg(long)]
-    repeats: Option<Repeats>,
-    /// How payloads are compressed: none, zstd, or zstd:ID of a dictionary. Default none
-    #[arg(long)]
-    codec: Option<Codec>,
-    /// About how many events of its messages each shard keeps for delayq log: at most 100000; 0 for none. Default none
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=100_000))]
-    history: Option<u32>,
-    /// How long a history is kept: at least 1s. Default 7days
-    #[arg(long, value_name = "DURATION", value_parser = history_for)]
-    history_for: Option<HumanDuration>,
-    /// How long a dead letter is kept; sweeps delete older ones. Default 0s: until it is purged or replayed
-    #[arg(long, value_name = "DURATION")]
-    dead_for: Option<HumanDuration>,
-    /// How many dead letters each shard keeps; sweeps delete the oldest beyond that. Default 0: all
-    #[arg(long, value_name = "COUNT")]
-    dead_max: Option<u32>,
-    /// What the answers to puts, cancels and reschedules wait for: memory (nothing), disk (the master's append-only file,
-    /// synced; needs Redis 7.2), or replica:N (N replicas have them). Default memory
-    #[arg(long)]
-    durability: Option<Durability>,
+    #[command(flatten)]
+    changes: Changes,
     /// Reset this setting to its default, or "all" of them; may be repeated
     #[arg(long, value_name = "SETTING", value_parser = reset)]
     reset: Vec<Reset>,
 }
+
+/// An option for each setting of a policy.
+#[derive(Clone, Debug, Default)]
+struct Changes(Policy);
 
 /// What `--reset` names.
 #[derive(Clone, Copy, Debug)]
@@ -86,11 +46,11 @@ enum Reset {
 impl Set {
     /// Changes the policy, and prints it whole with what changed.
     pub(super) async fn run(self, context: &Context) -> Result<(), Fault> {
-        let (set, reset) = (self.policy(), self.resets());
-        if reset.is_empty() && set == Policy::default() {
+        let (set, reset) = (&self.changes.0, self.resets());
+        if reset.is_empty() && *set == Policy::default() {
             return Err(usage("nothing to set; name a setting, or --reset one"));
         }
-        if let Some(both) = reset.iter().find(|&&setting| !self.resets_all() && text(&set, setting).is_some())
+        if let Some(both) = reset.iter().find(|&&setting| !self.resets_all() && text(set, setting).is_some())
         {
             return Err(usage(format!("{} is both set and reset", both.name())));
         }
@@ -98,11 +58,11 @@ impl Set {
             context.known_topic(&self.topic).await.map_err(or_create)?;
         }
         let (admin, topic) = (context.admin(), &self.topic);
-        if let Some(durability) = self.durability {
+        if let Some(durability) = set.durability {
             confirmed(&admin, durability).await?;
         }
         let before = admin.policy(topic).await.map_err(of_core)?;
-        admin.change_policy(topic, &set, &reset).await.map_err(of_core)?;
+        admin.change_policy(topic, set, &reset).await.map_err(of_core)?;
         let after = admin.policy(topic).await.map_err(of_core)?;
         let value = json!({ "topic": topic, "policy": json_of(&after), "before": json_of(&before) });
         context.output.print(&value, || {
@@ -127,25 +87,72 @@ impl Set {
         let one = |reset: &Reset| if let Reset::One(setting) = reset { Some(*setting) } else { None };
         self.reset.iter().filter_map(one).collect()
     }
+}
 
-    fn policy(&self) -> Policy {
-        let span = |span: Option<HumanDuration>| span.map(Duration::from);
-        Policy {
-            max_attempts: self.max_attempts,
-            lease: span(self.lease),
-            backoff: self.backoff.clone(),
-            expire_after: span(self.expire_after),
-            remember_cancelled: span(self.remember_cancelled),
-            remember_own: span(self.remember_own),
-            remember_generated: span(self.remember_generated),
-            repeats: self.repeats,
-            codec: self.codec,
-            history: self.history,
-            history_for: span(self.history_for),
-            dead_for: span(self.dead_for),
-            dead_max: self.dead_max,
-            durability: self.durability,
+// === impl Changes ===
+
+impl Args for Changes {
+    fn augment_args(command: Command) -> Command {
+        let option = |setting: PolicySetting| {
+            let one = Arg::new(setting.name())
+                .long(setting.name())
+                .value_name(placeholder(setting))
+                .help(help(setting));
+            one.value_parser(move |value: &str| changed(setting, value))
+        };
+        command.args(PolicySetting::ALL.map(option))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Changes {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut changes = Self::default();
+        changes.update_from_arg_matches(matches)?;
+        Ok(changes)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in PolicySetting::ALL {
+            let given = matches.get_one::<Policy>(setting.name()).and_then(|given| given.stored(setting));
+            given
+                .map_or(Ok(()), |stored| self.0.set(setting, &stored))
+                .map_err(|why| clap::Error::raw(clap::error::ErrorKind::ValueValidation, why))?;
         }
+        Ok(())
+    }
+}
+
+const fn placeholder(setting: PolicySetting) -> &'static str {
+    match setting.entry().form {
+        Form::Count { .. } => "COUNT",
+        Form::Span { .. } => "DURATION",
+        Form::Backoff => "BACKOFF",
+        _ => "WORD",
+    }
+}
+
+fn help(setting: PolicySetting) -> String {
+    let &Setting { means, default, range, form, .. } = setting.entry();
+    let range = match (setting, form) {
+        (PolicySetting::Lease, _) => " (1s to 1day)",
+        (_, Form::Backoff) => ": 10s (fixed), 1s..10m (exponential), 1s,5s,1m (a list)",
+        (_, _) if range.is_empty() => "",
+        _ => &format!(" ({range})"),
+    };
+    format!("{means}{range}. Default {default}")
+}
+
+/// A policy with this setting alone.
+fn changed(setting: PolicySetting, value: &str) -> Result<Policy, String> {
+    let mut policy = Policy::default();
+    set_one(&mut policy, setting, value)?;
+    match policy.lease {
+        Some(lease) if lease < SHORTEST_LEASE => Err("a lease lasts 1s to 1day".to_owned()),
+        _ => Ok(policy),
     }
 }
 
@@ -181,22 +188,6 @@ pub(super) fn in_force(policy: &Policy, setting: PolicySetting) -> String {
     if text(policy, setting).is_some() { value } else { format!("{value} (default)") }
 }
 
-fn lease(text: &str) -> Result<HumanDuration, String> {
-    let lease: HumanDuration = text.parse()?;
-    match (SHORTEST_LEASE..=LONGEST_LEASE).contains(&*lease) {
-        true => Ok(lease),
-        false => Err("a lease lasts 1s to 1day".to_owned()),
-    }
-}
-
-fn history_for(text: &str) -> Result<HumanDuration, String> {
-    let span: HumanDuration = text.parse()?;
-    match *span >= Duration::from_secs(1) {
-        true => Ok(span),
-        false => Err("a history is kept for at least 1s".to_owned()),
-    }
-}
-
 fn reset(text: &str) -> Result<Reset, String> {
     if text == "all" {
         return Ok(Reset::All);
@@ -211,7 +202,8 @@ fn reset(text: &str) -> Result<Reset, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use delayq_service::config::backoff_text;
+    use delayq::Backoff;
+    use delayq_service::config::{backoff, backoff_text};
 
     #[test]
     fn a_policy_is_shown_as_it_is_set_with_its_defaults_named() {
@@ -230,6 +222,7 @@ mod tests {
 
     #[test]
     fn a_lease_has_a_sensible_least_and_a_reset_a_name() {
+        let lease = |text: &str| changed(PolicySetting::Lease, text);
         assert!(lease("1s").is_ok() && lease("1day").is_ok());
         assert!(["0s", "999ms", "25h"].iter().all(|bad| lease(bad).is_err()));
         assert!(matches!(reset("lease"), Ok(Reset::One(PolicySetting::Lease))));

@@ -1,0 +1,116 @@
+//! The options of the calls, and the values that no option takes for another.
+
+use super::Number;
+use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::policy::{MAX_LEASE_MS, MAX_SPAN_MS};
+use serde::Serialize;
+
+/// Values that nobody means by any option, by name: every client tries each on every option that the type system lets pass.
+pub(super) const ODD: [&str; 16] = [
+    "null",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "-1",
+    "0.5",
+    "2^31",
+    "2^53",
+    "empty text",
+    "a space",
+    "'false'",
+    "{}",
+    "[]",
+    "a lone surrogate",
+    "5 MB",
+    "true",
+];
+
+/// One option of a call.
+#[derive(Serialize)]
+pub(super) struct Opt {
+    call: &'static str,
+    option: &'static str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    least: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    most: Option<Number>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    words: &'static [&'static str],
+}
+
+/// Every option of every call.
+pub(super) fn options() -> Vec<Opt> {
+    let mut all = Vec::new();
+    for (call, listed) in CALLS {
+        for &(option, kind) in *listed {
+            let (least, most, words): (_, _, &[&str]) = match kind {
+                "span" => (Some(0), Some(MAX_SPAN_MS), &[]),
+                "lease" => (Some(1), Some(MAX_LEASE_MS), &[]),
+                "attempts" => (Some(0), Some(u16::MAX.into()), &[]),
+                "count" => (Some(1), Some(MAX_IDS_A_CALL as u64), &[]),
+                "state listed" => (None, None, &["delayed", "ready", "leased", "dead"]),
+                "state purged" => (None, None, &["delayed", "ready", "dead"]),
+                _ => (None, None, &[]),
+            };
+            let kind = match kind {
+                "lease" => "span",
+                "attempts" => "count",
+                kind if kind.starts_with("state") => "word",
+                kind => kind,
+            };
+            let number = |number: Option<u64>| number.map(Number::Whole);
+            all.push(Opt { call, option, kind, least: number(least), most: number(most), words });
+        }
+    }
+    all
+}
+
+const MESSAGE: [(&str, &str); 3] = [("topic", "topic"), ("id", "id"), ("group", "group")];
+
+/// Each option with its kind: a kind of name, or a type.
+const CALLS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "put",
+        &[
+            ("topic", "topic"),
+            ("payload", "bytes"),
+            ("id", "id"),
+            ("at", "time"),
+            ("after", "span"),
+            ("group", "group"),
+            ("header name", "header name"),
+            ("header value", "text"),
+            ("expires", "time"),
+            ("max_attempts", "attempts"),
+            ("backoff", "backoff"),
+            ("replace", "flag"),
+            ("first_tried", "time"),
+        ],
+    ),
+    ("cancel", &MESSAGE),
+    ("get", &MESSAGE),
+    (
+        "reschedule",
+        &[
+            MESSAGE[0],
+            MESSAGE[1],
+            MESSAGE[2],
+            ("at", "time"),
+            ("after", "span"),
+            ("by", "difference"),
+            ("expected", "time"),
+        ],
+    ),
+    ("reserve", &[("topic", "topic"), ("max", "count"), ("lease", "lease"), ("wait", "span")]),
+    ("extend", &[("receipt", "receipt"), ("lease", "lease")]),
+    ("ack", &[("receipt", "receipt")]),
+    ("release", &[("receipt", "receipt"), ("delay", "span"), ("keep_attempt", "flag"), ("reason", "reason")]),
+    ("bury", &[("receipt", "receipt"), ("reason", "reason")]),
+    ("replay", &[("topic", "topic"), ("id", "id"), ("group", "group"), ("delay", "span")]),
+    ("list", &[("topic", "topic"), ("state", "state listed"), ("from", "time"), ("to", "time")]),
+    ("promote", &[("topic", "topic"), ("from", "time"), ("to", "time")]),
+    ("purge", &[("topic", "topic"), ("state", "state purged"), ("from", "time"), ("to", "time")]),
+    ("group", &[("group", "group"), ("topic", "topic")]),
+    ("shift", &[("by", "difference"), ("token", "token")]),
+];
