@@ -44,8 +44,7 @@ test: ## every test: the workspace against real servers, then the clients in oth
 	@scripts/setup.sh run sinks test
 	@scripts/valkey.sh
 	@scripts/test-clients.sh install
-	@$(MAKE) --no-print-directory test-rust
-	@$(MAKE) --no-print-directory test-clients
+	@$(MAKE) --no-print-directory test-rust CLIENTS=--clients
 
 test-long: export DELAYQ_TEST_LONG = 1
 test-long: ## every test at its full length, with more seeds and records: an hour and more
@@ -54,7 +53,7 @@ test-long: ## every test at its full length, with more seeds and records: an hou
 # Built as a whole first, so that the integration tests find the programs that they start.
 test-rust: ## the tests of the Rust workspace alone
 	cargo build $(WHOLE) --all-targets
-	@scripts/test-rust.py $(WHOLE)
+	@scripts/test-rust.py $(CLIENTS) $(WHOLE)
 
 test-shapes: ## the tests of delayq, the timer and the forwarder on Redis Cluster and behind sentinels; or SHAPES=cluster
 	cargo build $(WHOLE) --bins
@@ -112,9 +111,12 @@ FUZZED := core service spool cli forwarder compensator
 fuzz: ## more than ten million mutated inputs to all that reads foreign bytes: some minutes
 	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test answers --test cli --test service -- --ignored long::
 
+# A tool that is built for one run is built soonest with few optimisations.
+QUICKLY := CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=64
+
 deny: ## licences, bans and sources of all dependencies, and that each is used
-	@command -v cargo-deny > /dev/null || cargo install --locked --quiet cargo-deny
-	@command -v cargo-machete > /dev/null || cargo install --locked --quiet cargo-machete
+	@command -v cargo-deny > /dev/null || $(QUICKLY) cargo install --locked --quiet cargo-deny
+	@command -v cargo-machete > /dev/null || $(QUICKLY) cargo install --locked --quiet cargo-machete
 	cargo deny --all-features check licenses bans sources
 	cargo machete
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Runs the tests of every client in clients/, then the outages of Redis; or the outages alone: `test-clients.sh
-# outages`. `test-clients.sh install` only installs the packages that a client needs, for other tests. Clients without a
-# runtime are skipped by name.
+# outages`. `test-clients.sh install` only installs the packages that a client needs, for other tests, and `test-clients.sh
+# installed` tests beside these without installing again. Clients without a runtime are skipped by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 passed=() failed=() skipped=() outages=()
 what=${1:-all}
+installs() { [ "$what" != installed ]; }
+tests() { [ "$what" = all ] || [ "$what" = installed ]; }
 
 has() {
     case $1 in
@@ -38,17 +40,21 @@ client() {
 
 # Each function installs the dependencies of a lock file, into the client's folder.
 python_tests() {
-    [ -x .venv/bin/python ] || python3 -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-    [ "$what" = all ] || return 0
+    if installs; then
+        [ -x .venv/bin/python ] || python3 -m venv .venv
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+    fi
+    tests || return 0
     .venv/bin/python -m mypy
     .venv/bin/python -m pytest -q -rs
 }
 
 node_tests() {
-    npm ci --silent
-    npm run build --silent
-    [ "$what" = all ] || return 0
+    if installs; then
+        npm ci --silent
+        npm run build --silent
+    fi
+    tests || return 0
     npm test --silent
 }
 
@@ -57,7 +63,7 @@ go_tests() {
     [ "$what" = install ] && return
     mkdir -p "$built/clients"
     go build -o "$built/clients/go-outages" ./testdata/outages
-    [ "$what" = all ] || return 0
+    tests || return 0
     [ -z "$(gofmt -l .)" ] || { echo "not formatted: $(gofmt -l .)" >&2; return 1; }
     go vet ./... ./testdata/outages
     go test -count=1 ./...

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds and runs the tests of the workspace, with these options of cargo test: two test binaries at a time, since most
-tests wait for servers, then one by one those that measure times. Each binary's output is printed when it has ended. Finally
-come the slowest tests, the tests' remarks (SKIPPED: the machine does not allow the test; INCONCLUSIVE: the machine was too
-busy), and the failures.
+tests wait for servers, then one by one those that measure times. With `--clients`, the tests of the clients in other languages
+run beside the former. The output of each is printed when it has ended. Finally come the slowest tests, the tests' remarks
+(SKIPPED: the machine does not allow the test; INCONCLUSIVE: the machine was too busy), and the failures.
 """
 
 import json
@@ -24,6 +24,7 @@ ALONE = {"crowd", "timer"}
 # Their tests wait for servers to start, to fail over, or to be noticed as gone. The others compute or measure times.
 WAITING = {"compensator", "intake", "shapes"}
 SLOWEST = 30
+CLIENTS = "clients in other languages"
 
 
 def binaries(options):
@@ -43,7 +44,11 @@ def run(name, program, folder, arguments):
     threads = os.cpu_count() * (2 if name in WAITING else 1)
     # libtest hides the option from stable toolchains.
     environment = {"RUST_TEST_THREADS": str(threads), **os.environ, "RUSTC_BOOTSTRAP": "1"}
-    command = [program, "-Z", "unstable-options", "--report-time", *arguments]
+    return heard([program, "-Z", "unstable-options", "--report-time", *arguments], folder, environment)
+
+
+def heard(command, folder=ROOT, environment=None):
+    """The exit code of a command, what it printed, and its seconds."""
     start = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as said:
         status = subprocess.call(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
@@ -67,17 +72,19 @@ def summary(outputs):
     print("\n".join(remarks + [f"FAILED {test}" for test in failed]))
 
 
-def run_all(found, arguments):
+def run_all(found, arguments, with_clients):
     """The output of each of these binaries, and the names of those that failed."""
     outputs, failed = {}, []
     for is_alone, at_once in (False, AT_ONCE), (True, 1):
-        with ThreadPoolExecutor(at_once) as pool:
+        clients = {CLIENTS: ["scripts/test-clients.sh", "installed"]} if with_clients and not is_alone else {}
+        with ThreadPoolExecutor(at_once + len(clients)) as pool:
+            running = {pool.submit(heard, command): name for name, command in clients.items()}
             some = [binary for binary in found if (binary[0] in ALONE) == is_alone]
-            running = {pool.submit(run, *binary, arguments): binary[0] for binary in some}
+            running |= {pool.submit(run, *binary, arguments): binary[0] for binary in some}
             for ended in as_completed(running):
                 name, (status, text, seconds) = running[ended], ended.result()
                 outputs[name] = outputs.get(name, "") + text
-                print(f"binary {name}: {seconds:.0f} s\n{text}", flush=True)
+                print(f"=== {name}: {seconds:.0f} s\n{text}", flush=True)
                 if status:
                     failed.append(name)
     return outputs, failed
@@ -86,8 +93,10 @@ def run_all(found, arguments):
 def main(options):
     cut = options.index("--") if "--" in options else len(options)
     options, arguments = options[:cut], options[cut + 1 :]
+    with_clients = "--clients" in options
+    options = [option for option in options if option != "--clients"]
     found = sorted(binaries(options), key=lambda binary: FIRST.index(binary[0]) if binary[0] in FIRST else len(FIRST))
-    outputs, failed = run_all(found, arguments)
+    outputs, failed = run_all(found, arguments, with_clients)
     if not {"--test", "--lib", "--bins"}.intersection(options):
         if subprocess.call(["cargo", "test", "--doc", *options, "--", *arguments], cwd=ROOT):
             failed.append("examples of the documentation")
