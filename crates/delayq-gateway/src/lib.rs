@@ -21,6 +21,7 @@ mod gateway;
 mod guard;
 mod input;
 mod lmstfy;
+mod looks;
 mod metrics;
 mod openapi;
 mod origin;

@@ -10,27 +10,29 @@ mod policy;
 mod put;
 mod reserve;
 mod settle;
+mod status;
 mod topics;
 
 use crate::guard;
+use crate::looks::Looks;
 use crate::openapi::DOCUMENT;
 use crate::problem::Problem;
 use crate::state::App;
 use crate::table::{ROUTES, Route, Verb};
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Extension, Router};
 use serde_json::Value;
 
 /// The answer of a route.
 type Answer = Result<Response, Problem>;
 
 /// Every route of the table.
-pub(crate) fn router(app: &App) -> Router {
+pub(crate) fn router(app: &App, looks: Looks) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
         let guarding = app.clone();
@@ -40,6 +42,7 @@ pub(crate) fn router(app: &App) -> Router {
     router
         .method_not_allowed_fallback(guard::other_method)
         .fallback(guard::nowhere)
+        .layer(Extension(looks))
         .layer(from_fn_with_state(app.clone(), guard::every))
         .with_state(app.clone())
 }
@@ -82,6 +85,9 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "changePolicy" => on(method, policy::change),
         "reserve" => on(method, reserve::reserve),
         "settle" => on(method, settle::settle),
+        "getStatus" => on(method, status::status),
+        "listShards" => on(method, status::shards),
+        "listTimers" => on(method, status::list_timers),
         "getDocument" => on(method, document),
         name => unreachable!("the table has a route without an endpoint: {name}"),
     }

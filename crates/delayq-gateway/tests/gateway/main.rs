@@ -14,4 +14,5 @@ mod puts;
 mod reserves;
 mod several;
 mod stage;
+mod status;
 mod topics;
