@@ -1,9 +1,10 @@
 //! The timers' fleet, seen from outside.
 
-use crate::deployment::CliConfig;
+use crate::deployment::{CliConfig, of_cluster};
 use crate::failure::NO_FLEET;
 use crate::output::time;
 use delayq::UnixMillis;
+use delayq::protocol::DeploymentId;
 use delayq_cluster::{ClusterConfig, DrainInfo, Observer, Operator};
 use delayq_service::{Fault, codes};
 
@@ -24,6 +25,17 @@ pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
         return Err(Fault::new(&NO_FLEET, "[etcd] enabled = false: a single timer owns every shard"));
     }
     Operator::new(&timers(config)).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
+}
+
+/// Records a deployment as that of the fleet. Returns the other one that was recorded.
+///
+/// # Errors
+/// The timers form no fleet; etcd cannot be used.
+pub async fn replace_deployment(
+    config: &CliConfig,
+    with: DeploymentId,
+) -> Result<Option<DeploymentId>, Fault> {
+    operator(config)?.replace_deployment(with).await.map_err(|error| of_cluster(&error))
 }
 
 fn timers(config: &CliConfig) -> ClusterConfig {
