@@ -36,7 +36,7 @@ if not known then
 end
 had = had or tostring(shards)
 if string.find(known, '>', 1, true) then
-  return redis.error_reply('DQLAYOUT ' .. known .. ' ' .. had .. ' is the layout of ' .. KEYS[1] .. ', not ' .. layout)
+  return redis.error_reply('DQLAYOUT ' .. known .. ' ' .. had .. ' - is the layout of ' .. KEYS[1] .. ', not ' .. layout)
 end
 local same = own == shard and node_of(known) == node_of(layout)
 

@@ -425,11 +425,27 @@ func (c *Client) keys(shard int) []string {
 	return []string{c.key(shard, "meta"), c.key(shard, "never")}
 }
 
+// checkDeployment refuses a shard of another deployment than the shards before. Shards from before there were identities name none.
+func (c *Client) checkDeployment(shard int, identity string) error {
+	if len(identity) != 32 || c.identity.CompareAndSwap(nil, &identity) {
+		return nil
+	}
+	if known := c.identity.Load(); known != nil && *known != identity {
+		return ScriptError{"DQLAYOUT", fmt.Sprintf("shard %d is of deployment %s, and this client serves deployment %s: correct the address of Redis",
+			shard, identity[:8], (*known)[:8])}
+	}
+	return nil
+}
+
 // follow adopts the layout of a shard that is ahead, and updates a shard that is behind. Other errors pass through.
 func (c *Client) follow(ctx context.Context, shard int, fault error) error {
 	code, detail, _ := strings.Cut(fault.Error(), " ")
 	if !strings.HasPrefix(code, "DQ") {
 		return fault
+	}
+	if code == "DQUNINITIALISED" {
+		// A deployment that is created again has another identity.
+		c.identity.Store(nil)
 	}
 	if code != "DQLAYOUT" {
 		if node := c.nodeName(shard); node != "" {
@@ -437,7 +453,10 @@ func (c *Client) follow(ctx context.Context, shard int, fault error) error {
 		}
 		return ScriptError{code, detail}
 	}
-	words, known := strings.Fields(detail+" ? ?"), c.layout.Load()
+	words, known := strings.Fields(detail+" ? ? ?"), c.layout.Load()
+	if err := c.checkDeployment(shard, words[2]); err != nil {
+		return err
+	}
 	if _, to, hasMoved := strings.Cut(words[0], ">"); hasMoved {
 		to, _, _ = strings.Cut(to, ":")
 		return c.followMove(shard, to)

@@ -29,12 +29,14 @@ type Client struct {
 	namespace string
 	scripts   map[string]*redis.Script
 	layout    atomic.Pointer[layout]
-	learning  sync.Mutex
-	turn      atomic.Uint32
-	decoders  sync.Map
-	waiters   waiters
-	rounds    rounds
-	silences  silences
+	// identity is that of the deployment, as the first shard that refused a layout named it.
+	identity atomic.Pointer[string]
+	learning sync.Mutex
+	turn     atomic.Uint32
+	decoders sync.Map
+	waiters  waiters
+	rounds   rounds
+	silences silences
 	// gatherers are keyed by durability, so that a slow confirmation delays only calls with the same durability.
 	gatherers    sync.Map
 	durabilities durabilities

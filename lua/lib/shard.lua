@@ -13,9 +13,9 @@ if layout ~= ARGV[1] then
   known = known or tostring(ARGV[1])
   -- A shard without a recorded node accepts calls for any node: processes learn the names before the shards do.
   if known ~= layout and string.match(known, '^(%d+)@') ~= layout then
-    -- Includes the shard counts, which save the caller a second call.
-    local counts, shards = unpack(redis.call('HMGET', KEYS[1], 'counts', 'shards'))
-    return redis.error_reply('DQLAYOUT ' .. layout .. ' ' .. (counts or shards or '?') .. ' is the layout of '
+    -- Includes the shard counts, which save the caller a second call, and the deployment's identity.
+    local counts, shards, identity = unpack(redis.call('HMGET', KEYS[1], 'counts', 'shards', 'identity'))
+    return redis.error_reply('DQLAYOUT ' .. layout .. ' ' .. (counts or shards or '?') .. ' ' .. (identity or '-') .. ' is the layout of '
       .. KEYS[1] .. ', not ' .. known)
   end
   if words then

@@ -41,6 +41,8 @@ type Together = { shard: number; last: boolean; topic: Arg[]; items: Open[]; byt
 export class Calls {
   /** Shard counts of every layout, newest last. Replaced as a whole, never changed. */
   private counts: readonly number[] = [];
+  /** Identity of the deployment, as the first shard that refused a layout named it. */
+  private identity = "";
   private learning?: Promise<unknown>;
   /** Close of a silent connection: ioredis would abandon calls queued for the next connection, too. */
   private closing: Promise<unknown> = Promise.resolve();
@@ -307,7 +309,17 @@ export class Calls {
 
   /** Adopts the layout of a shard that is ahead, and updates a shard that is behind. */
   private async follow(shard: number, refusal: ScriptError): Promise<void> {
-    const [, word = "", text = ""] = refusal.message.split(" ");
+    const [, word = "", text = "", identity = ""] = refusal.message.split(" ");
+    // A deployment that is created again has another identity.
+    if (refusal.code === "DQUNINITIALISED") this.identity = "";
+    if (refusal.code === "DQLAYOUT" && /^[0-9a-f]{32}$/.test(identity)) {
+      if (this.identity !== "" && this.identity !== identity) {
+        const known = this.identity.slice(0, 8);
+        const foreign = `is of deployment ${identity.slice(0, 8)}, and this client serves deployment ${known}`;
+        throw new ScriptError(`DQLAYOUT shard ${shard} ${foreign}: correct the address of Redis`);
+      }
+      this.identity = identity;
+    }
     const [layout, recorded = ""] = word.split("@");
     const at = this.nodeName(shard);
     const to = /^\d+>([\w-]+)/.exec(word)?.[1];

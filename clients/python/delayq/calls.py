@@ -43,6 +43,7 @@ class Calls:
         self._gatherings: dict[Waits, Gathering] = {}
         #: Shard counts of every layout, newest last. Threads share the list, so it is replaced as a whole.
         self._counts: list[int] = []
+        self._identity = ""  # of the deployment, as the first shard that refused a layout named it
         self._learning = runtime.lock()
         #: Next shard of a put without id and group.
         self._turn = getrandbits(32)
@@ -179,7 +180,11 @@ class Calls:
 
     async def _followed(self, shard: int, refusal: str) -> Exception | None:
         """Adopts the layout of a shard that is ahead, and updates a shard that is behind."""
-        code, word, text, *_ = [*refusal.split(), "", "", ""]
+        code, word, text, identity, *_ = [*refusal.split(), "", "", "", ""]
+        if code == "DQUNINITIALISED":  # a deployment that is created again has another identity
+            self._identity = ""
+        elif code == "DQLAYOUT" and (foreign := self._foreign(shard, identity)):
+            return foreign
         if code == "DQLAYOUT" and (left := re.match(r"\d+>([\w-]+)", word)):
             return self._follow_move(shard, left[1])
         (layout, _, recorded), at = word.partition("@"), self._link.place.node(shard)
@@ -198,6 +203,18 @@ class Calls:
         (reply,) = await self._send([grow], known)
         return ScriptError(refusal) if isinstance(reply, Exception) or reply.startswith(b"differs") else None
 
+
+    def _foreign(self, shard: int, identity: str) -> Exception | None:
+        """Returns an error if a shard belongs to another deployment than the shards before."""
+        if not re.fullmatch("[0-9a-f]{32}", identity):  # from before there were identities
+            return None
+        known, self._identity = self._identity, self._identity or identity
+        if known in ("", identity):
+            return None
+        return ScriptError(
+            f"DQLAYOUT shard {shard} is of deployment {identity[:8]}, and this client serves deployment {known[:8]}: correct the "
+            "address of Redis"
+        )
 
     def _follow_move(self, shard: int, to: str) -> Exception | None:
         """Redirects calls to the new node of a shard."""

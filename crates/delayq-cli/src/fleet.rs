@@ -2,7 +2,9 @@
 
 use crate::deployment::CliConfig;
 use crate::failure::NO_FLEET;
+use delayq::protocol::DeploymentId;
 use delayq_cluster::{ClusterConfig, Operator};
+use delayq_look::of_cluster;
 use delayq_service::{Fault, codes};
 
 /// Changes the timers' fleet without joining it.
@@ -15,4 +17,15 @@ pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
     }
     let fleet = ClusterConfig::new(&config.etcd, &config.deployment, "delayq-cli");
     Operator::new(&fleet).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
+}
+
+/// Records a deployment as that of the fleet. Returns the other one that was recorded.
+///
+/// # Errors
+/// The timers form no fleet; etcd cannot be used.
+pub async fn replace_deployment(
+    config: &CliConfig,
+    with: DeploymentId,
+) -> Result<Option<DeploymentId>, Fault> {
+    operator(config)?.replace_deployment(with).await.map_err(|error| of_cluster(&error))
 }

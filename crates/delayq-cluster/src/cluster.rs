@@ -7,6 +7,7 @@ use crate::election::Campaigner;
 use crate::error::ClusterError;
 use crate::etcd::{EtcdError, Link};
 use crate::follower::{Board, Follower};
+use crate::foreign::Refused;
 use crate::handle::{Handle, Inner, Mode};
 use crate::keeper::Keeper;
 use crate::keys::Keys;
@@ -33,7 +34,8 @@ impl Cluster {
     /// shows.
     ///
     /// # Errors
-    /// A configuration that cannot be used; etcd unreachable until `join_deadline`, or refusing this user. Nothing of
+    /// A configuration that cannot be used; etcd unreachable until `join_deadline`, or refusing this user; a fleet of another
+    /// deployment. Nothing of
     /// this member is left in etcd for longer than a lease.
     pub async fn join(config: ClusterConfig) -> Result<Handle, ClusterError> {
         let (base, desired) = prepare(config)?;
@@ -43,6 +45,7 @@ impl Cluster {
 
     /// Like [`Cluster::join`], but a member whose etcd does not answer the first try is there all the same: nothing
     /// is planned for it, its trust is [`Trust::Joining`](crate::Trust::Joining), and it joins by itself as soon as etcd answers.
+    /// Likewise one that meets the fleet of another deployment, of which [`Handle::foreign`] says why.
     ///
     /// # Errors
     /// A configuration that cannot be used; etcd refusing this user.
@@ -95,7 +98,8 @@ fn prepare(config: ClusterConfig) -> Result<(Base, Desired), ClusterError> {
     let link = Link::new(config.etcd.clone(), counters.clone())?;
     let desired = Desired::serving(config.shards);
     let keys = Keys::of(&config);
-    Ok((Base { link, keys, config: Arc::new(config), counters, leads: Arc::default() }, desired))
+    let refused = Refused::default();
+    Ok((Base { link, keys, config: Arc::new(config), counters, refused, leads: Arc::default() }, desired))
 }
 
 async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError> {
@@ -107,7 +111,9 @@ async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError>
             Err(error) => error,
         };
         let waited = started.elapsed();
-        if waited >= base.config.join_deadline || matches!(error, EtcdError::Refused(_)) {
+        if waited >= base.config.join_deadline
+            || matches!(error, EtcdError::Refused(_) | EtcdError::Foreign { .. })
+        {
             return Err(error.to_error(base.link.config(), waited));
         }
         tracing::debug!(%error, "cannot join yet");

@@ -5,10 +5,12 @@ mod etcd;
 pub use etcd::{Endpoint, EtcdConfig, TlsConfig};
 
 use crate::error::ClusterError;
+use delayq::protocol::DeploymentId;
 use delayq::{Namespace, ShardCount};
 use delayq_service::config::{DeploymentConfig, Faults};
 use delayq_service::is_name;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Everything [`crate::Cluster::join`] needs.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub struct ClusterConfig {
     pub namespace: Namespace,
     /// How many shards there are to divide.
     pub shards: ShardCount,
+    /// The identity of the deployment in Redis, as far as it is known; unknown: a member of any fleet.
+    pub deployment: watch::Receiver<Option<DeploymentId>>,
     /// What this member says of itself.
     pub member: MemberConfig,
     /// How long the leader waits for quiet before it writes a plan.
@@ -50,6 +54,7 @@ impl ClusterConfig {
             etcd: etcd.clone(),
             namespace: deployment.namespace.clone(),
             shards: deployment.shards,
+            deployment: watch::channel(None).1,
             member: MemberConfig {
                 name: name.into(),
                 version: env!("CARGO_PKG_VERSION").into(),

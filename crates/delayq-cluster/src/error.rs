@@ -1,5 +1,6 @@
 //! What can go wrong between a member and etcd, and what to do about it.
 
+use delayq::protocol::DeploymentId;
 use std::time::Duration;
 
 /// An error for the caller.
@@ -29,6 +30,21 @@ pub enum ClusterError {
         "etcd takes no writes: {0}; compact and defragment it, then disarm the alarm, or raise its quota"
     )]
     Exhausted(String),
+    /// The fleet in etcd is that of another deployment.
+    #[error(
+        "the timers below {base} in etcd are those of deployment {}, and this one is of deployment {}: set etcd.prefix or \
+         deployment.namespace apart, or correct redis.url; if that deployment is gone for good: delayq init --replace",
+        recorded.short(),
+        mine.short()
+    )]
+    Foreign {
+        /// With what the keys of the fleet begin.
+        base: String,
+        /// The identity that the first member recorded.
+        recorded: DeploymentId,
+        /// The identity of this member's deployment.
+        mine: DeploymentId,
+    },
     /// TLS could not be set up.
     #[error("TLS to etcd: {0}")]
     Tls(String),
@@ -59,6 +75,7 @@ impl ClusterError {
     pub const fn advice(&self) -> Advice {
         match self {
             Self::Unreachable { .. } | Self::Exhausted(_) => Advice::Retry,
+            Self::Foreign { .. } => Advice::GiveUp,
             Self::Config(_) | Self::Refused(_) | Self::Tls(_) | Self::Document { .. } | Self::Left => {
                 Advice::GiveUp
             }
@@ -72,6 +89,7 @@ impl ClusterError {
             Self::Unreachable { .. } => "etcd-unreachable",
             Self::Refused(_) => "etcd-refused",
             Self::Exhausted(_) => "etcd-exhausted",
+            Self::Foreign { .. } => "etcd-foreign",
             Self::Tls(_) => "etcd-tls",
             Self::Document { .. } => "etcd-document",
             Self::Left => "cluster-left",

@@ -191,6 +191,14 @@ impl Handle {
         }
     }
 
+    /// Why the member is kept out of the fleet: it is that of another deployment. The member asks again every few seconds.
+    pub fn foreign(&self) -> Option<ClusterError> {
+        match &self.inner.mode {
+            Mode::Etcd { base, .. } => base.refused.why(),
+            Mode::Single { .. } => None,
+        }
+    }
+
     /// What the member did with etcd so far.
     pub fn stats(&self) -> ClusterStats {
         self.inner.counters.snapshot()

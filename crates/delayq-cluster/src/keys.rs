@@ -59,6 +59,11 @@ impl Keys {
         format!("{}/plan", self.base)
     }
 
+    /// The identity of the deployment whose shards the fleet divides.
+    pub(crate) fn deployment(&self) -> String {
+        format!("{}/deployment", self.base)
+    }
+
     pub(crate) fn drains(&self) -> String {
         format!("{}/drains", self.base)
     }

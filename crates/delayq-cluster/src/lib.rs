@@ -25,6 +25,7 @@
 //! | --- | --- | --- |
 //! | `members/<member>` | the member's | name, version, address, draining, the shards out of its reach, number of shards; its create revision is the member's rank |
 //! | `plan` | none | one JSON document: which member each shard is planned for |
+//! | `deployment` | none | the identity of the deployment in Redis, recorded by the first member: one of another deployment does not join |
 //! | `drains` | none | one JSON document: which members, by name, an [`Operator`] keeps without shards |
 //!
 //! The member of the lowest rank leads. It writes the plan in a transaction that compares its own registration's create
@@ -66,6 +67,7 @@ mod election;
 mod error;
 mod etcd;
 mod follower;
+mod foreign;
 mod handle;
 mod keeper;
 mod keys;

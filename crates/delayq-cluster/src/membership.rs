@@ -2,6 +2,7 @@
 
 use crate::config::ClusterConfig;
 use crate::etcd::{Entry, EtcdError, Fence, Grant, Link};
+use crate::foreign::Refused;
 use crate::keys::{Keys, MemberId};
 use crate::registration::Registration;
 use crate::stats::Counters;
@@ -63,6 +64,8 @@ pub(crate) struct Base {
     pub(crate) keys: Keys,
     pub(crate) config: Arc<ClusterConfig>,
     pub(crate) counters: Arc<Counters>,
+    /// Why the fleet does not let this member in.
+    pub(crate) refused: Refused,
     /// Whether this member leads.
     pub(crate) leads: Arc<AtomicBool>,
 }
@@ -70,10 +73,11 @@ pub(crate) struct Base {
 // === impl Base ===
 
 impl Base {
-    /// Asks for a lease and registers under it.
+    /// Asks for a lease and registers under it, in the fleet of this member's deployment alone.
     pub(crate) async fn enroll(&self, desired: &Desired) -> Result<Session, EtcdError> {
+        let ours = self.belong().await?;
         let grant = self.link.grant(*self.config.etcd.lease_ttl).await?;
-        let enrolled = self.register(grant, desired).await;
+        let enrolled = self.register(grant, desired, ours).await;
         if enrolled.is_err() {
             // A registration that may have arrived would be given shards; the lease's end bounds that, this shortens it.
             let _ = self.link.revoke(grant.lease).await;
@@ -81,14 +85,23 @@ impl Base {
         enrolled
     }
 
-    async fn register(&self, grant: Grant, desired: &Desired) -> Result<Session, EtcdError> {
+    async fn register(
+        &self,
+        grant: Grant,
+        desired: &Desired,
+        ours: Option<Fence>,
+    ) -> Result<Session, EtcdError> {
         let member = MemberId::new(&self.config.member.name, grant.lease);
         let key = self.keys.member(&member);
         let since_ms = wall_clock::unix_ms();
         let document = self.registration(desired, since_ms).to_json();
-        let new = [Fence::Created(key.clone(), 0)];
+        let new: Vec<Fence> = [Fence::Created(key.clone(), 0)].into_iter().chain(ours).collect();
         let rank = self.link.write(&new, &key, document, grant.lease).await?;
-        let rank = rank.ok_or_else(|| EtcdError::Silent(format!("{key} is already registered")))?;
+        let rank = rank.ok_or_else(|| {
+            EtcdError::Silent(format!(
+                "{key} is already registered, or the fleet is another deployment's now"
+            ))
+        })?;
         self.counters.leases_granted.add(1);
         Ok(Session {
             member,

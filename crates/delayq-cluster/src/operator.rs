@@ -1,4 +1,5 @@
-//! What an operator asks of a fleet from outside: that a member gives up its shards and takes none, or takes some again.
+//! What an operator asks of a fleet from outside: that a member gives up its shards and takes none, or takes some again; that
+//! another deployment has the fleet.
 
 use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
@@ -6,6 +7,7 @@ use crate::error::ClusterError;
 use crate::etcd::Fence;
 use crate::overview::{Observer, Overview};
 use crate::wall_clock;
+use delayq::protocol::DeploymentId;
 
 /// Changes what members of a fleet may be given, without being in it.
 #[derive(Clone)]
@@ -102,6 +104,21 @@ impl Operator {
                 return Ok(UndrainOutcome::Undrained);
             }
         }
+    }
+
+    /// Records a deployment as that of the fleet, in the place of the recorded one: members of that one are kept out from
+    /// their next registration on. Returns the other one that was recorded, if any. Safe to repeat.
+    ///
+    /// # Errors
+    /// etcd unreachable (the record may have been written: repeat it) or refusing.
+    pub async fn replace_deployment(&self, with: DeploymentId) -> Result<Option<DeploymentId>, ClusterError> {
+        let before = self.overview().await?.deployment;
+        if before != Some(with) {
+            let key = self.observer.keys().deployment();
+            let document = with.to_string().into_bytes();
+            self.observer.ask(|link| link.write(&[], &key, document.clone(), 0)).await?;
+        }
+        Ok(before.filter(|&before| before != with))
     }
 
     /// The fleet, its drains, and the revision at which they were written; 0: never.

@@ -4,11 +4,12 @@ use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
 use crate::error::ClusterError;
 use crate::etcd::{Entry, EtcdError, Link, Range, Status};
+use crate::foreign;
 use crate::keys::{Keys, MemberId};
 use crate::plan::Plan;
 use crate::registration::Registration;
 use crate::stats::Counters;
-use delayq::protocol::ShardId;
+use delayq::protocol::{DeploymentId, ShardId};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,6 +20,9 @@ use std::time::Instant;
 pub struct Overview {
     /// etcd's revision that everything below was read at; 0 in single mode.
     pub revision: i64,
+    /// The identity of the deployment whose fleet it is, as the first member recorded it.
+    #[serde(skip)]
+    pub deployment: Option<DeploymentId>,
     /// The members, oldest registration first: the first one leads.
     pub members: Vec<MemberInfo>,
     /// The plan; none before the first.
@@ -110,6 +114,7 @@ pub(crate) struct Read {
     members: Vec<Entry>,
     plan: Vec<Entry>,
     drains: Vec<Entry>,
+    deployment: Vec<Entry>,
 }
 
 // === impl Overview ===
@@ -169,11 +174,12 @@ impl Observer {
 
     pub(crate) async fn read(&self) -> Result<Read, ClusterError> {
         let keys = &self.keys;
-        let ranges = [Range::Prefix(keys.members()), Range::Key(keys.plan()), Range::Key(keys.drains())];
+        let singles = [keys.plan(), keys.drains(), keys.deployment()].map(Range::Key);
+        let ranges: Vec<Range> = [Range::Prefix(keys.members())].into_iter().chain(singles).collect();
         let (revision, read) = self.ask(|link| link.read(&ranges)).await?;
         let mut read = read.into_iter();
         let mut next = || read.next().expect("an answer for each range");
-        Ok(Read { revision, members: next(), plan: next(), drains: next() })
+        Ok(Read { revision, members: next(), plan: next(), drains: next(), deployment: next() })
     }
 
     /// One request that is safe to repeat, to each endpoint in turn until one answers.
@@ -207,7 +213,8 @@ impl Observer {
     }
 
     pub(crate) fn compose(&self, read: &Read) -> Result<Overview, ClusterError> {
-        let Read { revision, members, plan, drains } = read;
+        let Read { revision, members, plan, drains, deployment } = read;
+        let deployment = deployment.first().and_then(foreign::read);
         let mut unreadable = Vec::new();
         let plan = plan.first().map(|entry| self.read_plan(entry)).transpose()?;
         let mut read: Vec<(i64, MemberId, Registration)> = members
@@ -231,7 +238,7 @@ impl Observer {
         let unplanned =
             all.filter(|&shard| owner(shard).is_none_or(|owner| !live.contains(&owner.id))).collect();
         let (revision, plan) = (*revision, plan.as_ref().map(plan_info));
-        Ok(Overview { revision, members, plan, unplanned, drains, unreadable })
+        Ok(Overview { revision, deployment, members, plan, unplanned, drains, unreadable })
     }
 
     fn read_plan(&self, entry: &Entry) -> Result<Plan, ClusterError> {

@@ -19,12 +19,13 @@ pub enum Advice {
 }
 
 /// Errors that Redis or a script answers before writing anything, and whether each passes once Redis recovers.
-pub const REFUSALS: [(&str, bool); 21] = [
+pub const REFUSALS: [(&str, bool); 22] = [
     ("ASK", true),
     ("BUSY", true),
     ("CLUSTERDOWN", true),
     ("CROSSSLOT", false),
     ("DQARG", false),
+    ("DQDEPLOYMENT", false),
     ("DQDURABILITY", false),
     ("DQLAYOUT", false),
     ("DQTYPE", false),

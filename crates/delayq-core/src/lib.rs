@@ -10,6 +10,7 @@ pub mod durability;
 pub mod envelope;
 pub mod fate;
 pub mod id;
+pub mod identity;
 pub mod keys;
 pub mod layout;
 pub mod limits;

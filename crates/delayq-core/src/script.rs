@@ -34,7 +34,7 @@ macro_rules! verbs {
 verbs! {
     Ack = "ack", Audit = "audit", AuditIndex = "audit_index", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
     Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Discard = "discard", Extend = "extend", Finish = "finish", Forget = "forget", ForgetQuiet = "forget_quiet", Grow = "grow", Histogram = "histogram", History = "history", Hold = "hold",
-    Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Meter = "meter", Move = "move", Overview = "overview", Peek = "peek", Probe = "probe", Promote = "promote", Pump = "pump",
+    Identify = "identify", Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Meter = "meter", Move = "move", Overview = "overview", Peek = "peek", Probe = "probe", Promote = "promote", Pump = "pump",
     Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
     Reserve = "reserve", Settled = "settled", ShiftGroup = "shift_group", Survey = "survey",
 }

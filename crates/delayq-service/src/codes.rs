@@ -152,4 +152,5 @@ pub const TABLE: &[&Code] = &[
     &redis::BUG,
     &redis::OTHER_DEPLOYMENT,
     &redis::TOO_MANY_CLIENTS,
+    &redis::FOREIGN,
 ];

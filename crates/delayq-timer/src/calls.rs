@@ -45,6 +45,11 @@ pub(crate) enum Call {
         node: NodeId,
         shard: ShardId,
     },
+    /// Asks a node by this shard which deployment it keeps.
+    Verify {
+        node: NodeId,
+        shard: ShardId,
+    },
     /// Pumps other timers' shards of a node without an epoch: that moves only what is overdue by 10 s.
     Rescue {
         node: NodeId,
@@ -68,6 +73,7 @@ pub(crate) enum Answer {
     Asked { shards: Vec<ShardId>, mine: Result<Vec<ShardId>, ClusterError> },
     Held { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
     Probed { node: NodeId, shard: ShardId, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
+    Verified { node: NodeId, said: Result<(), Error> },
     Rescued { node: NodeId, shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Adopted { node: NodeId, shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
     Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
@@ -189,6 +195,9 @@ impl Calls {
                 )
             }
             Call::Probe { node, shard } => Box::pin(probe(redis, (node, shard), from)),
+            Call::Verify { node, shard } => {
+                Box::pin(async move { Answer::Verified { node, said: redis.verify(shard).await } })
+            }
             Call::Rescue { node, shards, latest } => Box::pin(async move {
                 let calls: Vec<_> = shards.iter().map(|&shard| (shard, None)).collect();
                 let (trip, reports) = Trip::of(from, redis.pump(&calls, batch, Some(latest))).await;

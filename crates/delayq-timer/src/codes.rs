@@ -59,5 +59,20 @@ pub const MEMBER: Code = Code {
     exit: Exit::Bug,
 };
 
+/// The fleet in etcd is that of another deployment.
+pub const FOREIGN_FLEET: Code = Code {
+    id: "DQ-T007",
+    title: "the fleet in etcd is that of another deployment",
+    cause: "The first timer below a prefix and namespace in etcd records the identity of its deployment, and this timer's Redis keeps \
+            another one: two deployments share an etcd under one name, or redis.url leads to the wrong Redis. The timer stays \
+            unready, takes no shard, and asks again every few seconds; the other timers are not disturbed.",
+    tries: [
+        "Give the deployments different names in etcd, such as `[etcd] prefix = \"/staging\"`, or different `[deployment] namespace`s.",
+        "Correct `redis.url`, if this timer belongs to that fleet: the message names its Redis.",
+        "If the recorded deployment is gone for good, and this one replaces it: delayq init --replace.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// Every code of this crate, in the order of the documentation.
-pub const TABLE: &[&Code] = &[&LOCKED, &ETCD, &CLOCK, &MEMBER];
+pub const TABLE: &[&Code] = &[&LOCKED, &ETCD, &CLOCK, &MEMBER, &FOREIGN_FLEET];

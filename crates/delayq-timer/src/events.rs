@@ -1,6 +1,6 @@
 //! What is worth a log line: a function for each event writes its line and counts it, so that the two cannot drift apart.
 
-use crate::codes::CLOCK;
+use crate::codes::{CLOCK, FOREIGN_FLEET};
 use crate::metrics::TimerMetrics;
 use crate::progress::Stall;
 use crate::sweep_metrics::{OfKind, SweepMetrics};
@@ -68,6 +68,15 @@ pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
         }
         _ => tracing::info!(trust = name, "membership"),
     }
+}
+
+/// The fleet in etcd is that of another deployment.
+pub(crate) fn kept_out(why: &str) {
+    tracing::error!(
+        code = FOREIGN_FLEET.id,
+        why,
+        "this timer does not join: it pumps what is long overdue alone"
+    );
 }
 
 /// An operator drained this timer, or undrained it.

@@ -231,7 +231,10 @@ impl RedisHealth {
 
 /// Whether Redis answered, and does not have the shard as this process knows it.
 pub(crate) fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_))
+    matches!(
+        error,
+        Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) | Error::Foreign { .. }
+    )
 }
 
 /// Whether a node answered that the shard is on its way to another one: nothing is wrong with either.

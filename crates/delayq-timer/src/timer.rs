@@ -71,6 +71,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     admin.check_server().await.map_err(|error| unusable(&client, error))?;
     // One shard says whether there is a deployment; each of the others is seen when it is claimed.
     admin.layout().await.map_err(|error| unusable(&client, error))?;
+    identify(&admin).await.map_err(|error| unusable(&client, error))?;
     let (owner, lock, handle) = match membership {
         Membership::Single { owner } => {
             take_lock(&client, &owner, *config.lock).await?;
@@ -79,6 +80,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
         Membership::Etcd(mut cluster) => {
             // Redis knows better than the configuration, which may be from before a growth.
             cluster.shards = client.shards();
+            cluster.deployment = client.identity();
             let owner = cluster.member.name.clone();
             // Without etcd it begins all the same, and pumps what nobody else does.
             let joined = Cluster::start(*cluster).await;
@@ -134,6 +136,18 @@ impl Timer {
         };
         let (pumped, ()) = tokio::join!(apart::run("delayq-pump", pumping), sweeping.run(turn));
         pumped?
+    }
+}
+
+/// Gives a deployment from before there were identities its own. Shards of a node that is away get it later.
+async fn identify(admin: &Admin) -> Result<(), Error> {
+    match admin.identify().await {
+        Err(error @ Error::Foreign { .. }) => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "the identity of the deployment is not known: no fleet of another one is told apart");
+            Ok(())
+        }
+        Ok(_) => Ok(()),
     }
 }
 

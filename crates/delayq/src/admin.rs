@@ -9,6 +9,7 @@ mod finding;
 mod glance;
 mod growing;
 mod history;
+mod identifying;
 mod listeners;
 mod listing;
 mod moving;

@@ -14,6 +14,7 @@ use crate::server;
 use crate::setters::setters;
 use crate::topology::{NodeMap, Nodes};
 use delayq_core::id::Namespace;
+use delayq_core::identity::DeploymentId;
 use delayq_core::keys::Keys;
 use delayq_core::layout::Layout;
 use delayq_core::message::{DEFAULT_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES};
@@ -21,6 +22,7 @@ use delayq_core::script::Scripts;
 use delayq_core::shard::ShardCount;
 use std::fmt;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// Which deployment, and where it is.
 #[derive(Clone, Debug)]
@@ -166,6 +168,11 @@ impl Client {
     /// Where messages belong, and belonged before a growth, as far as is known.
     pub fn layout(&self) -> Layout {
         self.calls.known().layout
+    }
+
+    /// Follows the identity of the deployment, once a shard has said it.
+    pub fn identity(&self) -> watch::Receiver<Option<DeploymentId>> {
+        self.calls.shared_layout().identities()
     }
 
     /// Follows the number of shards: for a process that serves all of them for a long time.

@@ -5,6 +5,7 @@ use delayq_core::codec::CodecError;
 use delayq_core::durability::Durability;
 use delayq_core::fate::{Advice, Fate, is_passing, is_refusal};
 use delayq_core::id::NameError;
+use delayq_core::identity::DeploymentId;
 use delayq_core::message::MessageError;
 use delayq_core::reply::ReplyError;
 use delayq_core::shard::ShardId;
@@ -73,6 +74,8 @@ pub enum Error {
         found: String,
         /// The shard counts of the deployment as it knows them, parted by commas, the newest last.
         counts: String,
+        /// The identity of its deployment; `None` of one from before there were identities.
+        deployment: Option<DeploymentId>,
         /// The layout of the call; 0: Redis had not been asked.
         known: u32,
     },
@@ -92,6 +95,21 @@ pub enum Error {
     /// The deployment was created otherwise than this process is configured.
     #[error("the deployment differs: {0}")]
     Deployment(String),
+    /// Another deployment is there than this process serves, whatever both are called.
+    #[error(
+        "{at} keeps deployment {}, and this process serves deployment {}: correct redis.url or [[redis.nodes]], or, if the \
+         deployment was created again, restart this process",
+        found.short(),
+        known.short()
+    )]
+    Foreign {
+        /// The Redis, and the shard of it.
+        at: String,
+        /// The identity of the deployment that it keeps.
+        found: DeploymentId,
+        /// The identity of the deployment that this process serves.
+        known: DeploymentId,
+    },
     /// The deployment cannot grow so.
     #[error("cannot grow the deployment: {0}")]
     Growth(String),
@@ -223,7 +241,11 @@ impl Error {
             ("DQLAYOUT", Some((shard, known))) => {
                 let mut words = detail.split(' ').map(str::to_owned);
                 let (found, counts) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-                Self::Layout { shard, found, counts, known }
+                let deployment = words.next().and_then(|word| word.parse().ok());
+                Self::Layout { shard, found, counts, deployment, known }
+            }
+            ("DQDEPLOYMENT", Some((shard, _))) if let Some((found, known)) = two_deployments(detail) => {
+                Self::Foreign { at: format!("shard {shard} in Redis at {address}"), found, known }
             }
             ("DQDURABILITY", Some(_)) if let Some(asked) = asked(detail) => Self::Durability(asked),
             _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },
@@ -234,6 +256,11 @@ impl Error {
 /// What a topic asks, as its refusal begins.
 fn asked(detail: &str) -> Option<Durability> {
     detail.split(' ').next()?.parse().ok()
+}
+
+/// The identity of the deployment that a shard belongs to, and that of the caller's, of which the refusal speaks.
+fn two_deployments(detail: &str) -> Option<(DeploymentId, DeploymentId)> {
+    Some((detail.split(' ').next()?.parse().ok()?, detail.rsplit(' ').next()?.parse().ok()?))
 }
 
 impl From<ReplyError> for Error {

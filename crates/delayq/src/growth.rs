@@ -1,14 +1,19 @@
-//! The layout that a client works by, shared by all its clones, and who waits for it to change.
+//! The layout that a client works by and the identity of its deployment, shared by all its clones, and who waits for either
+//! to change.
 
 use delayq_core::id::Group;
+use delayq_core::identity::DeploymentId;
 use delayq_core::layout::{CallerLayout, Layout, LayoutRelation};
 use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::target::Target;
 use tokio::sync::watch;
 
-/// The layout that a client works by, shared by all its clones.
+/// The layout that a client works by and the identity of its deployment, shared by all its clones.
 #[derive(Clone)]
-pub(crate) struct SharedLayout(watch::Sender<CallerLayout>);
+pub(crate) struct SharedLayout {
+    layout: watch::Sender<CallerLayout>,
+    identity: watch::Sender<Option<DeploymentId>>,
+}
 
 /// Follows the number of shards. Made by [`Client::growth`](crate::client::Client::growth).
 #[derive(Clone, Debug)]
@@ -22,15 +27,16 @@ pub struct Growth {
 impl SharedLayout {
     /// What the configuration says.
     pub(crate) fn configured(shards: ShardCount) -> Self {
-        Self(watch::Sender::new(CallerLayout { layout: Layout::new(shards), asked: false }))
+        let layout = CallerLayout { layout: Layout::new(shards), asked: false };
+        Self { layout: watch::Sender::new(layout), identity: watch::Sender::new(None) }
     }
 
     pub(crate) fn known(&self) -> CallerLayout {
-        self.0.borrow().clone()
+        self.layout.borrow().clone()
     }
 
     pub(crate) fn shards(&self) -> ShardCount {
-        self.0.borrow().layout.shards()
+        self.layout.borrow().layout.shards()
     }
 
     /// The shards where a message may be, its present one first, then the latest of the earlier ones.
@@ -46,7 +52,7 @@ impl SharedLayout {
     }
 
     pub(crate) fn growth(&self) -> Growth {
-        let known = self.0.subscribe();
+        let known = self.layout.subscribe();
         let shards = known.borrow().layout.shards();
         Growth { shards, known }
     }
@@ -54,7 +60,7 @@ impl SharedLayout {
     /// Takes in the layout that a shard answered.
     pub(crate) fn learn(&self, found: &Layout) -> LayoutRelation {
         let mut relation = LayoutRelation::Same;
-        self.0.send_if_modified(|known| {
+        self.layout.send_if_modified(|known| {
             relation = known.relation(found);
             let newer = relation == LayoutRelation::Newer;
             if newer {
@@ -67,6 +73,35 @@ impl SharedLayout {
             newer
         });
         relation
+    }
+
+    /// The identity of the deployment, once a shard has said it.
+    pub(crate) fn identity(&self) -> Option<DeploymentId> {
+        *self.identity.borrow()
+    }
+
+    /// Follows the identity.
+    pub(crate) fn identities(&self) -> watch::Receiver<Option<DeploymentId>> {
+        self.identity.subscribe()
+    }
+
+    /// Takes in the identity of the deployment to which a shard belongs.
+    ///
+    /// # Errors
+    /// The identity of the deployment that is served, if the shard belongs to another one.
+    pub(crate) fn belongs(&self, found: Option<DeploymentId>) -> Result<(), DeploymentId> {
+        let Some(found) = found else { return Ok(()) };
+        let mut other = None;
+        self.identity.send_if_modified(|known| {
+            other = known.filter(|&known| known != found);
+            other.is_none() && known.replace(found).is_none()
+        });
+        other.map_or(Ok(()), Err)
+    }
+
+    /// Forgets the identity, because there is no deployment: one that is created now is another one.
+    pub(crate) fn forget_identity(&self) {
+        self.identity.send_if_modified(|known| known.take().is_some());
     }
 }
 
@@ -104,6 +139,18 @@ mod tests {
 
     fn layout(text: &str) -> Layout {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_first_identity_counts_until_the_deployment_is_gone() {
+        let shared = SharedLayout::configured(ShardCount::default());
+        let (one, other) = (DeploymentId::random(), DeploymentId::random());
+        assert_eq!(shared.belongs(None), Ok(()));
+        assert_eq!(shared.belongs(Some(one)), Ok(()));
+        assert_eq!(shared.belongs(Some(other)), Err(one));
+        assert_eq!((shared.belongs(None), shared.identity()), (Ok(()), Some(one)));
+        shared.forget_identity();
+        assert_eq!((shared.belongs(Some(other)), shared.identity()), (Ok(()), Some(other)));
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod cluster_url;
 mod greeting;
 mod hosts;
 mod identity;
+mod marks;
 mod master;
 mod node;
 mod sentinel_url;
@@ -33,6 +34,7 @@ mod settings;
 mod single_url;
 mod term;
 
+pub(crate) use marks::Marks;
 pub(crate) use master::{Connected, Master, NodeOfCluster};
 pub(crate) use node::Node;
 
@@ -98,7 +100,12 @@ pub(crate) struct Line {
 impl Link {
     /// A link that connects on first use.
     pub fn new(settings: LinkSettings) -> Self {
-        Self::to(Arc::new(Master::new(settings)), watch::Sender::new(now()))
+        Self::marked(settings, Marks::default())
+    }
+
+    /// A link to the Redis of a deployment, which these marks tell from others.
+    pub(crate) fn marked(settings: LinkSettings, marks: Marks) -> Self {
+        Self::to(Arc::new(Master::new(settings, marks)), watch::Sender::new(now()))
     }
 
     fn to(master: Arc<Master>, doubted: watch::Sender<Instant>) -> Self {
@@ -106,8 +113,8 @@ impl Link {
     }
 
     /// A link to one of several Redises.
-    pub(crate) fn named(name: &NodeName, settings: LinkSettings) -> Self {
-        Self::to(Arc::new(Master::named(name, settings)), watch::Sender::new(now()))
+    pub(crate) fn named(name: &NodeName, settings: LinkSettings, marks: Marks) -> Self {
+        Self::to(Arc::new(Master::named(name, settings, marks)), watch::Sender::new(now()))
     }
 
     /// A link to a node of a cluster, of which all links share the doubts.

@@ -6,10 +6,12 @@ use crate::error::Error;
 use crate::listen::Listener;
 use crate::places::Places;
 use crate::server;
+use delayq_core::identity::DeploymentId;
 use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
 use delayq_core::time::{UnixMicros, UnixMillis};
 use delayq_core::verbs::claim::{self, Claimed};
+use delayq_core::verbs::deployment::{identify, read_identity};
 use delayq_core::verbs::forget::{self, ForgottenTopics};
 use delayq_core::verbs::hold::{self, HoldAnswer};
 use delayq_core::verbs::pump::{self, PumpReport};
@@ -54,15 +56,38 @@ impl Owner {
         owner: &str,
         lock: Duration,
     ) -> Vec<Result<Claimed, Error>> {
-        let calls = shards.iter().map(|&shard| claim::request(shard, owner, lock)).collect();
+        let of = self.identity(shards).await;
+        let calls = shards.iter().map(|&shard| claim::request(shard, owner, lock, of)).collect();
         self.client.calls.ask_all(calls, claim::read).await
     }
 
     /// Makes `owner` the owner of those of these shards that no owner has pumped for 5 s or more since [`Owner::pump`] without
     /// an epoch moved something.
     pub async fn adopt(&self, shards: &[ShardId], owner: &str) -> Vec<Result<Claimed, Error>> {
-        let calls = shards.iter().map(|&shard| claim::orphaned(shard, owner)).collect();
+        let of = self.identity(shards).await;
+        let calls = shards.iter().map(|&shard| claim::orphaned(shard, owner, of)).collect();
         self.client.calls.ask_all(calls, claim::read).await
+    }
+
+    /// Checks that a shard is of the deployment that this client serves: a name may lead to another Redis now.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if the shard is not; Redis cannot be used.
+    pub async fn verify(&self, shard: ShardId) -> Result<(), Error> {
+        let calls = &self.client.calls;
+        let found = calls.ask(identify(shard, None), read_identity).await?;
+        calls.belongs(shard, found)
+    }
+
+    /// The identity of the deployment: of a client that does not know it, as the first of these shards says.
+    async fn identity(&self, shards: &[ShardId]) -> Option<DeploymentId> {
+        let calls = &self.client.calls;
+        if let (None, Some(&shard)) = (calls.shared_layout().identity(), shards.first())
+            && let Ok(found) = calls.ask(identify(shard, None), read_identity).await
+        {
+            let _ = calls.belongs(shard, found);
+        }
+        calls.shared_layout().identity()
     }
 
     /// Stops a shard from making anything ready, or lets it continue.

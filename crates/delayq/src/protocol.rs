@@ -19,6 +19,7 @@ pub use crate::topology::{NodeMap, NodeMapError, NodeSettings};
 pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};
 pub use delayq_core::envelope::{Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
 pub use delayq_core::id::{NameError, NodeName, OwnId};
+pub use delayq_core::identity::DeploymentId;
 pub use delayq_core::keys::{Channel, Keys};
 pub use delayq_core::layout::{Layout, LayoutError, Placement};
 pub use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};

@@ -62,6 +62,7 @@ const OPERATOR: &[Verb] = &[
 ];
 
 const TIMER: &[Verb] = &[
+    Verb::Identify,
     Verb::Claim,
     Verb::Pump,
     Verb::Hold,

@@ -16,7 +16,7 @@ pub(crate) use wrong_node::{check as check_node, elsewhere, moving};
 pub use node_map::{NodeMap, NodeMapError, NodeSettings};
 
 use crate::error::Error;
-use crate::link::{ClusterUrl, Link, LinkSettings, Node, SentinelReport};
+use crate::link::{ClusterUrl, Link, LinkSettings, Marks, Node, SentinelReport};
 use cluster::{Cluster, ClusterLinks, View};
 use delayq_core::id::NodeName;
 use delayq_core::keys::Keys;
@@ -57,12 +57,15 @@ impl Nodes {
     /// Connects on first use: to the nodes of the map if there is one.
     pub(crate) fn new(settings: LinkSettings, map: Option<NodeMap>, keys: Keys) -> Self {
         let place = match (map, settings.url.parse()) {
-            (Some(map), _) => Place::several(map),
+            (Some(map), _) => Place::several(map, &keys),
             (None, Ok(url)) if ClusterUrl::is_meant_by(&settings.url) => {
                 Place::Cluster(ClusterLinks::new(Arc::new(Cluster::new(url, settings))))
             }
             // One that cannot be read is named by the link.
-            _ => Place::One(Arc::new(Link::new(settings))),
+            _ => {
+                let first = std::iter::once(ShardId::new(0));
+                Place::One(Arc::new(Link::marked(settings, Marks::of(&keys, first))))
+            }
         };
         Self { keys, place }
     }
@@ -255,8 +258,11 @@ fn by_home(homes: &Homes, links: &[Arc<Link>], shards: &[ShardId]) -> Grouped {
 // === impl Place ===
 
 impl Place {
-    fn several(map: NodeMap) -> Self {
-        let link = |node: &NodeSettings| Arc::new(Link::named(&node.name, node.link.clone()));
+    fn several(map: NodeMap, keys: &Keys) -> Self {
+        let link = |node: &NodeSettings| {
+            let marks = Marks::of(keys, node.shards.shards());
+            Arc::new(Link::named(&node.name, node.link.clone(), marks))
+        };
         let links = map.nodes().iter().map(link).collect();
         Self::Several(Homes::new(map), links)
     }

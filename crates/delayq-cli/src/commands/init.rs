@@ -2,6 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::of_core;
+use crate::fleet::replace_deployment;
 use clap::Args;
 use delayq_service::Fault;
 use serde_json::json;
@@ -10,7 +11,13 @@ use serde_json::json;
 ///
 /// An existing one must have the same number of shards. Safe to repeat.
 #[derive(Debug, Args)]
-pub struct Init {}
+pub struct Init {
+    /// Record this deployment in etcd in the place of the recorded one, whose Redis is gone for good
+    ///
+    /// The first timer records the identity of its deployment, and timers of another one are refused.
+    #[arg(long)]
+    replace: bool,
+}
 
 // === impl Init ===
 
@@ -24,11 +31,27 @@ impl Init {
         let admin = context.admin();
         admin.check_server().await.map_err(of_core)?;
         let created = admin.init().await.map_err(of_core)?;
+        let identity = admin.identify().await.map_err(of_core)?;
+        let replaced = match self.replace {
+            true => replace_deployment(&context.config, identity).await?,
+            false => None,
+        };
         let (shards, namespace) = (client.shards(), &context.config.deployment.namespace);
-        let value = json!({ "namespace": namespace, "shards": shards.get(), "created": created });
-        context.output.print(&value, || match created {
-            0 => format!("{namespace}: exists already, with {} in {}", shards.in_words(), client.address()),
-            _ => format!("{namespace}: created {created} of {} in {}", shards.in_words(), client.address()),
+        let mut value = json!({ "namespace": namespace, "shards": shards.get(), "created": created, "identity": identity });
+        if let Some(replaced) = replaced {
+            value["replaced_identity"] = json!(replaced);
+        }
+        context.output.print(&value, || {
+            let (shards, address) = (shards.in_words(), client.address());
+            let mut text = match created {
+                0 => format!("{namespace}: exists already, with {shards} in {address}"),
+                _ => format!("{namespace}: created {created} of {shards} in {address}"),
+            };
+            if let Some(replaced) = replaced {
+                let (before, now) = (replaced.short(), identity.short());
+                text.push_str(&format!("; etcd recorded deployment {before}, and records {now} now"));
+            }
+            text
         })
     }
 }

@@ -13,6 +13,7 @@ use super::shape::Shape;
 use super::{cluster, programs};
 use crate::deployment::CliConfig;
 use crate::failure::{UNREACHABLE, of_core, usage};
+use crate::fleet::replace_deployment;
 use delayq::{Admin, Client, Namespace, ShardCount};
 use delayq_look::observer;
 use delayq_service::config::{Environment, Source, load};
@@ -141,7 +142,12 @@ impl Servers {
             etcd_ready(&config, Patience::new(&children[redises.len()..], folder.join("logs/etcd.log")))
                 .await?;
         }
-        let created = Admin::new(client.clone()).init().await.map_err(of_core)?;
+        let admin = Admin::new(client.clone());
+        let created = admin.init().await.map_err(of_core)?;
+        if !options.no_etcd {
+            // This etcd divides the shards of this deployment alone, also after the data of one of the two was removed.
+            replace_deployment(&config, admin.identify().await.map_err(of_core)?).await?;
+        }
         // Only what was found to fit is written: a refused start leaves the folder as it was.
         folder.replace("delayq.toml", &text)?;
         let on_socket = redises.iter().all(Redis::is_on_socket);

@@ -164,6 +164,22 @@ async fn a_backup_restored_twice_into_another_redis_with_other_shards_is_the_sam
 }
 
 #[tokio::test]
+async fn a_restore_into_a_new_deployment_leaves_that_deployment_its_own_identity() {
+    let (redis, folder) = (deployment().await, Folder::new("backup"));
+    done(&redis, &["put", "orders", "{}", "--id", "one", "--in", "1h"]).await;
+    let path = folder.join("all.ndjson").display().to_string();
+    done(&redis, &["backup", &path]).await;
+    let other = RedisServer::start().await;
+    let identity =
+        async |redis: &SharedRedis| redis.command::<String>(&["HGET", "{dq:0}:meta", "identity"]).await;
+    done_elsewhere(&other, &["init"]).await;
+    let before = identity(&other).await;
+    done_elsewhere(&other, &["restore", &path]).await;
+    assert_eq!(identity(&other).await, before);
+    assert_ne!(before, identity(&redis).await);
+}
+
+#[tokio::test]
 async fn a_backup_names_the_odd_topics_ids_and_keys_that_it_leaves_out_and_a_command_removes_them() {
     let (redis, folder) = (deployment().await, Folder::new("backup"));
     done(&redis, &["put", "orders", "{}", "--id", "fine", "--in", "1h"]).await;

@@ -182,3 +182,25 @@ async fn without_etcd_no_timer_can_be_drained() {
         assert!(refused.stderr.contains("DQ-U019: [etcd] enabled = false: a single timer"), "{refused:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_replaces_another_one_in_etcd_is_recorded_on_request_alone() {
+    let fleet = Fleet::start().await;
+    let mut timer = fleet.timer("one");
+    timer.wait_for_line("started", SHORT).await;
+    timer.ends_well_by(Signal::TERM, SHORT).await;
+    let lost = fleet.json(&["init"]).await;
+    assert_eq!((&lost["created"], lost.get("replaced_identity")), (&json!(0), None));
+    fleet.redis.command::<()>(&["FLUSHALL"]).await;
+    let new = fleet.json(&["init"]).await;
+    assert_ne!(new["identity"], lost["identity"]);
+    let mut kept_out = fleet.timer("two");
+    kept_out.wait_for_line("DQ-T007", LONG).await;
+    let replaced = fleet.json(&["init", "--replace"]).await;
+    assert_eq!(
+        (&replaced["identity"], &replaced["replaced_identity"]),
+        (&new["identity"], &lost["identity"])
+    );
+    wait_until("the timer to join", LONG, async || fleet.claimed().await == [("two".to_owned(), 4)]).await;
+    kept_out.ends_well_by(Signal::TERM, SHORT).await;
+}

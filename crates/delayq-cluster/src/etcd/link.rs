@@ -3,6 +3,7 @@
 use crate::config::{Endpoint, EtcdConfig, TlsConfig};
 use crate::error::ClusterError;
 use crate::stats::Counters;
+use delayq::protocol::DeploymentId;
 use delayq_service::config::ExposeSecret;
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
 use std::future::Future;
@@ -40,6 +41,14 @@ pub(crate) enum EtcdError {
     /// The user may not do this, or is not known.
     #[error("{0}")]
     Refused(String),
+    /// The fleet is that of another deployment.
+    #[error("the fleet is that of deployment {recorded}, not of {mine}")]
+    Foreign {
+        /// With what the keys of the fleet begin.
+        base: String,
+        recorded: DeploymentId,
+        mine: DeploymentId,
+    },
     /// etcd takes no writes for now, such as with its database full: every member of it says the same.
     #[error("{0}")]
     Exhausted(String),
@@ -92,6 +101,9 @@ impl EtcdError {
                 ClusterError::Refused(format!("{cause} (user {user}, keys below {})", config.prefix))
             }
             Self::Exhausted(cause) => ClusterError::Exhausted(cause.clone()),
+            Self::Foreign { base, recorded, mine } => {
+                ClusterError::Foreign { base: base.clone(), recorded: *recorded, mine: *mine }
+            }
             cause => {
                 let cause = config.pem_files().explain(cause.to_string());
                 ClusterError::Unreachable { endpoints: config.addresses(), waited, cause }

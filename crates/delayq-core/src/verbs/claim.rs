@@ -1,6 +1,7 @@
 //! `claim`: acquiring the ownership of a shard.
 
 use crate::call::Call;
+use crate::identity::DeploymentId;
 use crate::reply::{Reply, ReplyError, Value};
 use crate::script::Verb;
 use crate::shard::ShardId;
@@ -26,14 +27,19 @@ pub enum Claimed {
     },
 }
 
-/// Makes `owner` the owner under a new epoch; with a `lock`, refused while another owner's lock is valid.
-pub fn request(shard: ShardId, owner: &str, lock: Duration) -> Call {
-    Call::new(Verb::Claim, shard).arg(owner).number(lock.as_millis() as u64)
+/// Makes `owner` the owner under a new epoch; with a `lock`, refused while another owner's lock is valid. Refused in another
+/// deployment than the owner's, if that is known.
+pub fn request(shard: ShardId, owner: &str, lock: Duration, of: Option<DeploymentId>) -> Call {
+    Call::new(Verb::Claim, shard).arg(owner).number(lock.as_millis() as u64).arg(text(of))
 }
 
 /// Makes `owner` the owner under a new epoch if no owner has pumped the shard for long, and other timers had to.
-pub fn orphaned(shard: ShardId, owner: &str) -> Call {
-    Call::new(Verb::Claim, shard).arg(owner).arg("orphaned")
+pub fn orphaned(shard: ShardId, owner: &str, of: Option<DeploymentId>) -> Call {
+    Call::new(Verb::Claim, shard).arg(owner).arg("orphaned").arg(text(of))
+}
+
+fn text(of: Option<DeploymentId>) -> String {
+    of.map(|id| id.to_string()).unwrap_or_default()
 }
 
 /// Reads the outcome.

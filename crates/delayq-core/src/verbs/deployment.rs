@@ -1,8 +1,9 @@
-//! `layout`, `init`, `grow`, `move`, `discard`: a shard's knowledge of its deployment, its creation and growth, and its
-//! move to another node.
+//! `layout`, `init`, `identify`, `grow`, `move`, `discard`: a shard's knowledge of its deployment, its creation and growth,
+//! and its move to another node.
 
 use crate::call::Call;
 use crate::id::NodeName;
+use crate::identity::DeploymentId;
 use crate::layout::{Layout, LayoutWord, RecordedPlace};
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
@@ -20,6 +21,9 @@ pub struct ShardLayout {
     /// The shard's node, if several Redises share the deployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeName>,
+    /// The identity of the deployment; `None` of one from before there were identities.
+    #[serde(skip)]
+    pub identity: Option<DeploymentId>,
 }
 
 /// The outcome of changing a shard's recorded node.
@@ -121,7 +125,8 @@ pub fn read_asked(reply: Value, shard: ShardId) -> Result<Asked, ReplyError> {
         Some((_, LayoutWord { place: place @ RecordedPlace::Moved(..), .. })) => Ok(Asked::Moved(place)),
         Some((layout, LayoutWord { place, .. })) => {
             let node = place.node().cloned();
-            Ok(Asked::Here(ShardLayout { layout, messages: reply.number()?, node }))
+            let (messages, identity) = (reply.number()?, reply.text()?.parse().ok());
+            Ok(Asked::Here(ShardLayout { layout, messages, node, identity }))
         }
         None => Ok(Asked::Foreign { layout, number, counts }),
     }
@@ -144,6 +149,20 @@ pub fn read_init(reply: Value) -> Result<Init, ReplyError> {
             Ok(Init::Differs(word(), word(), word()))
         }
         _ => Err(ReplyError::new(Verb::Init, &text)),
+    }
+}
+
+/// Asks a shard for the identity of its deployment, and gives it this one if it has none.
+pub fn identify(shard: ShardId, given: Option<DeploymentId>) -> Call {
+    Call::new(Verb::Identify, shard).arg(given.map(|id| id.to_string()).unwrap_or_default())
+}
+
+/// Reads the identity.
+pub fn read_identity(reply: Value) -> Result<Option<DeploymentId>, ReplyError> {
+    let text = Reply::text_of(Verb::Identify, reply)?;
+    match text.as_str() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| ReplyError::new(Verb::Identify, text)),
     }
 }
 

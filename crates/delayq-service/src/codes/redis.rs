@@ -142,6 +142,20 @@ pub const TOO_MANY_CLIENTS: Code = Code {
     exit: Exit::Unavailable,
 };
 
+/// A Redis keeps another deployment.
+pub const FOREIGN: Code = Code {
+    id: "DQ-R011",
+    title: "this Redis keeps another deployment",
+    cause: "A shard records another identity than the deployment that this process serves, though both have the same name and numbers: \
+            the URL, or the name behind it, leads to the Redis of another deployment. Nothing was changed.",
+    tries: [
+        "See which Redis keeps which deployment: redis-cli HGET '{dq:0}:meta' identity, at each of them.",
+        "Correct redis.url or [[redis.nodes]], or the name that leads to the wrong host.",
+        "If the deployment was lost and created again, restart the process: it has another identity now.",
+    ],
+    exit: Exit::Unavailable,
+};
+
 /// The code of a cause; `None` for what the caller asked wrongly.
 #[must_use]
 pub fn cause_of(error: &Error) -> Option<&'static Code> {
@@ -150,6 +164,7 @@ pub fn cause_of(error: &Error) -> Option<&'static Code> {
         Error::TooManyClients { .. } => &TOO_MANY_CLIENTS,
         Error::Uninitialised(_) => &NO_DEPLOYMENT,
         Error::Layout { .. } | Error::Deployment(_) => &OTHER_DEPLOYMENT,
+        Error::Foreign { .. } => &FOREIGN,
         Error::Unfit(_) => &SERVER_UNFIT,
         Error::Unconfirmed { .. } | Error::Durability(_) => &UNCONFIRMED,
         Error::Codec(_) => &BODY_UNREADABLE,

@@ -1,7 +1,7 @@
 //! What comes back, and what the loop makes of it.
 
 use super::Pumping;
-use crate::calls::{Answer, Trip};
+use crate::calls::{Answer, Call, Trip};
 use crate::clock_watch::ClockWatch;
 use crate::events;
 use crate::guard::Verdict;
@@ -33,6 +33,7 @@ impl Pumping {
                 self.health.asked(node);
                 self.probed((node, shard), trip, clock, wrote);
             }
+            Answer::Verified { node, said } => self.verified(node, said),
             Answer::Rescued { node, shards, trip, reports } => self.rescued((node, &shards), trip, reports),
             Answer::Adopted { node, shards, trip, claims } => self.adopted((node, &shards), trip, claims),
             Answer::Forgot { shard, answer } => self.forgot(shard, answer),
@@ -257,6 +258,21 @@ impl Pumping {
         self.count_shards();
     }
 
+    /// Has each node say which deployment it keeps: a connection that was replaced may lead to another Redis.
+    pub(super) fn verify_nodes(&mut self) {
+        let nodes: Vec<_> = self.nodes.in_use().iter().map(|(&node, &shard)| (node, shard)).collect();
+        self.send_all(nodes.into_iter().map(|(node, shard)| Call::Verify { node, shard }));
+    }
+
+    /// Nothing is pumped at a node that keeps another deployment, until it grants claims again.
+    fn verified(&mut self, node: NodeId, said: Result<(), Error>) {
+        let Err(error @ Error::Foreign { .. }) = said else { return };
+        let (owned, now): (Vec<ShardId>, _) = (self.schedule.owned_at(node).collect(), Instant::now());
+        for shard in owned {
+            self.failed((node, shard), &error, now);
+        }
+    }
+
     /// A call to a node for a shard failed. How a node is that has no shard any more does not matter.
     pub(super) fn lost(&mut self, (node, shard): (NodeId, ShardId), error: &Error, now: Instant) {
         if !self.nodes.is_used(node) {
@@ -288,6 +304,7 @@ impl Pumping {
         if self.health.answered(node, name, behind, trip.answered) == Change::Back {
             let here: Vec<ShardId> = self.schedule.owned_at(node).collect();
             here.into_iter().for_each(|shard| self.schedule.poll(shard));
+            self.verify_nodes();
         }
     }
 }

@@ -35,6 +35,7 @@ impl Pumping {
                     self.metrics.resyncs.inc();
                     self.schedule.poll_all();
                     self.foreign.missed_some(now);
+                    self.verify_nodes();
                 }
                 Some(Notification::Ready(..)) => {}
                 None => return,

@@ -1,6 +1,7 @@
 //! Whether this timer can do its work, and why not: what its readiness says.
 
 use super::Pumping;
+use crate::events;
 use crate::progress::Stall;
 use crate::redis_health::Ailment;
 use delayq_service::Condition;
@@ -28,6 +29,8 @@ pub(super) enum Standing {
     Unplaced,
     /// etcd answers, and takes no writes: why. What is planned is pumped.
     Unled(String),
+    /// The fleet in etcd is that of another deployment: why this timer does not join.
+    Foreign(String),
     /// What is due does not move, though nothing else is wrong.
     Stalled(Stall),
 }
@@ -61,6 +64,9 @@ impl Pumping {
     }
 
     fn stands_with_etcd(&self) -> Standing {
+        if let Some(why) = self.fleet.handle().foreign() {
+            return Standing::Foreign(format!("{why} (Redis at {})", self.client.address()));
+        }
         if let Some(stall) = self.stall {
             return Standing::Stalled(stall);
         }
@@ -86,6 +92,9 @@ impl Reported {
     /// Changes the readiness where the standing changed.
     pub(super) fn report(&mut self, standing: Standing) {
         if standing != self.standing {
+            if let Standing::Foreign(why) = &standing {
+                events::kept_out(why);
+            }
             match standing.text() {
                 Some(why) => self.condition.unready(why),
                 None => self.condition.ready(),
@@ -109,7 +118,7 @@ impl Standing {
             Self::Ready => return None,
             Self::Starting => "starting",
             Self::HandingOver => "handing over",
-            Self::Missing(why) => why,
+            Self::Missing(why) | Self::Foreign(why) => why,
             Self::Silent(None) => "Redis cannot be used",
             Self::Silent(Some(node)) => {
                 return Some(format!("Redis node {node} cannot be used"));

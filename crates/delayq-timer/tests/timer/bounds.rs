@@ -51,7 +51,7 @@ pub(crate) const LEASE_REVOKED: Bound =
 pub(crate) const CUT_FROM_ETCD: Bound = Bound::of("a timer is cut off from etcd alone").s(1);
 pub(crate) const CUT_FROM_REDIS: Bound = Bound::of("a timer is cut off from Redis alone").calls(2).s(6);
 pub(crate) const CUT_FROM_NODE: Bound =
-    Bound::of("a timer is cut off from one of several Redises").calls(2).s(6);
+    Bound::of("a timer is cut off from one of several Redises, or one master of a cluster").calls(2).s(6);
 pub(crate) const CUT_FROM_BOTH: Bound = Bound::of("a timer is cut off from both").leases(1).s(2);
 pub(crate) const KILLED: Bound = Bound::of("a timer is killed (SIGKILL)").leases(1).s(2);
 pub(crate) const KILLED_TOGETHER: Bound =

@@ -177,10 +177,18 @@ impl Running {
 
     /// Why it is not ready; waits until it is not.
     pub(crate) async fn unready(&self) -> String {
-        wait_for("the timer not to be ready", SHORT, || async {
-            self.readiness.unready().first().map(|unready| unready.reason.clone())
-        })
-        .await
+        wait_for("the timer not to be ready", SHORT, || async { self.unready_now() }).await
+    }
+
+    /// Why it is not ready; waits until it says this.
+    pub(crate) async fn unready_for(&self, part: &str) -> String {
+        let says = || self.unready_now().filter(|why| why.contains(part));
+        wait_for(&format!("the timer to say {part}"), SHORT, async || says()).await
+    }
+
+    /// Why it is not ready now; `None`: it is.
+    pub(crate) fn unready_now(&self) -> Option<String> {
+        self.readiness.unready().first().map(|unready| unready.reason.clone())
     }
 
     /// Waits until it is ready.

@@ -81,7 +81,8 @@ impl Admin {
         self.client.calls.shard_layouts(shards).await
     }
 
-    /// Creates the missing shards of the deployment, and checks the others. Returns how many it created.
+    /// Creates the missing shards of the deployment, and checks the others; all get the deployment's identity
+    /// ([`Self::identify`]). Returns how many it created.
     ///
     /// # Errors
     /// [`Error::Deployment`] if a shard was created with other numbers or is at another node, the deployment never had the
@@ -110,6 +111,7 @@ impl Admin {
             }
         }
         calls.shared_layout().learn(&layout);
+        self.identify().await?;
         Ok(created)
     }
 

@@ -112,6 +112,7 @@ impl Admin {
             self.raise_all(&old, &target, |done| progress(GrowthStep::Raised { done, of })).await?;
         self.client.calls.shared_layout().learn(&target);
         self.settle_topics(&target, &added).await?;
+        self.identify().await?;
         match self.look_at_layouts().await? {
             (known, found) if found.iter().all(|found| found.layout == known) => Ok(report),
             _ => Err(Error::Growth("not every shard has followed: repeat it".to_owned())),

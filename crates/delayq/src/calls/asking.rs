@@ -80,6 +80,9 @@ impl Calls {
         if recorded.is_some() {
             check_node(shard, at, recorded)?;
         }
+        if let Asked::Here(ShardLayout { identity, .. }) = &asked {
+            self.belongs(shard, *identity)?;
+        }
         shard_layout(shard, asked)
     }
 
@@ -141,7 +144,7 @@ impl Calls {
             Err(error) => return Err(error),
         };
         if self.nodes().only().is_some() {
-            return Err(unknown);
+            return Err(self.noting_none(unknown));
         }
         // The deployment may have grown beyond the configured number, as far as the map goes.
         let all = self.nodes().map().map_or(self.shards().get().into(), NodeMap::shards);
@@ -156,7 +159,15 @@ impl Calls {
                 Ok(None) | Err(_) => {}
             }
         }
-        Err(unknown)
+        Err(self.noting_none(unknown))
+    }
+
+    /// Forgets the identity of the deployment if there is none any more.
+    fn noting_none(&self, unknown: Error) -> Error {
+        if matches!(unknown, Error::Uninitialised(_)) {
+            self.layout.forget_identity();
+        }
+        unknown
     }
 
     /// Shards that are missing are lost, at another node, or only configured: then the first one says that there never were

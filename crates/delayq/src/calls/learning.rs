@@ -7,6 +7,7 @@ use crate::link::Link;
 use crate::topology::{Lesson, check_node, moving};
 use delayq_core::call::Call;
 use delayq_core::durability::Durability;
+use delayq_core::identity::DeploymentId;
 use delayq_core::layout::{CallerLayout, Layout, LayoutRelation, LayoutWord, NOT_ASKED};
 use delayq_core::reply::Value;
 use delayq_core::shard::ShardId;
@@ -59,7 +60,11 @@ impl Calls {
 
     /// Learns the layout of a shard that refused a call, and replaces the error where its cause is known.
     pub(super) async fn learn_layout(&self, call: &Call, error: &mut Error, until: Instant) -> Taught {
-        let Error::Layout { found, counts, .. } = &*error else { return Taught::Nothing };
+        let Error::Layout { found, counts, deployment, .. } = &*error else { return Taught::Nothing };
+        if let Err(foreign) = self.belongs(call.shard, *deployment) {
+            *error = foreign;
+            return Taught::Nothing;
+        }
         let (Ok(counts), Ok(word)) = (counts.parse::<Layout>(), found.parse::<LayoutWord>()) else {
             return Taught::Nothing;
         };
@@ -79,6 +84,21 @@ impl Calls {
             *error = never_so(&self.known(), &counts);
         }
         Taught::Layout(relation, call.layout == Some(self.known().word()))
+    }
+
+    /// Checks that a shard belongs to the deployment that this client serves, if either is known.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] names the Redis and both deployments.
+    pub(crate) fn belongs(&self, shard: ShardId, found: Option<DeploymentId>) -> Result<(), Error> {
+        let Some(found) = found else { return Ok(()) };
+        self.layout.belongs(Some(found)).map_err(|known| {
+            let at = self
+                .nodes()
+                .label(shard)
+                .map_or_else(|| self.nodes().address(), |node| format!("node {node}"));
+            Error::Foreign { at: format!("shard {shard} in Redis at {at}"), found, known }
+        })
     }
 
     /// Raises shards to a layout, and creates the shards that the layout adds. Returns the answer of each.

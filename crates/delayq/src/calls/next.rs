@@ -115,7 +115,8 @@ mod tests {
     }
 
     fn layout() -> Error {
-        Error::Layout { shard: ShardId::new(0), found: "2".to_owned(), counts: "4,8".to_owned(), known: 1 }
+        let (found, counts) = ("2".to_owned(), "4,8".to_owned());
+        Error::Layout { shard: ShardId::new(0), found, counts, deployment: None, known: 1 }
     }
 
     fn unanswered() -> Error {

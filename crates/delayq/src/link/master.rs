@@ -3,6 +3,7 @@
 //! What its sentinels say is checked on the new connection itself, before anything is written over it.
 
 use super::cluster_url::ClusterUrl;
+use super::marks::Marks;
 use super::node::Node;
 use super::sentinel_url::SentinelUrl;
 use super::sentinels::{SentinelReport, Sentinels};
@@ -11,7 +12,7 @@ use super::term::Term;
 use crate::error::Error;
 use delayq_core::id::NodeName;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionInfo, Value, cmd};
+use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline, Value};
 use std::sync::Arc;
 use tokio::time::timeout;
 
@@ -29,8 +30,8 @@ enum Place {
     Fixed,
     /// A node of a cluster.
     Node(Box<ConnectionInfo>, OnDoubt),
-    /// Where its sentinels say.
-    Sentinels(Box<Sentinels>),
+    /// Where its sentinels say, if the deployment is there.
+    Sentinels(Box<Sentinels>, Marks),
     /// The URL cannot be read: why.
     Unreadable(String),
 }
@@ -59,10 +60,10 @@ pub(crate) struct Connected {
 // === impl Master ===
 
 impl Master {
-    pub(super) fn new(settings: LinkSettings) -> Self {
+    pub(super) fn new(settings: LinkSettings, marks: Marks) -> Self {
         let place = if SentinelUrl::is_meant_by(&settings.url) {
             match settings.url.parse() {
-                Ok(url) => Place::Sentinels(Box::new(Sentinels::new(url, settings.clone()))),
+                Ok(url) => Place::Sentinels(Box::new(Sentinels::new(url, settings.clone())), marks),
                 Err(why) => Place::Unreadable(why),
             }
         } else if ClusterUrl::is_meant_by(&settings.url) {
@@ -75,8 +76,8 @@ impl Master {
     }
 
     /// One of several Redises.
-    pub(super) fn named(name: &NodeName, settings: LinkSettings) -> Self {
-        let master = Self::new(settings);
+    pub(super) fn named(name: &NodeName, settings: LinkSettings, marks: Marks) -> Self {
+        let master = Self::new(settings, marks);
         let address = format!("{name} ({})", master.address).into();
         Self { name: Some(name.clone()), address, ..master }
     }
@@ -103,7 +104,7 @@ impl Master {
     /// Has the sentinels asked again before the next connection, or the cluster who has which slot.
     pub(crate) fn doubt(&self) {
         match &self.place {
-            Place::Sentinels(sentinels) => sentinels.doubt(),
+            Place::Sentinels(sentinels, _) => sentinels.doubt(),
             Place::Node(_, on_doubt) => on_doubt(),
             Place::Fixed | Place::Unreadable(_) => {}
         }
@@ -112,7 +113,7 @@ impl Master {
     /// What each sentinel says now; `None`: there are none.
     pub(super) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
         match &self.place {
-            Place::Sentinels(sentinels) => Some(sentinels.report().await),
+            Place::Sentinels(sentinels, _) => Some(sentinels.report().await),
             Place::Fixed | Place::Node(..) | Place::Unreadable(_) => None,
         }
     }
@@ -127,7 +128,7 @@ impl Master {
             Place::Node(info, _) => {
                 self.connect_at((**info).clone(), config).await.inspect_err(|_| self.doubt())
             }
-            Place::Sentinels(sentinels) => self.connect_by(sentinels, config).await,
+            Place::Sentinels(sentinels, marks) => self.connect_by(sentinels, marks, config).await,
             Place::Unreadable(why) => Err(self.unreachable(why.clone())),
         }
     }
@@ -148,12 +149,15 @@ impl Master {
     async fn connect_by(
         &self,
         sentinels: &Sentinels,
+        marks: &Marks,
         config: &AsyncConnectionConfig,
     ) -> Result<Connected, Error> {
         loop {
             let term = sentinels.term().await.map_err(|why| self.unreachable(why))?;
-            let connect =
-                timeout(self.settings.connect_timeout, self.connect_in(&term, sentinels.url(), config));
+            let connect = timeout(
+                self.settings.connect_timeout,
+                self.connect_in(&term, (sentinels.url(), marks), config),
+            );
             let connected = tokio::select! {
                 biased;
                 // The connection would lead to the former master.
@@ -171,7 +175,7 @@ impl Master {
     async fn connect_in(
         &self,
         term: &Term,
-        url: &SentinelUrl,
+        (url, marks): (&SentinelUrl, &Marks),
         config: &AsyncConnectionConfig,
     ) -> Result<Connected, Error> {
         let address = term.address(&url.service);
@@ -182,7 +186,14 @@ impl Master {
             Ok(connection) => connection,
             Err(error) => return Err(self.settings.unconnected(&address, &at, &error).await),
         };
-        let role: Result<Vec<Value>, _> = cmd("ROLE").query_async(&mut connection).await;
+        let mut questions = Pipeline::with_capacity(1);
+        questions.cmd("ROLE");
+        marks.questions().for_each(|question| _ = questions.add_command(question));
+        let count = questions.cmd_iter().count();
+        let answers = connection.send_packed_commands(&questions, 0, count).await;
+        let answers = answers.map_err(|error| Error::of_connecting(&address, &error))?;
+        let mut answers = answers.into_iter();
+        let role = answers.next().map_or(Ok(Value::Nil), Value::extract_error);
         let role = role.map_err(|error| match Error::of_connecting(&address, &error) {
             Error::Redis { code, .. } if code == "NOPERM" => Error::Unfit(
                 "its user may not call role, which a client of sentinels has to: allow it in the ACL (delayq acl \
@@ -191,18 +202,30 @@ impl Master {
             ),
             error => error,
         })?;
-        match role.first() {
-            Some(Value::BulkString(role)) if role == b"master" => {
-                Ok(Connected { connection, address: address.into(), term: Some(term.clone()) })
-            }
-            _ => {
-                let why = "the sentinels name it, but it is a replica".to_owned();
-                Err(Error::Unreachable { address, why })
-            }
+        if !is_master(&role) {
+            let why = "the sentinels name it, but it is a replica".to_owned();
+            return Err(Error::Unreachable { address, why });
         }
+        let marked: Vec<Value> = answers.collect();
+        marks.compare(&term.master, &marked).map_err(|(found, known)| {
+            let why = format!(
+                "the sentinels name it, but it keeps deployment {}, not {}: correct what the sentinels watch, or restart \
+                 this process if the deployment was created again",
+                found.short(),
+                known.short()
+            );
+            Error::Unreachable { address: address.clone(), why }
+        })?;
+        Ok(Connected { connection, address: address.into(), term: Some(term.clone()) })
     }
 
     fn unreachable(&self, why: String) -> Error {
         Error::Unreachable { address: self.address.to_string(), why }
     }
+}
+
+/// Whether the answer to ROLE is that of a master.
+fn is_master(role: &Value) -> bool {
+    let Value::Array(words) = role else { return false };
+    matches!(words.first(), Some(Value::BulkString(role)) if role == b"master")
 }

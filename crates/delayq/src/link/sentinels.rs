@@ -1,7 +1,7 @@
 //! The sentinels of a master, each followed on a connection of its own, and the master that they agree on.
 //!
-//! A [`Term`] is the time during which one Redis is the master. It ends as soon as a sentinel names another one by a
-//! higher epoch; connections of an ended term are not used again. A client that doubts its master raises the round:
+//! A [`Term`] is the time during which one Redis is the master. It ends as soon as most of the sentinels name another one;
+//! connections of an ended term are not used again. A client that doubts its master raises the round:
 //! each sentinel is then asked again at once, and only answers of that round count.
 
 mod board;
@@ -60,17 +60,19 @@ impl Sentinels {
         self.board.raise_round();
     }
 
-    /// The present master, as at least one sentinel says now.
+    /// The present master. At least one sentinel answers now.
     ///
     /// # Errors
-    /// What each sentinel said, if none of them names a master.
+    /// What each sentinel said, if none of them answers, or those that do differ and no master is known.
     pub(super) async fn term(&self) -> Result<Term, String> {
         let heard = matches!(self.hear().await, Answered::Well | Answered::Partly);
+        if heard {
+            self.board.settle();
+        }
         let term = self.board.term().filter(|_| heard);
+        let who = if heard { "most sentinels do not name one" } else { "no sentinel names the" };
         let service = &self.url.service;
-        term.ok_or_else(|| {
-            format!("no sentinel names the master of {service}: {}", told(&self.board.views()))
-        })
+        term.ok_or_else(|| format!("{who} master of {service}: {}", told(&self.board.views())))
     }
 
     /// What each sentinel says now.

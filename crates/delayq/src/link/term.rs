@@ -7,21 +7,14 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
     pub(super) master: Node,
-    /// The configuration epoch by which the sentinels named it.
-    pub(super) epoch: u64,
     over: CancellationToken,
 }
 
 // === impl Term ===
 
 impl Term {
-    pub(super) fn new(master: Node, epoch: u64) -> Self {
-        Self { master, epoch, over: CancellationToken::new() }
-    }
-
-    /// The same under a later epoch.
-    pub(super) fn confirmed(&self, epoch: u64) -> Self {
-        Self { epoch, ..self.clone() }
+    pub(super) fn new(master: Node) -> Self {
+        Self { master, over: CancellationToken::new() }
     }
 
     /// The master's address, and whose it is.

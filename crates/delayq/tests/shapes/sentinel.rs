@@ -6,7 +6,7 @@ use delayq::{Admin, Client, Error, Fate, Message, Producer, ProducerOptions, Set
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::environment::at_length;
-use delayq_tests::redis_server::{SharedRedis, replicated};
+use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis, replicated};
 use delayq_tests::sentinel::SERVICE;
 use delayq_tests::sentinel_group::SentinelGroup;
 use delayq_tests::stall::Stall;
@@ -196,6 +196,59 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
     }
     let error = reaches(delayq_tests::deployment::settings(url, 1)).await.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
+}
+
+/// A Redis with another deployment of the same name and numbers.
+async fn another_deployment() -> RedisServer {
+    let other = RedisServer::start_with(RedisOptions::default()).await;
+    let _ = created(settings(other.url(), 1)).await;
+    other
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failover_goes_on_without_it() {
+    let (mut group, other) = (SentinelGroup::start().await, another_deployment().await);
+    let (_, _, producer) = created(settings(group.url(), 1)).await;
+    replicated(&group.redises, 0).await;
+    group.sentinels[2].watch_another(&other, 9).await;
+    group.redises[0].command::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    let late = Producer::start(Client::new(settings(group.url(), 1)), ProducerOptions::default());
+    for n in 0..20 {
+        producer.put(message(&format!("connected-{n}"))).await.unwrap();
+        late.put(message(&format!("late-{n}"))).await.unwrap();
+    }
+    assert_eq!((stored(&group.redises[0]).await.len(), stored(&other).await.len()), (40, 0));
+    replicated(&group.redises, 0).await;
+    group.redises[0].kill().await;
+    let master = group.master_after(0).await;
+    wait_until("a put to reach the new master", LONG, async || {
+        producer.put(message("after")).await.is_ok() && stored(&group.redises[master]).await.contains("after")
+    })
+    .await;
+    assert_eq!(stored(&other).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_of_another_deployment_is_not_followed_even_if_most_sentinels_name_it() {
+    let (mut group, other) = (SentinelGroup::start().await, another_deployment().await);
+    let (_, _, producer) = created(settings(group.url(), 1)).await;
+    producer.put(message("before")).await.unwrap();
+    for sentinel in &mut group.sentinels[1..] {
+        sentinel.watch_another(&other, 9).await;
+    }
+    let refused = wait_for("a put to be refused", LONG, async || {
+        producer.put(message("refused")).await.err().map(|refused| refused.error)
+    })
+    .await;
+    assert_eq!((refused.fate(), refused.is_outage()), (Fate::NotApplied, true), "{refused}");
+    assert!(refused.to_string().contains("keeps deployment"), "{refused}");
+    let master = &group.redises[0];
+    for sentinel in &mut group.sentinels[1..] {
+        sentinel.watch_another(master, 20).await;
+    }
+    wait_until("puts to go on", LONG, async || producer.put(message("again")).await.is_ok()).await;
+    assert!(stored(master).await.contains("again"));
+    assert_eq!(stored(&other).await.len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

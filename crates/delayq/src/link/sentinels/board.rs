@@ -1,6 +1,6 @@
 //! What is known of a master by its sentinels, and the term that follows from it.
 
-use super::views::{Answered, Said, View, answered, elect};
+use super::views::{Answered, Said, View, answered, elect, voters};
 use crate::link::node::Node;
 use crate::link::term::Term;
 use std::sync::{Mutex, MutexGuard};
@@ -55,7 +55,7 @@ impl Board {
         answered(&views.expect("the sender is this board's own"), round)
     }
 
-    /// Takes in the news of one sentinel: another master ends the term.
+    /// Takes in the news of one sentinel. Another master that most of all sentinels name ends the term.
     pub(super) fn note(&self, index: usize, round: u64, news: Result<Said, String>) {
         let mut slot = self.slot();
         let mut elected = None;
@@ -63,17 +63,33 @@ impl Board {
             let view = &mut views[index];
             self.tell(view, &news);
             (view.round, view.news) = (round, news);
-            elected = elect(views, slot.as_ref().map(|term| (&term.master, term.epoch)));
+            elected = elect(views.iter(), views.len());
         });
-        let Some((master, epoch)) = elected else { return };
+        if let Some((master, epoch)) = elected {
+            self.begin(&mut slot, master, epoch);
+        }
+    }
+
+    /// Has the sentinels that answer elect a master, unless one is known.
+    pub(super) fn settle(&self) {
+        let mut slot = self.slot();
+        let views = self.views.borrow();
+        if slot.is_none()
+            && let Some((master, epoch)) = elect(views.iter(), voters(&views))
+        {
+            self.begin(&mut slot, master, epoch);
+        }
+    }
+
+    fn begin(&self, slot: &mut Option<Term>, master: Node, epoch: u64) {
         *slot = Some(match slot.take() {
-            Some(term) if term.master == master => term.confirmed(epoch),
+            Some(term) if term.master == master => term,
             Some(term) => {
                 tracing::warn!(service = %self.service, was = %term.master, %master, epoch, "the sentinels name another master");
                 term.end();
-                Term::new(master, epoch)
+                Term::new(master)
             }
-            None => Term::new(master, epoch),
+            None => Term::new(master),
         });
     }
 

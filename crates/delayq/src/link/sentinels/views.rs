@@ -1,7 +1,8 @@
 //! What the sentinels of a master say, and which of them to believe.
 //!
-//! Sentinels raise the *epoch* of their configuration with each failover, so the answer with the highest one is the
-//! newest. One that was cut off, or has just started, still names the former master by a lower epoch.
+//! The master is the one that most of the configured sentinels name, as most of them have to agree on a failover. A
+//! sentinel that was cut off, has just started, or watches another Redis under the same name is outvoted, whatever the *epoch*
+//! of its configuration. As long as no master is known, those that answer elect the first one.
 
 use crate::link::node::Node;
 use serde::Serialize;
@@ -61,35 +62,29 @@ impl View {
 
 /// How far this round of questions is answered.
 pub(super) fn answered(views: &[View], round: u64) -> Answered {
-    let fresh: Vec<&View> = views.iter().filter(|view| view.round >= round).collect();
-    let heard = fresh.iter().filter(|view| view.news.is_ok()).count();
-    match (heard, fresh.len() == views.len()) {
+    let fresh = || views.iter().filter(|view| view.round >= round);
+    let heard = fresh().filter(|view| view.news.is_ok()).count();
+    match (heard, fresh().count() == views.len()) {
         (0, true) => Answered::ByNone,
         (0, false) => Answered::NotYet,
         (_, true) => Answered::Well,
-        (heard, false) if heard > views.len() / 2 => Answered::Well,
+        _ if elect(fresh(), views.len()).is_some() => Answered::Well,
         _ => Answered::Partly,
     }
 }
 
-/// The master by the highest epoch. Where sentinels differ within one epoch, the present master stays, or else the one
-/// that most of them name. An epoch below the present one counts if most of all sentinels name it: theirs were reset.
-pub(super) fn elect(views: &[View], present: Option<(&Node, u64)>) -> Option<(Node, u64)> {
-    let heard = || views.iter().filter_map(|view| view.news.as_ref().ok());
-    let epoch = heard().map(|said| said.epoch).max()?;
-    let newest: Vec<&Node> = heard().filter(|said| said.epoch == epoch).map(|said| &said.master).collect();
-    if let Some((master, known)) = present {
-        if epoch < known && newest.len() <= views.len() / 2 {
-            return None;
-        }
-        if newest.contains(&master) {
-            return Some((master.clone(), epoch));
-        }
-    }
-    let votes = |node: &Node| newest.iter().filter(|named| **named == node).count();
-    // Of equals, the last one wins: the first sentinel's.
-    let master = newest.iter().rev().max_by_key(|node| votes(node))?;
-    Some(((*master).clone(), epoch))
+/// The master that more than half of so many sentinels name, and the highest epoch by which they do.
+pub(super) fn elect<'v>(views: impl Iterator<Item = &'v View>, of: usize) -> Option<(Node, u64)> {
+    let heard: Vec<&Said> = views.filter_map(|view| view.news.as_ref().ok()).collect();
+    let of_master = |master: &Node| heard.iter().filter(|said| said.master == *master).collect::<Vec<_>>();
+    let named = heard.iter().map(|said| of_master(&said.master)).find(|named| named.len() > of / 2)?;
+    let epoch = named.iter().map(|said| said.epoch).max()?;
+    Some((named[0].master.clone(), epoch))
+}
+
+/// How many sentinels name a master now.
+pub(super) fn voters(views: &[View]) -> usize {
+    views.iter().filter(|view| view.news.is_ok()).count()
 }
 
 /// What each sentinel said, as a sentence of an error.
@@ -122,36 +117,53 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_epoch_names_the_master_and_a_minority_does_not_go_back() {
+    fn most_of_the_sentinels_name_the_master_and_a_minority_overrules_nobody_by_any_epoch() {
         let (a, b) = (Node::new("a", 1), Node::new("b", 1));
-        for (news, present, elected) in [
-            (vec![None, None, None], None, None),
-            (vec![Some(("a", 1)), None, None], None, Some((&a, 1))),
-            (vec![Some(("a", 1)), Some(("b", 2)), Some(("a", 1))], None, Some((&b, 2))),
-            (vec![Some(("a", 1)), Some(("b", 2)), Some(("a", 1))], Some((&a, 1)), Some((&b, 2))),
-            (vec![Some(("a", 1)), None, None], Some((&b, 2)), None),
-            (vec![Some(("a", 1)), Some(("a", 1)), None], Some((&b, 2)), Some((&a, 1))),
-            (vec![Some(("a", 1)), Some(("b", 1)), Some(("b", 1))], None, Some((&b, 1))),
-            (vec![Some(("a", 1)), Some(("b", 1)), Some(("b", 1))], Some((&a, 1)), Some((&a, 1))),
-            (vec![Some(("a", 1)), Some(("b", 1)), None], None, Some((&a, 1))),
+        for (news, elected) in [
+            (vec![None, None, None], None),
+            (vec![Some(("a", 1)), None, None], None),
+            (vec![Some(("a", 1)), Some(("a", 1)), None], Some((&a, 1))),
+            (vec![Some(("a", 1)), Some(("b", 9)), Some(("a", 2))], Some((&a, 2))),
+            (vec![Some(("b", 2)), Some(("b", 2)), Some(("a", 1))], Some((&b, 2))),
+            (vec![Some(("b", 1)), Some(("b", 1)), Some(("a", 5))], Some((&b, 1))),
+            (vec![Some(("a", 1)), Some(("b", 9)), None], None),
+            (vec![Some(("a", 1)), Some(("b", 1))], None),
+            (vec![Some(("a", 1))], Some((&a, 1))),
         ] {
+            let views = views(&news);
             let wanted = elected.map(|(node, epoch)| (node.clone(), epoch));
-            assert_eq!(elect(&views(&news), present), wanted, "{news:?} {present:?}");
+            assert_eq!(elect(views.iter(), views.len()), wanted, "{news:?}");
         }
     }
 
     #[test]
-    fn a_round_is_answered_by_most_sentinels_or_by_all_that_are_left() {
+    fn the_first_master_is_elected_by_those_that_answer_unless_they_differ() {
+        let a = Node::new("a", 1);
+        for (news, elected) in [
+            (vec![None, None, None], None),
+            (vec![Some(("a", 1)), None, None], Some((&a, 1))),
+            (vec![Some(("a", 1)), Some(("b", 9)), None], None),
+        ] {
+            let views = views(&news);
+            let wanted = elected.map(|(node, epoch)| (node.clone(), epoch));
+            assert_eq!(elect(views.iter(), voters(&views)), wanted, "{news:?}");
+        }
+    }
+
+    #[test]
+    fn a_round_is_answered_by_most_sentinels_that_agree_or_by_all_that_are_left() {
         let of = |rounds: [u64; 3], news: &[Option<(&str, u64)>]| {
             let mut views = views(news);
             views.iter_mut().zip(rounds).for_each(|(view, round)| view.round = round);
             answered(&views, 2)
         };
-        let (a, gone) = (Some(("a", 1)), None);
+        let (a, b, gone) = (Some(("a", 1)), Some(("b", 9)), None);
         assert_eq!(of([1, 1, 1], &[a, a, a]), Answered::NotYet);
         assert_eq!(of([2, 1, 1], &[gone, a, a]), Answered::NotYet);
         assert_eq!(of([2, 2, 1], &[gone, a, a]), Answered::Partly);
         assert_eq!(of([2, 2, 1], &[a, a, gone]), Answered::Well);
+        assert_eq!(of([2, 2, 1], &[a, b, a]), Answered::Partly);
+        assert_eq!(of([2, 2, 2], &[a, b, a]), Answered::Well);
         assert_eq!(of([2, 2, 2], &[a, gone, gone]), Answered::Well);
         assert_eq!(of([2, 2, 3], &[gone, gone, gone]), Answered::ByNone);
     }

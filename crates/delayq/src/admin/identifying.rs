@@ -1,0 +1,71 @@
+//! The identity of a deployment: made once, and copied to all of its shards.
+//!
+//! The first shard decides between callers that make one at the same time: each gives it its own, and takes the one that the
+//! shard answers.
+
+use super::Admin;
+use crate::error::Error;
+use delayq_core::identity::DeploymentId;
+use delayq_core::shard::ShardId;
+use delayq_core::verbs::deployment::{identify, read_identity};
+
+/// Shards in one pipeline.
+const SHARDS_A_CALL: usize = 64;
+
+/// A shard, and the identity that it records.
+type Said = (ShardId, Result<Option<DeploymentId>, Error>);
+
+// === impl Admin ===
+
+impl Admin {
+    /// The identity of the deployment, which tells it from every other. Shards that record none get it: all of them in a
+    /// deployment from before there were identities. A shard whose node cannot be used now gets it by a later call. Safe to
+    /// repeat, and for several callers at once.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if shards belong to different deployments. If no shard records an identity, every shard has to be
+    /// there and to answer.
+    pub async fn identify(&self) -> Result<DeploymentId, Error> {
+        let calls = &self.client.calls;
+        let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
+        let said = self.identities(&all, None).await;
+        for (shard, found) in &said {
+            if let Ok(found) = found {
+                calls.belongs(*shard, *found)?;
+            }
+        }
+        let known = said.iter().find_map(|(_, found)| found.as_ref().ok().copied().flatten());
+        let identity = match known {
+            Some(known) => known,
+            None => {
+                said.iter().try_for_each(|(_, found)| found.clone().map(drop))?;
+                self.make_identity().await?
+            }
+        };
+        let without = |(shard, found): Said| matches!(found, Ok(None)).then_some(shard);
+        let without: Vec<ShardId> = said.into_iter().filter_map(without).collect();
+        for (shard, found) in self.identities(&without, Some(identity)).await {
+            if let Ok(found) = found {
+                calls.belongs(shard, found)?;
+            }
+        }
+        Ok(identity)
+    }
+
+    /// Makes the identity, unless another caller has just done so.
+    async fn make_identity(&self) -> Result<DeploymentId, Error> {
+        let (first, made) = (ShardId::new(0), DeploymentId::random());
+        let decided = self.client.calls.ask(identify(first, Some(made)), read_identity).await?;
+        Ok(decided.unwrap_or(made))
+    }
+
+    /// What shards record; those that record none get this identity.
+    async fn identities(&self, shards: &[ShardId], given: Option<DeploymentId>) -> Vec<Said> {
+        let mut said = Vec::with_capacity(shards.len());
+        for some in shards.chunks(SHARDS_A_CALL) {
+            let asking = some.iter().map(|&shard| identify(shard, given)).collect();
+            said.extend(some.iter().copied().zip(self.client.calls.ask_all(asking, read_identity).await));
+        }
+        said
+    }
+}
