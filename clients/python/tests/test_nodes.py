@@ -130,7 +130,7 @@ def test_a_call_that_a_wrong_map_sends_to_another_node_is_refused_by_name(kind, 
 
 
 def ids(name, is_even, count):
-    """Ids of messages in shards with even numbers, or odd ones, of four."""
+    """Returns ids of messages in the even or the odd shards of four."""
     every = (f"{name}-{n}" for n in range(1000))
     return [id for id in every if (crc32(id.encode()) % 2 == 0) == is_even][:count]
 

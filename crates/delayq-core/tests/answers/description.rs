@@ -95,6 +95,12 @@ fn key(setting: &Setting) -> String {
     setting.name.replace('-', "_")
 }
 
+fn stored_default(setting: &Setting) -> Option<String> {
+    let known = PolicySetting::ALL.into_iter().find(|known| known.name() == setting.name)?;
+    let stored = Policy::default().in_force().stored(known)?;
+    (setting.form != Form::Backoff).then(|| String::from_utf8(stored).unwrap())
+}
+
 #[derive(Clone, Copy, Serialize)]
 #[serde(untagged)]
 enum Number {
@@ -117,12 +123,17 @@ struct SettingEntry {
     field: &'static str,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     least: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     most: Option<Number>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     words: &'static [&'static str],
     default: &'static str,
+    /// The default in the stored form, if that is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stored_default: Option<String>,
     means: &'static str,
 }
 
@@ -169,7 +180,24 @@ fn protocol() -> String {
     let settings = settings().map(|setting| {
         let (kind, least, most, words) = kind(setting.form);
         let &Setting { field, default, means, .. } = setting;
-        SettingEntry { name: key(setting), field, kind, least, most, words, default, means }
+        let unit = match setting.form {
+            Form::Span { .. } | Form::Backoff => Some("ms"),
+            Form::Rate { .. } => Some("per second"),
+            Form::Count { .. } | Form::Word(_) | Form::Flag => None,
+        };
+        let stored_default = stored_default(setting);
+        SettingEntry {
+            name: key(setting),
+            field,
+            kind,
+            unit,
+            least,
+            most,
+            words,
+            default,
+            stored_default,
+            means,
+        }
     });
     let words = WORDS.iter().flat_map(|(verb, words)| {
         words.iter().map(|one| WordEntry {
