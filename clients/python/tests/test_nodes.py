@@ -92,7 +92,7 @@ def test_conformance(kind, number, servers):
 
 @pytest.mark.parametrize(("shards", "why"), [
     ([], "there is no node"),
-    ([("a b", "0")], "node 'a b' is not of the form"),
+    ([("a b", "0")], "node 'a b' is not 1 to 32 bytes of the form"),
     ([("a", "0"), ("a", "1")], "two nodes are called a"),
     ([("a", "0-1"), ("b", "1")], "shard 1 has two nodes: a and b"),
     ([("a", "0,2")], "shard 1 has no node"),

@@ -14,6 +14,7 @@ use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
 use delayq_core::message::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
 use delayq_core::policy::{FLOW, Form, MAX_LEASE_MS, MAX_SPAN_MS, Policy, PolicySetting, SETTINGS, Setting};
 use delayq_core::reason::MAX_REASON_BYTES;
+use delayq_core::script::Verb;
 use delayq_core::shard::ShardCount;
 use delayq_core::time::{MEANT_SECONDS, UnixMillis};
 use delayq_core::url::FORMS;
@@ -59,6 +60,22 @@ fn accepted() -> Vec<&'static str> {
         }
     }
     accepted
+}
+
+/// The scripts with a call of this function.
+fn calling(function: &str) -> Vec<&'static str> {
+    let named = |verb: &&Verb| verb.file().contains(&format!("{function}("));
+    Verb::ALL.iter().filter(named).map(|verb| verb.name()).collect()
+}
+
+/// The scripts that wait for the durability of a topic.
+fn writes() -> Vec<&'static str> {
+    calling("must_wait")
+}
+
+/// The scripts that wait for the durabilities of all topics of the shard.
+fn group_writes() -> Vec<&'static str> {
+    calling("must_wait_for_all")
 }
 
 /// The class of a name's characters as a regular expression; lone surrogates are not text in any class.
@@ -233,6 +250,8 @@ fn protocol() -> String {
         table("flags", FLAGS),
         list("words", words),
         list("refusals", refusals),
+        format!("\"writes\": {}", json(&writes())),
+        format!("\"group_writes\": {}", json(&group_writes())),
         list("urls", urls),
         list("options", calls::options()),
         list("odd", calls::ODD),
