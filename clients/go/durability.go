@@ -27,10 +27,6 @@ const (
 	everyTopic = ""
 )
 
-// writes wait as the topic requires, groupWrites as every topic of the shard requires.
-var writes = map[string]bool{"put": true, "cancel": true, "reschedule": true}
-var groupWrites = map[string]bool{"cancel_group": true, "shift_group": true}
-
 // UnconfirmedError reports that too few replicas, or no disk, confirmed a write in time: the fate of the write is unknown.
 // Repeat the call unchanged; a repeat of a finished write is confirmed, too.
 type UnconfirmedError struct {

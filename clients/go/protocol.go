@@ -55,6 +55,12 @@ const (
 // accepted has the words of success; a message that exists may be lost.
 var accepted = []Word{Stored, Ready, Exists, Cancelled, Delayed, Extended, Delivered, Buried, ExpiredMessage}
 
+// writes wait as the topic requires, groupWrites as every topic of the shard requires.
+var (
+	writes      = map[string]bool{"cancel": true, "finish": true, "put": true, "reschedule": true}
+	groupWrites = map[string]bool{"cancel_group": true, "shift_group": true}
+)
+
 // states has the states by stored number, from 1 on.
 var states = []State{Delayed, Ready, Leased, Dead, Delivered, Cancelled, Expired, Purged}
 

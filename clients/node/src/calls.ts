@@ -9,7 +9,7 @@ import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
 import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
 import { ClosedError, Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
-import { MAX_BYTES_A_CALL, MAX_IDS_A_CALL } from "./protocol.js";
+import { GROUP_WRITES, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, WRITES } from "./protocol.js";
 import { scriptOf, type Script } from "./scripts.js";
 import { Several } from "./several.js";
 import { Waiting, type WaitingCall } from "./waiting.js";
@@ -19,9 +19,6 @@ const MAX_CALLS = 64;
 
 /** Maximum attempts of a call to a node without the script: scripts may be flushed again, and slots move. */
 const TRIPS = 6;
-
-/** Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires. */
-const [WRITES, GROUP_WRITES] = [["put", "cancel", "reschedule"], ["cancel_group", "shift_group"]];
 
 /** undefined selects the default of the script. */
 export type Arg = Buffer | string | number | undefined;

@@ -37,6 +37,10 @@ export interface Words {
 /** The words of success; a message that exists may be lost. */
 export const ACCEPTED: readonly string[] = ["stored", "ready", "exists", "cancelled", "delayed", "extended", "delivered", "buried", "expired-message"];
 
+/** Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires. */
+export const WRITES: readonly string[] = ["cancel", "finish", "put", "reschedule"];
+export const GROUP_WRITES: readonly string[] = ["cancel_group", "shift_group"];
+
 /** By stored number, from 1 on; the last four are finished. */
 export const STATES = ["delayed", "ready", "leased", "dead", "delivered", "cancelled", "expired", "purged"] as const;
 /** State of a message. */

@@ -19,14 +19,12 @@ from .items import Answer, Arg, Call, Item
 from .link import Command, Link
 from .names import generated, name, stored_id
 from .outcome import Incomplete, Outcome
-from .protocol import MAX_BYTES_A_CALL, MAX_IDS_A_CALL, Word
+from .protocol import GROUP_WRITES, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, WRITES, Word
 from .runtime import Runtime
 from .scripts import script
 
 #: Maximum attempts of a call whose durability is still unknown.
 ROUNDS = 4
-#: Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires.
-WRITES, GROUP_WRITES = frozenset({"put", "cancel", "reschedule"}), frozenset({"cancel_group", "shift_group"})
 
 T = TypeVar("T")
 

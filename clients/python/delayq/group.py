@@ -54,7 +54,8 @@ class AsyncGroup:
             at: Any = 0
             entry = b""
             while at != b"":
-                at, entry, *step = await self._client._call("cancel_group", shard, [self.name, self._only, at, entry, MAX_IDS_A_CALL])
+                args: list[Arg] = [self.name, self._only, at, entry, MAX_IDS_A_CALL]
+                at, entry, *step = await self._client._call("cancel_group", shard, args)
                 total.cancelled += step[0]
                 total.leased += step[1]
                 total.failed += step[2]

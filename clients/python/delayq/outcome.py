@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def accepted(self) -> bool:
-        """Whether the call succeeded. A put: the message is or was delivered as requested, by this put or an earlier one (not
+        """Reports success. A put: the message is or was delivered as requested, by this put or an earlier one (not
         if that was cancelled, expired or purged: nothing was stored). A cancel: the message will not be delivered. A
         reschedule: the message has the new due time. A settlement: the lease was valid."""
         if self.word is Word.EXISTS:

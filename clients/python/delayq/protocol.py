@@ -59,6 +59,9 @@ PASSING = {
     "ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",
     "NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS",
 }
+#: Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires.
+WRITES = {"cancel", "finish", "put", "reschedule"}
+GROUP_WRITES = {"cancel_group", "shift_group"}
 
 
 class State(str, Enum):

@@ -24,7 +24,8 @@ def epoch_ms(what: str, when: When, past_ok: bool = False) -> int:
     if isinstance(when, bool) or not isinstance(when, int):
         raise InvalidArgument(f"{what} must be a datetime, or an int of ms since the epoch, not {shown(when)}")
     if 0 < when < FIRST_MEANT_MS and not past_ok:
-        meant = f"if seconds were meant, give {when * 1000} ({as_datetime(when * 1000)}); " if when * 1000 > FIRST_MEANT_MS else ""
+        ms = when * 1000
+        meant = f"if seconds were meant, give {ms} ({as_datetime(ms)}); " if ms > FIRST_MEANT_MS else ""
         raise InvalidArgument(f"{what} is {as_datetime(when)} as ms since the epoch: {meant}if not, give past_ok=True")
     if when > LAST_MEANT_MS and not past_ok:
         raise InvalidArgument(f"{what} is behind the year 9999 as ms: if µs were meant, give {shown(when // 1000)}")

@@ -89,7 +89,7 @@ class AsyncTopic:
         return total
 
     async def policy(self) -> Policy:
-        """What is set, and None for what is at its default."""
+        """Returns the settings that differ from the defaults; None for the rest."""
         described = await self._client._call("describe", 0, [self.name])
         return Policy.read(described[1:], await self._client._learn())
 

@@ -1,4 +1,4 @@
-"""Servers for the tests: each its own, in a temporary folder, and ended with them."""
+"""Private servers for the tests, in a temporary folder, ended with the tests."""
 
 import json
 import shutil
@@ -78,7 +78,7 @@ def timer(folder, redis_socket):
 
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory):
-    """A source archive, and a wheel that was built from it alone."""
+    """A source archive, and a wheel built from the archive alone."""
     folder = tmp_path_factory.mktemp("packed")
     source = packing.archive(folder)
     return source, packing.wheel(source, folder / "wheel")

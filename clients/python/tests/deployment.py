@@ -1,4 +1,4 @@
-"""A deployment for a test, on a Redis that is there. Without a timer, nothing in it becomes due."""
+"""A deployment for a test, on a Redis that is there. Without a timer, no message becomes due."""
 
 import itertools
 
@@ -8,7 +8,7 @@ _NUMBERS = itertools.count()
 
 
 class Deployment:
-    """Shards in a namespace of their own, and the scripts that no client calls."""
+    """Shards in a private namespace, and scripts that no client calls."""
 
     def __init__(self, connection, shards=1, namespace=None):
         self.redis, self.namespace, self.shards = connection, namespace or f"t{next(_NUMBERS)}", shards

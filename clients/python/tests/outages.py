@@ -25,7 +25,7 @@ def say(*words):
 
 
 async def settled(value):
-    """What a call of either client gives."""
+    """Returns the result of a call of either client."""
     return await value if inspect.isawaitable(value) else value
 
 

@@ -1,4 +1,4 @@
-"""Packs the client as it is published."""
+"""Packs the client as for publication."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def wheel(source, folder):
 
 
 def environment(wheel, folder):
-    """The Python of an environment in which nothing is installed but a wheel and what it asks for."""
+    """Returns the Python of an environment with only a wheel and the dependencies of the wheel."""
     run(sys.executable, "-m", "venv", folder)
     run(folder / "bin" / "python", *PIP, "install", wheel)
     return folder / "bin" / "python"

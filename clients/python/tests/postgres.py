@@ -1,4 +1,4 @@
-"""A PostgreSQL of its own, for a test."""
+"""A private PostgreSQL for a test."""
 
 import os
 import shutil

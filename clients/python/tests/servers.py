@@ -26,7 +26,7 @@ def free_port():
 
 
 class RedisServer:
-    """A redis-server on a unix socket, and on a port where one is given; a Sentinel where that has its configuration."""
+    """A redis-server on a unix socket, and on a port where one is given; a Sentinel if given the configuration of one."""
 
     def __init__(self, folder, *options, port=0, name="s", sentinel=None):
         self.socket, self.port = f"{folder}/{name}", port

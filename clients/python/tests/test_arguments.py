@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, and by which name."""
+"""Arguments that are refused by name before anything is sent."""
 
 import re
 from datetime import datetime, timedelta, timezone
@@ -200,7 +200,7 @@ NAMES = {one["what"]: one for one in PROTOCOL["names"]}
 
 
 def is_valid(entry, value):
-    """Whether an entry of protocol.json has this value."""
+    """Reports whether a value is valid for an entry of protocol.json."""
     kind, is_number = entry["kind"], isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind in NAMES:
         form = NAMES[kind]

@@ -31,18 +31,18 @@ ARGUMENTS = {"topic", "topics", "id", "group", "at_ms", "after_ms", "by_ms", "ex
 
 
 async def settled(value):
-    """What a call of either client gives."""
+    """Returns the result of a call of either client."""
     return await value if inspect.isawaitable(value) else value
 
 
 class Run:
-    """One scenario: a client, and what its steps have bound so far."""
+    """One scenario: a client, and the variables bound so far."""
 
     def __init__(self, client, namespace):
         self.client, self.namespace, self.bound = client, namespace, {}
 
     def known(self, value):
-        """A value of a step with its variables filled in."""
+        """Fills the variables of a value in."""
         if isinstance(value, list):
             return [self.known(item) for item in value]
         if isinstance(value, dict):
@@ -53,7 +53,7 @@ class Run:
         return self.bound[name] + int(shift) if shift else self.bound[name]
 
     def compare(self, expected, got, where):
-        """What is expected must be there; a variable takes its first value."""
+        """Compares a result with the expected fields; a variable takes the first value."""
         if isinstance(expected, str) and re.fullmatch(r"\$\w+", expected):
             assert self.bound.setdefault(expected[1:], got) == got, where
         elif isinstance(expected, dict):
@@ -177,7 +177,7 @@ class Run:
 
     @staticmethod
     def compare_reply(expected, reply, where):
-        """A script's reply begins with what is expected, where that is not a star."""
+        """Compares the beginning of a script's reply with the expected texts; a star is any text."""
         reply = [item.decode(errors="replace") if isinstance(item, bytes) else str(item)
                  for item in (reply if isinstance(reply, list) else [reply])]
         assert len(reply) >= len(expected), f"{where}: {reply}"
@@ -198,12 +198,12 @@ def span(ms):
 
 
 def spans(own, *names):
-    """What a step says in ms, by the names of the client."""
+    """Returns the spans of a step by the client's names."""
     return {name: span(own[f"{name}_ms"]) for name in names if f"{name}_ms" in own}
 
 
 def numbered(said, n):
-    """A message of many, or what is expected of it."""
+    """Returns a numbered message, or the expected result."""
     return {key: value.replace("#", str(n)) if isinstance(value, str) else value for key, value in said.items()}
 
 

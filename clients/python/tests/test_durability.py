@@ -1,4 +1,4 @@
-"""Topics whose writes are answered only once replicas or a disk have them."""
+"""Topics whose writes are answered only after replicas or disk confirm."""
 
 import asyncio
 from datetime import timedelta

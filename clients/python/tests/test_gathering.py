@@ -1,4 +1,4 @@
-"""What many callers put goes together."""
+"""Puts of many callers share calls."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ def deployment(connection):
 
 
 def calls_of(connection):
-    """How many scripts were called."""
+    """Returns the number of script calls."""
     stats = connection.info("commandstats")
     return sum(stats.get(f"cmdstat_{how}", {"calls": 0})["calls"] for how in ("evalsha", "eval"))
 

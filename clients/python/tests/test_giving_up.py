@@ -1,4 +1,4 @@
-"""Callers that give up, at each place where they wait: nothing stays leased, and nothing unsent is sent later."""
+"""Callers that give up, at each place of a wait: nothing stays leased, and nothing unsent is sent later."""
 
 import asyncio
 import types
@@ -22,7 +22,7 @@ def deployment(connection):
 
 @types.coroutine
 def cancelled_at(n, work):
-    """Carries work out, whose task is cancelled when it waits for the n-th time. Returns how often it waited."""
+    """Runs work whose task is cancelled at the n-th wait. Returns the number of waits."""
     inner, count = work.__await__(), 0
     send, value = inner.send, None
     while True:
@@ -40,8 +40,8 @@ def cancelled_at(n, work):
 
 
 async def at_each_wait(do):
-    """Does it again and again, cancelled at the first place where it waits, the second … until it waits no more often.
-    Returns how often it was done. Before Python 3.12, redis-py's own `asyncio.wait_for` may overhear a cancellation."""
+    """Repeats the work, cancelled at the first wait, the second, and so on up to the last.
+    Returns the number of runs. Before Python 3.12, redis-py's own `asyncio.wait_for` may overhear a cancellation."""
     for n in range(1, 200):
         async def run(n=n):
             return await cancelled_at(n, do(n))

@@ -92,7 +92,7 @@ def test_conformance(kind, number, servers):
 
 @pytest.mark.parametrize(("shards", "why"), [
     ([], "there is no node"),
-    ([("a b", "0")], "node 'a b' is not of the form"),
+    ([("a b", "0")], "node 'a b' is not 1 to 32 bytes of the form"),
     ([("a", "0"), ("a", "1")], "two nodes are called a"),
     ([("a", "0-1"), ("b", "1")], "shard 1 has two nodes: a and b"),
     ([("a", "0,2")], "shard 1 has no node"),
@@ -130,7 +130,7 @@ def test_a_call_that_a_wrong_map_sends_to_another_node_is_refused_by_name(kind, 
 
 
 def ids(name, is_even, count):
-    """Ids of messages in shards with even numbers, or odd ones, of four."""
+    """Returns ids of messages in the even or the odd shards of four."""
     every = (f"{name}-{n}" for n in range(1000))
     return [id for id in every if (crc32(id.encode()) % 2 == 0) == is_even][:count]
 

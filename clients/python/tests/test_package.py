@@ -1,4 +1,4 @@
-"""What is packed is whole, and the same each time it is packed."""
+"""The package is complete and reproducible."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def test_a_wheel_says_what_a_registry_asks_for(packed):
 
 
 def checkout():
-    """What lies in the folder, but for what runs of Python and of the tests leave there."""
+    """Lists the folder, without files that Python and the tests create."""
     return {path for path in HERE.rglob("*") if not {".venv", "__pycache__", ".mypy_cache"} & {*path.parts}}
 
 

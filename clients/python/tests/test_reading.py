@@ -1,4 +1,4 @@
-"""What a reserve does with messages that cannot be read."""
+"""Reserves of unreadable messages."""
 
 from datetime import datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""The programs of the README as they stand there, from the installed package, with the real timer."""
+"""The programs of the README, unchanged, with the installed package and a real timer."""
 
 import re
 import signal
@@ -18,7 +18,7 @@ WORKER, PRODUCER, ASYNC_WORKER, *FRAGMENTS = BLOCKS
 
 @pytest.fixture
 def program(server, installed, tmp_path):
-    """Makes a program of the README one for the server of this test."""
+    """Points a program of the README to the server of the test."""
     with server.connect() as connection:
         deployment = Deployment(connection, 2, namespace="dq")
     timer = Timer(Path(server.socket).parent, server.socket, deployment.namespace, deployment.shards)

@@ -1,4 +1,4 @@
-"""The client as the users that `delayq acl print` makes: no role has EVAL. Servers forget their scripts all the time."""
+"""The client as the users that `delayq acl print` makes: no role has EVAL. Servers lose their scripts all the time."""
 
 import asyncio
 import subprocess
@@ -23,7 +23,7 @@ PATIENCE_S = 30
 
 @cache
 def rules(role, *durability):
-    """What ACL SETUSER takes, for any namespace."""
+    """Rules for ACL SETUSER, for any namespace."""
     asked = [program("delayq", "DELAYQ_COMMAND", "delayq-cli"), "--namespace", "NAMESPACE", "acl", "print", "--role", role]
     asked += [arg for one in durability for arg in ("--durability", one)]
     printed = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
@@ -41,7 +41,7 @@ def add_user(operator, role, namespace, *durability):
 
 
 class Ruled(Run):
-    """A scenario whose client is a printed user; scripts that no client has are called by an operator. Before each step
+    """A scenario run as a printed user; scripts that no client has are called by an operator. Before each step
     the scripts are forgotten."""
 
     def __init__(self, client, namespace, operator):

@@ -24,7 +24,7 @@ SHARDS = 8
 
 
 async def settled(value):
-    """What a call of either client gives."""
+    """Returns the result of a call of either client."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -57,7 +57,7 @@ def driven(kind, url, namespace, work, **options):
 
 
 class Handled:
-    """A worker, and the ids that it was handed."""
+    """A worker, and the ids that the handler received."""
 
     def __init__(self, client):
         self.ids = []
@@ -78,7 +78,7 @@ class Handled:
 
 
 async def put_all(client, name, count=4 * SHARDS):
-    """Puts messages of all shards, each until it is taken. Returns their ids."""
+    """Puts a message into every shard, repeating until accepted, and returns the ids."""
     ids = [f"{name}-{n}" for n in range(count)]
     for id in ids:
         while True:
@@ -103,7 +103,7 @@ async def put_while(client, name, harm):
 
 @pytest.fixture
 def no_polls(monkeypatch):
-    """What comes does not come by a poll."""
+    """Disables polls, so that only reports of shards wake a worker."""
     monkeypatch.setattr(watch, "POLL_S", 1000.0)
 
 
@@ -167,7 +167,7 @@ def test_a_call_whose_answer_is_lost_is_not_sent_again(kind, group, deployment):
 
 @contextmanager
 def master_and_sentinel():
-    """A Redis, the Sentinel that names it, and their URL."""
+    """A Redis, a Sentinel that names the Redis, and the URL."""
     with tempfile.TemporaryDirectory(prefix="delayq-py-") as folder, RedisServer(folder, port=free_port()) as master:
         config = Path(folder) / "sentinel.conf"
         config.write_text(f"sentinel monitor main 127.0.0.1 {master.port} 1\n")

@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 
 class Driven:
-    """The asynchronous client, or what it gives, called as the blocking one is."""
+    """Calls the asynchronous client, or an object of that client, like the blocking one."""
 
     def __init__(self, core, run):
         self._core, self._run = core, run

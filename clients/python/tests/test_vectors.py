@@ -1,4 +1,4 @@
-"""The vectors that all clients share: bytes and what they mean."""
+"""The test vectors shared by all clients: bytes and their meaning."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""How reserves wait: on one connection, at next to no cost, and through outages of Redis."""
+"""Waiting reserves: one connection, almost no cost, and outages of Redis."""
 
 import asyncio
 import os
@@ -29,12 +29,12 @@ def deployment(connection):
 
 @pytest.fixture
 def no_polls(monkeypatch):
-    """What comes does not come by a poll."""
+    """Disables polls, so that only reports of shards wake a caller."""
     monkeypatch.setattr(watch, "POLL_S", 1000.0)
 
 
 def commands_within(connection, seconds):
-    """What clients of delayq send meanwhile."""
+    """Records the commands of delayq's clients."""
     commands = []
     with connection.monitor() as monitor:
         threading.Timer(seconds, lambda: connection.echo("the end")).start()
@@ -235,7 +235,7 @@ def test_a_call_on_a_connection_that_is_in_doubt_is_lost_before_its_deadline(ser
 
 
 class Outage:
-    """What becomes of a Redis under a worker."""
+    """Faults of a Redis under a worker."""
 
     @staticmethod
     def killed(server):

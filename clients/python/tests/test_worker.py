@@ -64,7 +64,7 @@ class Blocking:
 
 
 class Asynchronous:
-    """A worker on an event loop, in a thread of its own."""
+    """A worker on an event loop in a separate thread."""
 
     def __init__(self, client, handler, **options):
         self._client, self._options = client, options
@@ -103,7 +103,7 @@ both = pytest.mark.parametrize("kind", [Blocking, Asynchronous])
 
 
 def until(condition):
-    """Waits for what another process does: it is asked, for it does not say."""
+    """Polls until another process has reached a state."""
     timeout = threading.Event()
     for _ in range(PATIENCE_S * 100):
         if condition():
@@ -282,7 +282,7 @@ def test_a_consumer_that_ends_gives_back_what_is_not_settled_with_its_attempt(cl
 
 
 class Direct(Asynchronous):
-    """A worker on an event loop, whose handler runs there."""
+    """A worker on an event loop that also runs the handler."""
 
     def __init__(self, client, handler, **options):
         super().__init__(client, handler, **options)

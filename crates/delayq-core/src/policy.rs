@@ -353,7 +353,7 @@ mod tests {
 
     /// The value of a constant of the scripts; a number stands for itself.
     fn constant(name: &'static str) -> &'static str {
-        let limits = include_str!("../lua/lib/limits.lua");
+        let limits = concat!(include_str!("../lua/lib/limits.lua"), include_str!("../lua/lib/defaults.lua"));
         let lists = limits.lines().filter_map(|line| line.strip_prefix("local ")?.split_once(" = "));
         let mut pairs = lists.flat_map(|(names, values)| names.split(", ").zip(values.split(", ")));
         pairs.find(|(known, _)| *known == name).map_or(name, |(_, value)| value)

@@ -14,6 +14,7 @@ use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
 use delayq_core::message::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
 use delayq_core::policy::{FLOW, Form, MAX_LEASE_MS, MAX_SPAN_MS, Policy, PolicySetting, SETTINGS, Setting};
 use delayq_core::reason::MAX_REASON_BYTES;
+use delayq_core::script::Verb;
 use delayq_core::shard::ShardCount;
 use delayq_core::time::{MEANT_SECONDS, UnixMillis};
 use delayq_core::url::FORMS;
@@ -61,6 +62,22 @@ fn accepted() -> Vec<&'static str> {
     accepted
 }
 
+/// The scripts with a call of this function.
+fn calling(function: &str) -> Vec<&'static str> {
+    let named = |verb: &&Verb| verb.file().contains(&format!("{function}("));
+    Verb::ALL.iter().filter(named).map(|verb| verb.name()).collect()
+}
+
+/// The scripts that wait for the durability of a topic.
+fn writes() -> Vec<&'static str> {
+    calling("must_wait")
+}
+
+/// The scripts that wait for the durabilities of all topics of the shard.
+fn group_writes() -> Vec<&'static str> {
+    calling("must_wait_for_all")
+}
+
 /// The class of a name's characters as a regular expression; lone surrogates are not text in any class.
 fn class(form: &NameForm) -> String {
     match form.characters {
@@ -95,6 +112,12 @@ fn key(setting: &Setting) -> String {
     setting.name.replace('-', "_")
 }
 
+fn stored_default(setting: &Setting) -> Option<String> {
+    let known = PolicySetting::ALL.into_iter().find(|known| known.name() == setting.name)?;
+    let stored = Policy::default().in_force().stored(known)?;
+    (setting.form != Form::Backoff).then(|| String::from_utf8(stored).unwrap())
+}
+
 #[derive(Clone, Copy, Serialize)]
 #[serde(untagged)]
 enum Number {
@@ -117,12 +140,17 @@ struct SettingEntry {
     field: &'static str,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     least: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     most: Option<Number>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     words: &'static [&'static str],
     default: &'static str,
+    /// The default in the stored form, if that is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stored_default: Option<String>,
     means: &'static str,
 }
 
@@ -169,7 +197,24 @@ fn protocol() -> String {
     let settings = settings().map(|setting| {
         let (kind, least, most, words) = kind(setting.form);
         let &Setting { field, default, means, .. } = setting;
-        SettingEntry { name: key(setting), field, kind, least, most, words, default, means }
+        let unit = match setting.form {
+            Form::Span { .. } | Form::Backoff => Some("ms"),
+            Form::Rate { .. } => Some("per second"),
+            Form::Count { .. } | Form::Word(_) | Form::Flag => None,
+        };
+        let stored_default = stored_default(setting);
+        SettingEntry {
+            name: key(setting),
+            field,
+            kind,
+            unit,
+            least,
+            most,
+            words,
+            default,
+            stored_default,
+            means,
+        }
     });
     let words = WORDS.iter().flat_map(|(verb, words)| {
         words.iter().map(|one| WordEntry {
@@ -205,6 +250,8 @@ fn protocol() -> String {
         table("flags", FLAGS),
         list("words", words),
         list("refusals", refusals),
+        format!("\"writes\": {}", json(&writes())),
+        format!("\"group_writes\": {}", json(&group_writes())),
         list("urls", urls),
         list("options", calls::options()),
         list("odd", calls::ODD),

@@ -53,6 +53,13 @@ fn words(text: &mut String) {
     let accepted: Vec<_> = super::accepted().into_iter().map(pascal).collect();
     text.push_str("\n// accepted has the words of success; a message that exists may be lost.\n");
     writeln!(text, "var accepted = []Word{{{}}}", accepted.join(", ")).unwrap();
+    let set =
+        |verbs: &[&str]| verbs.iter().map(|verb| format!("\"{verb}\": true")).collect::<Vec<_>>().join(", ");
+    text.push_str(
+        "\n// writes wait as the topic requires, groupWrites as every topic of the shard requires.\nvar (\n",
+    );
+    writeln!(text, "\twrites      = map[string]bool{{{}}}", set(&super::writes())).unwrap();
+    writeln!(text, "\tgroupWrites = map[string]bool{{{}}}\n)", set(&super::group_writes())).unwrap();
 }
 
 fn states(text: &mut String) {

@@ -40,6 +40,10 @@ fn words(text: &mut String) {
     }
     text.push_str("}\n\n/** The words of success; a message that exists may be lost. */\n");
     writeln!(text, "export const ACCEPTED: readonly string[] = {};", list(&super::accepted())).unwrap();
+    text.push_str("\n/** Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires. */\n");
+    writeln!(text, "export const WRITES: readonly string[] = {};", list(&super::writes())).unwrap();
+    writeln!(text, "export const GROUP_WRITES: readonly string[] = {};", list(&super::group_writes()))
+        .unwrap();
 }
 
 fn states(text: &mut String) {

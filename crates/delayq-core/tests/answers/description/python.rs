@@ -58,7 +58,11 @@ fn words(text: &mut String) {
     for line in quoted(&passing).chunks(8) {
         writeln!(text, "    {},", line.join(", ")).unwrap();
     }
-    text.push_str("}\n\n");
+    text.push_str("}\n");
+    let set = |verbs: &[&str]| quoted(verbs).join(", ");
+    text.push_str("#: Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires.\n");
+    writeln!(text, "WRITES = {{{}}}", set(&super::writes())).unwrap();
+    writeln!(text, "GROUP_WRITES = {{{}}}\n", set(&super::group_writes())).unwrap();
 }
 
 fn states(text: &mut String) {
