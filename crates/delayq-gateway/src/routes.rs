@@ -3,20 +3,22 @@
 mod bulk;
 mod change;
 mod groups;
+mod horizon;
 mod lines;
 mod listing;
 mod message;
 mod policy;
 mod put;
 mod reserve;
+mod session;
 mod settle;
 mod topics;
 
-use crate::guard;
 use crate::openapi::DOCUMENT;
 use crate::problem::Problem;
 use crate::state::App;
 use crate::table::{ROUTES, Route, Verb};
+use crate::{guard, page};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -38,6 +40,7 @@ pub(crate) fn router(app: &App) -> Router {
         router = router.route(route.path, endpoint(route).route_layer(from_fn(guard)));
     }
     router
+        .merge(page::router())
         .method_not_allowed_fallback(guard::other_method)
         .fallback(guard::nowhere)
         .layer(from_fn_with_state(app.clone(), guard::every))
@@ -74,6 +77,7 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getTopic" => on(method, topics::get),
         "deleteTopic" => on(method, topics::delete),
         "getHistogram" => on(method, topics::histogram),
+        "getHorizon" => on(method, horizon::get),
         "pauseTopic" => on(method, topics::pause),
         "resumeTopic" => on(method, topics::resume),
         "setRate" => on(method, topics::set_rate),
@@ -82,6 +86,9 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "changePolicy" => on(method, policy::change),
         "reserve" => on(method, reserve::reserve),
         "settle" => on(method, settle::settle),
+        "getMe" => on(method, session::me),
+        "logIn" => on(method, session::log_in),
+        "logOut" => on(method, session::log_out),
         "getDocument" => on(method, document),
         name => unreachable!("the table has a route without an endpoint: {name}"),
     }
