@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-long test-rust test-shapes test-failovers test-writes test-outages test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures fuzz setup run release test test-long test-rust test-shapes test-failovers test-writes test-outages test-page test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,12 @@ test-outages: ## a fleet, then the clients, through 1,000 random outages of ever
 	cargo build $(WHOLE) --bins
 	cargo test -p delayq-cli $(FEATURES) --test cli -- outages:: --nocapture
 	scripts/test-clients.sh outages
+
+test-page: ## the page in a real Chromium: every journey, every screen in both themes, wide and narrow; SHOTS=DIR keeps pictures
+	@scripts/setup.sh run page
+	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(TARGET)/page-tools playwright-core@1.65.1 axe-core@4.14.1
+	cargo build $(WHOLE) --bins
+	DELAYQ_TEST_PAGE=$(abspath $(TARGET))/page-tools cargo test -p delayq-gateway $(FEATURES) --test gateway -- page:: --nocapture
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

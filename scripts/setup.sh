@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the missing Debian packages for the named purposes: run, sinks, test, check, deploy, engine, cluster. Calls
+# Installs the missing Debian packages for the named purposes: run, sinks, test, page, check, deploy, engine, cluster. Calls
 # apt only if a package is missing; starts no service.
 set -euo pipefail
 
 sets=("$@")
-[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|check|deploy|engine|cluster ..." >&2; exit 64; }
+[ ${#sets[@]} -gt 0 ] || { echo "usage: $0 run|sinks|test|page|check|deploy|engine|cluster ..." >&2; exit 64; }
 
 packages=() reasons=()
 
@@ -52,6 +52,13 @@ if wants test; then
     need mariadb-client-core "makes the system tables of that MariaDB" has my_print_defaults
     need pgbouncer "the outbox is tested behind a pooler" has pgbouncer
     need postgresql "the outbox is tested with a real one" sh -c 'ls /usr/lib/postgresql/*/bin/postgres'
+fi
+if wants page; then
+    need chromium "the page is tested in a real browser" has chromium
+    need nodejs "drives the browser" has node
+    need npm "fetches what drives the browser" has npm
+    need fonts-dejavu-core "letters" test -d /usr/share/fonts/truetype/dejavu
+    need fonts-wqy-microhei "Chinese letters" test -d /usr/share/fonts/truetype/wqy
 fi
 if wants test || wants check; then
     need python3-venv "the Python client and the checks of deploy/ have environments of their own" \

@@ -7,6 +7,7 @@ use crate::dispatch::{Dispatcher, GivingBack, Running};
 use crate::metrics::GatewayMetrics;
 use crate::receipts::Receipts;
 use crate::server::Server;
+use crate::sessions::Sessions;
 use crate::state::{App, Parts};
 use crate::tokens::Tokens;
 use axum::Router;
@@ -70,6 +71,7 @@ impl Common {
             Running { holder: Holder::new(client.apart()), receipts: receipts.clone(), arriving, back };
         let holder = Holder::new(client.clone());
         let giving_back = GivingBack { holder: holder.clone(), lost, metrics: self.metrics.clone() };
+        let sessions = Sessions::new(self.tokens.clone(), receipts.clone());
         let app = App::new(Parts {
             producer: Producer::start(client, ProducerOptions::default()),
             admin,
@@ -77,6 +79,7 @@ impl Common {
             dispatcher,
             receipts,
             tokens: self.tokens.clone(),
+            sessions,
             metrics: self.metrics.clone(),
             room: Arc::clone(&self.room),
             body_timeout: *self.config.body_timeout,

@@ -7,7 +7,7 @@ use crate::looks::Looks;
 use crate::metrics::GatewayMetrics;
 use crate::routes::router;
 use crate::server::Server;
-use delayq::Client;
+use delayq::{Client, Error};
 use delayq_look::Deployment;
 use delayq_service::{Fault, Metrics, Tasks};
 use std::net::SocketAddr;
@@ -62,6 +62,15 @@ impl Gateway {
     #[must_use]
     pub fn lmstfy(&self) -> Option<[SocketAddr; 2]> {
         self.lmstfy.as_ref().map(|lmstfy| lmstfy.addresses)
+    }
+
+    /// The address of the page, with a code that logs its first visitor in as the holder of this token.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn one_time_link(&self, token: &str) -> Result<String, Error> {
+        let code = self.engine.app.sessions.one_time_code(token)?;
+        Ok(format!("http://{}/?once={code}", self.address))
     }
 
     /// Starts the tasks. On shutdown, reserves that wait are answered empty, requests that were taken are answered, and what

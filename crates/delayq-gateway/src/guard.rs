@@ -1,10 +1,11 @@
 //! The checks before every route: request id, host, token and framing; and the text of refusals.
 
 use crate::input::Query;
-use crate::origin;
 use crate::problem::{Kind, Problem};
+use crate::sessions::Caller;
 use crate::state::App;
 use crate::table::{DEADLINE, Route};
+use crate::{origin, page};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -57,7 +58,8 @@ pub(crate) async fn route(app: App, route: &'static Route, request: Request, nex
 }
 
 async fn guarded(app: &App, route: &Route, mut request: Request, next: Next) -> Result<Response, Problem> {
-    authorised(app, route, request.headers())?;
+    let caller = authorised(app, route, request.headers()).await?;
+    request.extensions_mut().insert(caller);
     known(route, request.headers())?;
     let query = Query::of(request.uri().query(), route.query)?;
     request.extensions_mut().insert(query);
@@ -96,23 +98,37 @@ fn admitted(app: &App, request: &Request) -> Result<(), Problem> {
     if app.is_stopping() {
         return Err(Problem::new(Kind::Draining, "send it to another gateway").fate(Fate::NotApplied));
     }
-    if app.tokens.are_needed() { Ok(()) } else { origin::check(headers, app.is_local) }
+    match app.tokens.are_needed() {
+        true => Ok(()),
+        false if page::is_asked(request.method(), request.uri().path()) => {
+            origin::check_host(headers, app.is_local)
+        }
+        false => origin::check(headers, app.is_local),
+    }
 }
 
-fn authorised(app: &App, route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
+/// Who sends the request: the holder of a token, a browser with a session, or anybody where no token is needed.
+async fn authorised(app: &App, route: &Route, headers: &HeaderMap) -> Result<Caller, Problem> {
     if !app.tokens.are_needed() || route.is_public {
-        return Ok(());
+        return Ok(Caller::anybody());
     }
-    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = value.and_then(|value| value.split_once(' '));
-    let token =
-        token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
-    let name = token.and_then(|token| app.tokens.name(token));
-    match name {
-        Some(name) => tracing::debug!(token = name, route = route.name, "authorised"),
-        None => return Err(Problem::new(Kind::NoToken, "send Authorization: Bearer TOKEN")),
+    let caller = match bearer(headers) {
+        Some(token) => app.tokens.known(token).map(|(_, token)| Caller::of(token)),
+        None => app.sessions.caller(headers).await?,
+    };
+    let Some(caller) = caller else {
+        return Err(Problem::new(Kind::NoToken, "send Authorization: Bearer TOKEN"));
+    };
+    tracing::debug!(token = caller.name, route = route.name, "authorised");
+    if route.changes() && !caller.may_change {
+        return Err(Problem::new(Kind::ReadOnly, route.name).fate(Fate::NotApplied));
     }
-    Ok(())
+    Ok(caller)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 fn known(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {

@@ -5,7 +5,8 @@
 //!  (limits)     (accept)   (who,    (one a  │
 //!                           what)   call)   └─► dispatch ─► one reserve for all that wait
 //! ```
-//! `lmstfy` stands in the place of guard and routes for the clients of lmstfy, on ports of its own.
+//! `page` serves the files of the page for people, which sends the requests of any other client; `sessions` lets it send a
+//! cookie instead of a token. `lmstfy` stands in the place of guard and routes for the clients of lmstfy, on ports of its own.
 //!
 //! [`build`] does all that can fail, and starts nothing; [`Gateway::run`] serves until shutdown, and then answers the requests that
 //! were taken. A gateway keeps no state: any gateway answers any request, and settles any receipt.
@@ -25,11 +26,13 @@ mod looks;
 mod metrics;
 mod openapi;
 mod origin;
+mod page;
 mod problem;
 mod receipts;
 mod routes;
 mod server;
 mod service;
+mod sessions;
 mod state;
 mod table;
 mod tokens;

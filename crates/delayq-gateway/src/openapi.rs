@@ -162,7 +162,7 @@ fn refusals(route: &Route) -> BTreeSet<u16> {
     let deadline = route.takes_header(DEADLINE).then_some([422, 504]);
     let all =
         EVERYWHERE.into_iter().chain(route.refuses.iter().copied()).chain(deadline.into_iter().flatten());
-    all.filter(|status| *status != 401 || !route.is_public).collect()
+    all.filter(|status| *status != 401 || !route.is_public || route.refuses.contains(status)).collect()
 }
 
 /// The titles of the kinds with this status.

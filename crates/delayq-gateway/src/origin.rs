@@ -16,9 +16,15 @@ pub(crate) fn check(headers: &HeaderMap, is_local: bool) -> Result<(), Problem> 
     if let Some(origin) = text(header::ORIGIN.as_str()) {
         let of_host = origin.split_once("://").is_some_and(|(_, of)| of == host);
         if !of_host {
-            return Err(Problem::new(Kind::OtherOrigin, format!("Origin is {origin}")));
+            return Err(Problem::new(Kind::OtherOrigin, format!("Origin is {origin}, Host is {host}")));
         }
     }
+    check_host(headers, is_local)
+}
+
+/// Refuses a name that somebody's name server could point at an address of this host alone.
+pub(crate) fn check_host(headers: &HeaderMap, is_local: bool) -> Result<(), Problem> {
+    let host = headers.get(header::HOST).map(|host| host.to_str().unwrap_or("?")).unwrap_or_default();
     if is_local && !is_address(host) {
         let why = "without tokens, the gateway answers to IP addresses and localhost only";
         return Err(Problem::new(Kind::ForeignHost, format!("Host is {host:?}: {why}")));

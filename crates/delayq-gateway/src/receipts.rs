@@ -53,7 +53,7 @@ impl Receipts {
             return Ok(signer);
         }
         let key = self.admin.signing_key(&random()?).await?;
-        let signer = Signer(key.into_bytes().into());
+        let signer = Signer::new(key.as_bytes());
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(signer.clone());
         Ok(signer)
     }
@@ -91,6 +91,25 @@ impl Signer {
         Some(Receipt::new(ShardId::new(shard), receipt.to_vec()))
     }
 
+    pub(crate) fn new(key: &[u8]) -> Self {
+        Self(key.into())
+    }
+
+    /// A signer whose signatures are never those of receipts.
+    pub(crate) fn of(&self, purpose: &str) -> Self {
+        Self(self.mac(purpose.as_bytes()).finalize().into_bytes().to_vec().into())
+    }
+
+    pub(crate) fn tag(&self, bytes: &[u8]) -> String {
+        URL_SAFE_NO_PAD.encode(self.mac(bytes).finalize().into_bytes())
+    }
+
+    /// Whether [`Self::tag`] made this tag of these bytes.
+    pub(crate) fn is_tag(&self, tag: &str, bytes: &[u8]) -> bool {
+        let tag = URL_SAFE_NO_PAD.decode(tag);
+        tag.is_ok_and(|tag| self.mac(bytes).verify_slice(&tag).is_ok())
+    }
+
     fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length is a key");
         mac.update(bytes);
@@ -99,7 +118,7 @@ impl Signer {
 }
 
 /// A key that nobody can guess, as text.
-fn random() -> Result<String, Error> {
+pub(crate) fn random() -> Result<String, Error> {
     let mut bytes = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|error| Error::Unfit(format!("/dev/urandom cannot be read for a key: {error}")))?;
@@ -112,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_receipt_is_read_back_and_no_other_is_taken() {
-        let signer = |key: &str| Signer(key.as_bytes().into());
+        let signer = |key: &str| Signer::new(key.as_bytes());
         let receipt = Receipt::new(ShardId::new(300), b"7:id\x00\x01\x02\x03".to_vec());
         let text = signer("key").text(&receipt);
         assert_eq!(signer("key").read(&text), Some(receipt));

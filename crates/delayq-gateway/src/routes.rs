@@ -3,22 +3,24 @@
 mod bulk;
 mod change;
 mod groups;
+mod horizon;
 mod lines;
 mod listing;
 mod message;
 mod policy;
 mod put;
 mod reserve;
+mod session;
 mod settle;
 mod status;
 mod topics;
 
-use crate::guard;
 use crate::looks::Looks;
 use crate::openapi::DOCUMENT;
 use crate::problem::Problem;
 use crate::state::App;
 use crate::table::{ROUTES, Route, Verb};
+use crate::{guard, page};
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -40,6 +42,7 @@ pub(crate) fn router(app: &App, looks: Looks) -> Router {
         router = router.route(route.path, endpoint(route).route_layer(from_fn(guard)));
     }
     router
+        .merge(page::router())
         .method_not_allowed_fallback(guard::other_method)
         .fallback(guard::nowhere)
         .layer(Extension(looks))
@@ -77,6 +80,7 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getTopic" => on(method, topics::get),
         "deleteTopic" => on(method, topics::delete),
         "getHistogram" => on(method, topics::histogram),
+        "getHorizon" => on(method, horizon::get),
         "pauseTopic" => on(method, topics::pause),
         "resumeTopic" => on(method, topics::resume),
         "setRate" => on(method, topics::set_rate),
@@ -88,6 +92,9 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getStatus" => on(method, status::status),
         "listShards" => on(method, status::shards),
         "listTimers" => on(method, status::list_timers),
+        "getMe" => on(method, session::me),
+        "logIn" => on(method, session::log_in),
+        "logOut" => on(method, session::log_out),
         "getDocument" => on(method, document),
         name => unreachable!("the table has a route without an endpoint: {name}"),
     }

@@ -3,6 +3,7 @@
 use crate::dispatch::Dispatcher;
 use crate::metrics::GatewayMetrics;
 use crate::receipts::Receipts;
+use crate::sessions::Sessions;
 use crate::tokens::Tokens;
 use delayq::protocol::Holder;
 use delayq::{Admin, Producer};
@@ -23,6 +24,7 @@ pub(crate) struct Parts {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) receipts: Receipts,
     pub(crate) tokens: Tokens,
+    pub(crate) sessions: Sessions,
     pub(crate) metrics: GatewayMetrics,
     /// Bytes of bodies that may still be taken into memory.
     pub(crate) room: Arc<Semaphore>,

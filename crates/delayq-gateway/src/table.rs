@@ -27,6 +27,8 @@ pub(crate) struct Route {
     /// Statuses of refusals, in addition to those of every route.
     pub(crate) refuses: &'static [u16],
     pub(crate) is_public: bool,
+    /// True for a method other than GET that changes nothing in the deployment.
+    pub(crate) only_reads: bool,
     pub(crate) has_deadline: bool,
 }
 
@@ -93,6 +95,7 @@ impl Route {
             answers: Answers::Nothing,
             refuses: &[],
             is_public: false,
+            only_reads: false,
             has_deadline: true,
         }
     }
@@ -102,6 +105,11 @@ impl Route {
         (self.has_deadline && name == DEADLINE)
             || self.asks.contains(&name)
             || (self.takes_message_headers && name.starts_with(MESSAGE_HEADER))
+    }
+
+    /// True if the route needs a token that may change something.
+    pub(crate) fn changes(&self) -> bool {
+        self.method != Verb::Get && !self.only_reads
     }
 
     /// The headers that the route reads, for people.

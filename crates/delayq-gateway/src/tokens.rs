@@ -11,7 +11,18 @@ use std::time::{Duration, SystemTime};
 /// Interval of looks at the file: a removed token lives on for so long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-type Hash = [u8; 32];
+pub(crate) type Hash = [u8; 32];
+
+/// The third word of a line whose token changes nothing.
+const READ: &str = "read";
+
+/// A token that requests may carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) name: String,
+    /// False: requests with it are refused where they change anything.
+    pub(crate) may_change: bool,
+}
 
 /// The tokens of this gateway; clones share the state. Without a file, requests need no token.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +33,8 @@ pub(crate) struct Tokens {
 #[derive(Debug)]
 struct File {
     path: PathBuf,
-    /// Names by the hash of the token.
-    names: RwLock<HashMap<Hash, String>>,
+    /// By the hash of the token.
+    tokens: RwLock<HashMap<Hash, Token>>,
 }
 
 // === impl Tokens ===
@@ -35,8 +46,8 @@ impl Tokens {
     /// [`TOKENS`]: the file cannot be read, or a line is not a name and a hash.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, Fault> {
         let Some(path) = path else { return Ok(Self::default()) };
-        let names = names(path).map_err(|why| Fault::new(&TOKENS, format!("{}: {why}", path.display())))?;
-        let file = File { path: path.to_owned(), names: RwLock::new(names) };
+        let tokens = read(path).map_err(|why| Fault::new(&TOKENS, format!("{}: {why}", path.display())))?;
+        let file = File { path: path.to_owned(), tokens: RwLock::new(tokens) };
         Ok(Self { file: Some(Arc::new(file)) })
     }
 
@@ -45,11 +56,16 @@ impl Tokens {
         self.file.is_some()
     }
 
-    /// The name of a token. The search is by hash, so its time tells nothing about the tokens.
-    pub(crate) fn name(&self, token: &str) -> Option<String> {
-        let names = self.file.as_ref()?.names.read().unwrap_or_else(PoisonError::into_inner);
-        let hash: Hash = Sha256::digest(token).into();
-        names.get(&hash).cloned()
+    /// The token of this text, and its hash. The search is by hash, so its time tells nothing about the tokens.
+    pub(crate) fn known(&self, text: &str) -> Option<(Hash, Token)> {
+        let hash: Hash = Sha256::digest(text).into();
+        self.of_hash(&hash).map(|token| (hash, token))
+    }
+
+    /// The token with this hash; `None`: its line was removed.
+    pub(crate) fn of_hash(&self, hash: &Hash) -> Option<Token> {
+        let tokens = self.file.as_ref()?.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        tokens.get(hash).cloned()
     }
 
     /// Follows changes of the file until shutdown. An unreadable file changes nothing.
@@ -62,10 +78,10 @@ impl Tokens {
                 continue;
             }
             seen = now;
-            match names(&file.path) {
-                Ok(names) => {
-                    tracing::info!(tokens = names.len(), "the tokens were read again");
-                    *file.names.write().unwrap_or_else(PoisonError::into_inner) = names;
+            match read(&file.path) {
+                Ok(tokens) => {
+                    tracing::info!(tokens = tokens.len(), "the tokens were read again");
+                    *file.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
                 }
                 Err(why) => tracing::error!(why, "the tokens are unchanged: their file cannot be used"),
             }
@@ -85,21 +101,27 @@ fn changed_at(path: &Path) -> Option<(SystemTime, u64)> {
     Some((meta.modified().ok()?, meta.len()))
 }
 
-fn names(path: &Path) -> Result<HashMap<Hash, String>, String> {
+fn read(path: &Path) -> Result<HashMap<Hash, Token>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let name = |(at, line): (usize, &str)| {
-        let mut words = line.split_whitespace();
-        let (name, hash, more) = (words.next(), words.next(), words.next());
-        let hash = hash.filter(|_| more.is_none()).and_then(|hash| hex::decode(hash).ok());
-        let hash = hash.and_then(|hash| Hash::try_from(hash).ok());
-        // The line is not repeated: somebody may have written a token into it.
-        let hash = hash.ok_or_else(|| format!("line {at} is not a name and a SHA-256 in hex"))?;
-        Ok((hash, name.unwrap_or_default().to_owned()))
+    // The line is not repeated: somebody may have written a token into it.
+    let refusal =
+        |at| format!("line {at} is not a name and a SHA-256 in hex, followed by nothing or by {READ}");
+    let token = |(at, line)| parsed(line).ok_or_else(|| refusal(at));
+    let tokens: HashMap<Hash, Token> = lines.map(token).collect::<Result<_, String>>()?;
+    if tokens.is_empty() { Err("it has no token".to_owned()) } else { Ok(tokens) }
+}
+
+fn parsed(line: &str) -> Option<(Hash, Token)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (name, hash, may_change) = match *words {
+        [name, hash] => (name, hash, true),
+        [name, hash, READ] => (name, hash, false),
+        _ => return None,
     };
-    let names: HashMap<Hash, String> = lines.map(name).collect::<Result<_, String>>()?;
-    if names.is_empty() { Err("it has no token".to_owned()) } else { Ok(names) }
+    let hash = Hash::try_from(hex::decode(hash).ok()?).ok()?;
+    Some((hash, Token { name: name.to_owned(), may_change }))
 }
 
 #[cfg(test)]
@@ -112,10 +134,13 @@ mod tests {
         let path = folder.path().join("tokens");
         let line = token_line("shop", "secret");
         let hash = line.trim_end().strip_prefix("shop ").unwrap();
-        std::fs::write(&path, format!("# ours\n\n{line}")).unwrap();
+        let reader = token_line("desk", "seen").replace('\n', " read\n");
+        std::fs::write(&path, format!("# ours\n\n{line}{reader}")).unwrap();
         let tokens = Tokens::read(Some(&path)).unwrap();
-        assert_eq!(tokens.name("secret").as_deref(), Some("shop"));
-        assert_eq!((tokens.name("Secret"), tokens.name(hash), tokens.name("")), (None, None, None));
+        let known = |text: &str| tokens.known(text).map(|(_, token)| (token.name, token.may_change));
+        assert_eq!(known("secret"), Some(("shop".to_owned(), true)));
+        assert_eq!(known("seen"), Some(("desk".to_owned(), false)));
+        assert_eq!((known("Secret"), known(hash), known("")), (None, None, None));
         for text in ["", "# none\n", "shop hunter2\n", "hunter2\n", &format!("shop {hash} x\n")] {
             std::fs::write(&path, text).unwrap();
             let fault = Tokens::read(Some(&path)).unwrap_err().to_string();

@@ -76,6 +76,7 @@ impl Up {
             load(&Source::text("delayq.toml", text.as_str()), &Environment::empty())?.config;
         let UpSections { admin, shutdown, routes, gateway } = sections;
         let token = (gateway.tokens == Some(folder.join(TOKENS))).then(|| folder.join(TOKEN));
+        let secret = token.as_ref().map(|_| folder.read(TOKEN)).transpose()?.flatten();
         let life = Life { admin, shutdown };
         let output = Output::of_process(global.json());
         let exit = live(PROGRAM, &life, async |process| {
@@ -86,6 +87,7 @@ impl Up {
                 life: &life,
                 routes: &routes,
                 gateway: roles.gateway_url(),
+                page: roles.page_url(secret.as_deref())?,
                 token,
             };
             started.announce(output)?;
@@ -131,6 +133,8 @@ struct Started<'u> {
     life: &'u Life,
     routes: &'u [RouteConfig],
     gateway: String,
+    /// The address of the page, for a browser.
+    page: String,
     /// The file of its token, unless the user configured tokens.
     token: Option<PathBuf>,
 }
@@ -139,7 +143,7 @@ struct Started<'u> {
 
 impl Started<'_> {
     fn announce(&self, output: Output) -> Result<(), Fault> {
-        let Self { folder, servers, life, routes, gateway, token } = self;
+        let Self { folder, servers, life, routes, gateway, page, token } = self;
         let etcd = servers.config.etcd.enabled.then(|| servers.config.etcd.addresses());
         let forwards: Vec<_> = routes
             .iter()
@@ -147,7 +151,7 @@ impl Started<'_> {
             .collect();
         let value = json!({
             "config": folder.configuration(), "redis": servers.client.address(), "etcd": etcd,
-            "admin": life.admin.listen.to_string(), "gateway": gateway, "gateway_token": token, "forwards": forwards, "created_shards": servers.created,
+            "admin": life.admin.listen.to_string(), "gateway": gateway, "gateway_token": token, "page": page, "forwards": forwards, "created_shards": servers.created,
         });
         output.line(&value, || {
             let state = if servers.created > 0 { "new" } else { "as it was left" };
@@ -157,6 +161,7 @@ impl Started<'_> {
             rows.row(["redis".to_owned(), format!("{}{password}", servers.client.address())]);
             let none = || "left out: a single timer owns every shard".to_owned();
             rows.row(["etcd".to_owned(), etcd.unwrap_or_else(none)]);
+            rows.row(["page".to_owned(), page.clone()]);
             rows.row(["http".to_owned(), format!("{gateway}/v1")]);
             rows.row(["metrics".to_owned(), format!("http://{}/metrics", life.admin.listen)]);
             if routes.is_empty() {

@@ -9,7 +9,7 @@ use delayq_look::Deployment;
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::traces::{self, Exporter};
-use delayq_service::{Fault, Process, Tasks, configuration};
+use delayq_service::{Fault, Process, Tasks, codes, configuration};
 use delayq_timer::{Membership, SweepConfig, Timer, TimerConfig, stores};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -117,6 +117,16 @@ impl Roles {
     /// Where the gateway answers.
     pub fn gateway_url(&self) -> String {
         format!("http://{}", self.gateway.address())
+    }
+
+    /// The address of the gateway's page; with this token, one that logs its first visitor in.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn page_url(&self, token: Option<&str>) -> Result<String, Fault> {
+        let link = |token| self.gateway.one_time_link(token);
+        let link = token.map_or_else(|| Ok(self.gateway_url()), link);
+        link.map_err(|error| Fault::new(&codes::SYSTEM, "cannot make a link to the page").because(error))
     }
 
     /// Starts them.

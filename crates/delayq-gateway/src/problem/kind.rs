@@ -25,13 +25,15 @@ pub(crate) enum Kind {
     Full,
     Draining,
     Deadline,
+    SessionEnded,
+    ReadOnly,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// Every kind, in the order of codes.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -52,6 +54,8 @@ impl Kind {
         Self::Full,
         Self::Draining,
         Self::Deadline,
+        Self::SessionEnded,
+        Self::ReadOnly,
     ];
 
     /// Code, status and title.
@@ -77,6 +81,8 @@ impl Kind {
             Self::Full => ("DQ-G118", 503, "the gateway is full"),
             Self::Draining => ("DQ-G119", 503, "the gateway is stopping"),
             Self::Deadline => ("DQ-G120", 504, "the deadline passed"),
+            Self::SessionEnded => ("DQ-G121", 401, "the session has ended"),
+            Self::ReadOnly => ("DQ-G122", 403, "the token may only read"),
         }
     }
 

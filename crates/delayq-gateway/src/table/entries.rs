@@ -170,6 +170,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Many("TargetToGet"),
         answers: Answers::Many("Stored"),
         refuses: &[408, 413, 415, 422],
+        only_reads: true,
         ..Route::new(Verb::Post, "/v1/get", "getMany", "Shows messages that are named in the body")
     },
     Route {
@@ -241,6 +242,17 @@ pub(crate) static ROUTES: &[Route] = &[
             "/v1/topics/{topic}/histogram",
             "getHistogram",
             "Counts a topic's pending messages by the interval in which they become due",
+        )
+    },
+    Route {
+        query: &["from", "to"],
+        answers: Answers::Json("Horizon", &[200]),
+        refuses: &[422],
+        ..Route::new(
+            Verb::Get,
+            "/v1/topics/{topic}/horizon",
+            "getHorizon",
+            "Counts a topic's delayed messages from overdue to years ahead, or in up to 62 equal intervals of a range",
         )
     },
     Route {
@@ -332,6 +344,33 @@ pub(crate) static ROUTES: &[Route] = &[
             "listTimers",
             "Lists the timers by etcd, and the owners of the shards by Redis",
         )
+    },
+    Route {
+        answers: Answers::Json("Me", &[200]),
+        ..Route::new(
+            Verb::Get,
+            "/v1/me",
+            "getMe",
+            "Shows who sends the request, and whether changes are allowed",
+        )
+    },
+    Route {
+        takes: Takes::Json("LogIn"),
+        answers: Answers::Json("Me", &[200]),
+        refuses: &[401, 408, 413, 415, 422],
+        is_public: true,
+        only_reads: true,
+        ..Route::new(
+            Verb::Post,
+            "/v1/session",
+            "logIn",
+            "Begins a session of the page: answers a cookie for a token, or for the code of a one-time link",
+        )
+    },
+    Route {
+        is_public: true,
+        only_reads: true,
+        ..Route::new(Verb::Delete, "/v1/session", "logOut", "Ends the session: removes its cookie")
     },
     Route {
         answers: Answers::Json("Document", &[200]),

@@ -24,6 +24,7 @@ async fn every_command_of_the_guide_does_what_it_says() {
         r#""payload":"{\"order\": 17}""#,
         r#""outcome":"moved""#,
         r#""outcome":"cancelled""#,
+        r#"{"delayed":1,"intervals":["#,
         r#""outcomes":{"ready":2}"#,
         r#"[{"outcome":"delivered"}]"#,
         r#""moved":1"#,

@@ -25,3 +25,25 @@ async fn the_command_that_is_printed_is_answered_and_no_other_user_of_the_host()
     assert!(refused.ends_with(" 401") && !refused.contains("orders"), "{refused}");
     up.stop().await;
 }
+
+#[tokio::test]
+async fn the_link_to_the_page_that_is_printed_logs_in_once() {
+    let up = Up::start(&[]).await;
+    let printed: Vec<String> = up.process.lines().into_iter().map(|line| line.text).collect();
+    let link = printed
+        .iter()
+        .find_map(|line| line.split_once("http://").filter(|(_, link)| link.contains("/?once=")));
+    let (_, link) = link.unwrap_or_else(|| panic!("no link in {printed:?}"));
+    let (address, code) = link.trim().split_once("/?once=").unwrap();
+    assert!(
+        shell(&format!("curl --silent 'http://{address}/?once={code}'")).await.contains("<!doctype html>")
+    );
+    let session = format!(
+        "curl --silent --cookie-jar - 'http://{address}/v1/session' -H 'Content-Type: application/json' -d '{{\"once\": \"{code}\"}}'"
+    );
+    let first = shell(&session).await;
+    assert!(first.contains(r#""name":"up""#) && first.contains("#HttpOnly_127.0.0.1"), "{first}");
+    let second = shell(&session).await;
+    assert!(second.contains("DQ-G121") && second.contains(r#""reason":"used""#), "{second}");
+    up.stop().await;
+}

@@ -1,0 +1,67 @@
+// Finding messages: an id in every topic, and the pending messages of a group.
+
+import { get, path, post, query } from './api.js';
+import { table } from './rows.js';
+import { go, to } from './url.js';
+import { html, nothing } from './vendor/lit-html.js';
+import { count, t } from './words.js';
+
+export const name = 'find';
+export const title = () => t('find');
+
+/** Messages of a page, and the most topics that are asked for an id. */
+const LIMIT = 50;
+const MAX_TOPICS = 500;
+
+export async function load({ id, group, after, topic }) {
+  if (id) return { by: 'id', ...(await by_id(id, group)) };
+  if (!group) return { by: null };
+  return { by: 'group', list: await get(path`/v1/groups/${group}/messages` + query({ topic, after, limit: LIMIT })) };
+}
+
+/** Asks every topic for an id. */
+async function by_id(id, group) {
+  const { topics, next } = await get(`/v1/topics?limit=${MAX_TOPICS}`);
+  if (topics.length === 0) return { found: [], asked: 0, more: false };
+  const answers = await post('/v1/get', topics.map(({ topic }) => ({ topic, id, group: group ?? null })));
+  return { found: answers.filter(({ code }) => code === undefined), asked: topics.length, more: next !== null };
+}
+
+export function show(place, data) {
+  return html`<h1>${t('find')}</h1>${form(place)}${results(place, data)}`;
+}
+
+function form({ id, group }) {
+  const find = (event) => {
+    event.preventDefault();
+    const { id, group } = Object.fromEntries(new FormData(event.target));
+    go({ view: 'find', id: id.trim(), group: group.trim() });
+  };
+  return html`
+    <form class="find" @submit=${find}>
+      <label>${t('id')} <input name="id" .value=${id ?? ''} autocomplete="off" spellcheck="false"></label>
+      <label>${t('group')} <input name="group" .value=${group ?? ''} autocomplete="off" spellcheck="false"></label>
+      <button>${t('find')}</button>
+    </form>
+    <p class="faint">${t('find_help')}</p>`;
+}
+
+function results(place, data) {
+  if (data.by === 'id') {
+    const { found, asked, more } = data;
+    return html`
+      <h2>${t('results')}</h2>
+      <p>${t(found.length > 0 ? 'found_in' : 'found_nowhere', { n: count(found.length), asked: count(asked) })} ${more ? t('more_topics', { n: MAX_TOPICS }) : nothing}</p>
+      ${found.length > 0 ? table(found, { caption: t('results'), with_topic: true, with_state: true }) : nothing}`;
+  }
+  if (data.by !== 'group') return nothing;
+  const caption = t('group_of', { group: place.group });
+  const { messages, next } = data.list;
+  return html`
+    <h2>${caption}</h2>
+    ${messages.length > 0 ? table(messages, { caption, with_topic: true, with_state: true }) : html`<p>${t('group_empty')}</p>`}
+    <p class="pager">
+      ${place.after ? html`<a href=${to({ ...place, after: null })}>${t('first_page')}</a>` : nothing}
+      ${next ? html`<a href=${to({ ...place, after: next })}>${t('next_page')}</a>` : nothing}
+    </p>`;
+}

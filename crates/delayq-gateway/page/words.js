@@ -1,0 +1,84 @@
+// Texts, numbers and times in the reader's language.
+
+import { now } from './api.js';
+import * as texts from './texts.js';
+import { here } from './url.js';
+import { html } from './vendor/lit-html.js';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const YEAR = 365 * DAY;
+
+/** The language of the page: that of the URL, or that of the browser. */
+export function language() {
+  const asked = here().lang ?? navigator.language;
+  return asked.toLowerCase().startsWith('zh') ? 'zh' : 'en';
+}
+
+const locale = () => (language() === 'zh' ? 'zh-CN' : navigator.language.startsWith('en') ? navigator.language : 'en-GB');
+
+/** The text of a key, with values for its placeholders. */
+export function t(key, values = {}) {
+  const text = texts[language()][key] ?? texts.en[key] ?? key;
+  return text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+}
+
+/** True if there is a text of this key. */
+export const has_text = (key) => key in texts.en;
+
+export const count = (n) => new Intl.NumberFormat(locale()).format(n ?? 0);
+
+/** A rate a second, with as many digits as it deserves. */
+export const rate = (n) => new Intl.NumberFormat(locale(), { maximumFractionDigits: n < 10 ? 1 : 0 }).format(n);
+
+/** A duration in its largest unit, or in its two largest. */
+export function span(ms) {
+  const units = [[YEAR, 'span_y'], [DAY, 'span_d'], [HOUR, 'span_h'], [MINUTE, 'span_m'], [SECOND, 'span_s']];
+  const at = units.findIndex(([unit]) => ms >= unit);
+  if (at < 0) return t('span_ms', { n: Math.max(0, Math.round(ms)) });
+  const [unit, key] = units[at];
+  const whole = Math.floor(ms / unit);
+  const first = t(key, { n: count(whole) });
+  const smaller = units[at + 1];
+  const rest = smaller && whole < 10 ? Math.floor((ms % unit) / smaller[0]) : 0;
+  return rest > 0 ? `${first} ${t(smaller[1], { n: rest })}` : first;
+}
+
+/** How far a time is from now, in words. */
+export function distance(ms) {
+  const away = ms - now();
+  return away >= 0 ? t('time_in', { span: span(away) }) : t('time_ago', { span: span(-away) });
+}
+
+/** A time by the reader's clock, to the second. */
+export function exact(ms) {
+  const form = { year: 'numeric', month: '2-digit', day: '2-digit', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' };
+  return new Intl.DateTimeFormat('sv-SE', form).format(ms);
+}
+
+/** The zone of the times that are shown. */
+export function zone() {
+  const parts = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset' }).formatToParts(now());
+  const offset = parts.find((part) => part.type === 'timeZoneName')?.value.replace('GMT', 'UTC') ?? '';
+  return `${Intl.DateTimeFormat().resolvedOptions().timeZone} (${offset})`;
+}
+
+/** A time: exact, and how far away. */
+export function time(ms) {
+  if (ms === null || ms === undefined) return html`<span class="faint">–</span>`;
+  return html`<time datetime=${new Date(ms).toISOString()}>${exact(ms)} <span class="faint">${distance(ms)}</span></time>`;
+}
+
+export function size(bytes) {
+  if (bytes < 1024) return t('size_b', { n: count(bytes) });
+  return bytes < 1024 * 1024 ? t('size_k', { n: rate(bytes / 1024) }) : t('size_m', { n: rate(bytes / 1024 / 1024) });
+}
+
+/** What a refusal means: its sentence where there is one, and what the gateway said. */
+export function refused(refusal) {
+  const { code, detail } = refusal.problem;
+  const key = `problem_${code.replace('DQ-', '')}`;
+  return has_text(key) ? html`${t(key)} <span class="faint">${code}: ${detail}</span>` : html`${code}: ${detail}`;
+}

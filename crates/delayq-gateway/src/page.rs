@@ -1,0 +1,114 @@
+//! The page for people: static files of this binary, which ask the API for everything else.
+//!
+//! The files are ES modules as the browser runs them, without a build step. They hold no data of the deployment, so anybody
+//! who reaches the gateway may read them.
+
+use crate::problem::{Kind, Problem};
+use crate::state::App;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use sha2::{Digest as _, Sha256};
+
+/// The route of the page in metrics.
+const ROUTE: &str = "page";
+/// The folder of every file but the document itself.
+const FOLDER: &str = "/page/";
+
+/// Nothing but the gateway's own files runs, and no text becomes markup: Trusted Types admit lit-html's templates alone.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types lit-html";
+
+/// The headers of every file.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    // A browser asks each time, and gets 304: after an upgrade no file is from the gateway before.
+    (header::CACHE_CONTROL, "no-cache"),
+];
+
+/// A file of the page.
+struct File {
+    name: &'static str,
+    text: &'static str,
+}
+
+/// Embeds the files.
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(File { name: $name, text: include_str!(concat!("../page/", $name)) },)*]
+    };
+}
+
+static FILES: &[File] = files! {
+    "index.html" "page.css" "icon.svg"
+    "main.js" "url.js" "api.js" "texts.js" "words.js" "frame.js" "login.js"
+    "overview.js" "topic.js" "horizon.js" "chart.js" "dead.js" "rows.js" "message.js" "why.js" "actions.js" "find.js"
+    "vendor/lit-html.js"
+};
+
+// === impl File ===
+
+impl File {
+    fn kind(&self) -> &'static str {
+        match self.name.rsplit_once('.').map(|(_, ending)| ending) {
+            Some("html") => "text/html; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            Some("svg") => "image/svg+xml",
+            _ => "text/javascript; charset=utf-8",
+        }
+    }
+
+    fn tag(&self) -> String {
+        format!("\"{}\"", hex::encode(&Sha256::digest(self.text)[..8]))
+    }
+
+    fn response(&self, headers: &HeaderMap) -> Response {
+        let (tag, known) = (self.tag(), headers.get(header::IF_NONE_MATCH));
+        let known = known.and_then(|known| known.to_str().ok()).unwrap_or_default();
+        let is_known = known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag);
+        let mut response = Response::new(if is_known { Body::empty() } else { Body::from(self.text) });
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        }
+        let headers = response.headers_mut();
+        headers.extend(HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind()));
+        headers.insert(header::ETAG, HeaderValue::from_str(&tag).expect("it is hex"));
+        response
+    }
+}
+
+/// The routes of the page.
+pub(crate) fn router() -> Router<App> {
+    let document = async |State(app): State<App>, headers: HeaderMap| served(&app, "index.html", &headers);
+    let file = async |State(app): State<App>, Path(name): Path<String>, headers: HeaderMap| {
+        served(&app, &name, &headers)
+    };
+    Router::new().route("/", get(document)).route(&format!("{FOLDER}{{*name}}"), get(file))
+}
+
+/// True for a request that any web page may lead a browser to: it shows no data and changes nothing.
+pub(crate) fn is_asked(method: &Method, path: &str) -> bool {
+    [Method::GET, Method::HEAD].contains(method) && (path == "/" || path.starts_with(FOLDER))
+}
+
+fn served(app: &App, name: &str, headers: &HeaderMap) -> Response {
+    let file = FILES.iter().find(|file| file.name == name);
+    let response = file.map_or_else(
+        || Problem::new(Kind::NoRoute, format!("the page has no file {name}")).into_response(),
+        |file| file.response(headers),
+    );
+    app.metrics.answered(ROUTE, response.status().as_u16());
+    response
+}
+
+#[cfg(test)]
+mod tests;

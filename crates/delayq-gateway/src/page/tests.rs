@@ -1,0 +1,168 @@
+//! The files of the page: each embedded, small together, one foreign file unchanged, no text outside of the table of texts.
+
+use super::FILES;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha512};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The SHA-512 of lit-html 3.3.3's `lit-html.js`, as it comes from the npm registry.
+const LIT_HTML: &str =
+    "Ps1YVHCHHjY4/EJelORTqhvUxLDIj+1JtJ+WdGNmaLQkxGRiS8j18AjeI026mh3hcT3oF4D46pzRyx43ODiG5g==";
+/// Maximum bytes of all files, compressed.
+const MAX_GZIP: usize = 60_000;
+
+fn text(name: &str) -> &'static str {
+    FILES.iter().find(|file| file.name == name).unwrap().text
+}
+
+#[test]
+fn every_file_of_the_folder_is_served() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
+    let names = |folder: &Path, before: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+        let files = entries.filter(|entry| entry.path().is_file());
+        files.map(|entry| format!("{before}{}", entry.file_name().display())).collect()
+    };
+    let mut there: BTreeSet<String> = names(&folder, "").into_iter().collect();
+    there.extend(names(&folder.join("vendor"), "vendor/"));
+    assert!(there.remove("vendor/LICENSE"), "the licence of the foreign file");
+    let served: BTreeSet<String> = FILES.iter().map(|file| file.name.to_owned()).collect();
+    assert_eq!(served, there);
+}
+
+#[test]
+fn the_foreign_file_is_the_published_one() {
+    assert_eq!(STANDARD.encode(Sha512::digest(text("vendor/lit-html.js"))), LIT_HTML);
+}
+
+#[test]
+fn all_files_together_are_small() {
+    let mut bytes = 0;
+    for file in FILES {
+        let mut gzip =
+            Command::new("gzip").arg("-9c").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = gzip.stdin.take().unwrap();
+        let writing = std::thread::spawn(move || input.write_all(file.text.as_bytes()).unwrap());
+        bytes += gzip.wait_with_output().unwrap().stdout.len();
+        writing.join().unwrap();
+    }
+    assert!(bytes <= MAX_GZIP, "{bytes} bytes");
+    assert!(bytes > 10_000, "{bytes} bytes: was everything compressed?");
+}
+
+#[test]
+fn nothing_is_inline_and_nothing_comes_from_elsewhere() {
+    for file in FILES.iter().filter(|file| !file.name.starts_with("vendor/")) {
+        for never in
+            ["style=", "onclick=", "<style", "javascript:", "innerHTML", "eval(", "unsafeHTML", "https://"]
+        {
+            assert!(!file.text.contains(never), "{}: {never}", file.name);
+        }
+    }
+}
+
+/// The entries of one language in texts.js: a line each, `key: 'text',`.
+fn entries(language: &str) -> BTreeMap<&'static str, &'static str> {
+    let start = format!("export const {language} = {{\n");
+    let rest = text("texts.js").split(&start).nth(1).unwrap();
+    let lines = rest.split("\n};").next().unwrap().lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    let entry =
+        |line: &'static str| line.trim_end_matches(',').split_once(": ").unwrap_or_else(|| panic!("{line}"));
+    lines.map(entry).collect()
+}
+
+fn placeholders(text: &str) -> BTreeSet<&str> {
+    text.split('{').skip(1).map(|rest| rest.split('}').next().unwrap()).collect()
+}
+
+#[test]
+fn both_languages_have_the_same_texts_with_the_same_placeholders() {
+    let (english, chinese) = (entries("en"), entries("zh"));
+    assert_eq!(english.keys().collect::<Vec<_>>(), chinese.keys().collect::<Vec<_>>());
+    for (key, english) in &english {
+        assert_eq!(placeholders(english), placeholders(chinese[key]), "{key}");
+        assert!(english.len() > 2 && chinese[key].len() > 2, "{key} is empty");
+    }
+}
+
+#[test]
+fn every_text_is_used_and_every_used_text_exists() {
+    let known: BTreeSet<&str> = entries("en").into_keys().map(|key| key.trim_matches('\'')).collect();
+    let code: String = FILES
+        .iter()
+        .filter(|file| file.name.ends_with(".js") && file.name != "texts.js")
+        .map(|file| file.text)
+        .collect();
+    for (at, _) in code.match_indices("t('") {
+        if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
+            continue;
+        }
+        let key = code[at + 3..].split('\'').next().unwrap();
+        assert!(known.contains(key), "texts.js lacks {key}");
+    }
+    // Keys that are put together: `state_${state}`.
+    let stems =
+        code.match_indices('`').filter_map(|(at, _)| code[at + 1..].split_once("${").map(|(stem, _)| stem));
+    let is_stem =
+        |stem: &&str| stem.len() > 2 && stem.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let stems: Vec<&str> = stems.filter(is_stem).collect();
+    for key in known {
+        let is_used = code.contains(&format!("'{key}'")) || stems.iter().any(|stem| key.starts_with(stem));
+        assert!(is_used, "{key} is not used");
+    }
+}
+
+/// The template literals of a file, without what is filled in.
+fn markup(code: &str) -> String {
+    let (mut depth, mut inside, mut markup) = (Vec::new(), false, String::new());
+    let mut rest = code.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '`' => {
+                inside = !inside;
+                markup.push('\n');
+            }
+            '$' if inside && rest.peek() == Some(&'{') => {
+                rest.next();
+                depth.push(1);
+                inside = false;
+            }
+            '{' if !inside => depth.last_mut().map_or((), |depth| *depth += 1),
+            '}' if !inside && depth.last() == Some(&1) => {
+                depth.pop();
+                inside = true;
+            }
+            '}' if !inside => depth.last_mut().map_or((), |depth| *depth -= 1),
+            c if inside => markup.push(c),
+            _ => {}
+        }
+    }
+    markup
+}
+
+#[test]
+fn no_text_is_in_the_code() {
+    for file in FILES
+        .iter()
+        .filter(|file| file.name.ends_with(".js") && !["texts.js", "vendor/lit-html.js"].contains(&file.name))
+    {
+        let markup = markup(file.text);
+        for after in markup.split('>').skip(1) {
+            let shown = after.split(['<', '\n']).next().unwrap();
+            assert!(
+                !shown.chars().any(char::is_alphabetic),
+                "{}: {shown:?} belongs into texts.js",
+                file.name
+            );
+        }
+        for attribute in ["aria-label=\"", "title=\"", "placeholder=\""] {
+            assert!(!markup.contains(attribute), "{}: {attribute}", file.name);
+        }
+    }
+    assert_eq!(markup("a`<b>${f(`<i>${{x: 1}}</i>`)} there</b>`").matches("there").count(), 1);
+}

@@ -1,0 +1,129 @@
+//! The horizon of a topic: how many messages become due when, in few intervals and with a bounded number of calls.
+
+use super::listing::range;
+use super::{Answer, json};
+use crate::input::Ask;
+use crate::problem::Problem;
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use delayq::UnixMillis;
+use delayq::admin::TimeRange;
+use delayq::protocol::ShardId;
+use delayq_service::json::add_time;
+use serde_json::{Value, json as value};
+
+const SECOND_MS: u64 = 1000;
+const MINUTE_MS: u64 = 60 * SECOND_MS;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+const DAY_MS: u64 = 24 * HOUR_MS;
+
+/// The edges of the whole horizon, from now: each interval is wider than the one before.
+const AHEAD_MS: [u64; 10] = [
+    SECOND_MS,
+    10 * SECOND_MS,
+    MINUTE_MS,
+    10 * MINUTE_MS,
+    HOUR_MS,
+    6 * HOUR_MS,
+    DAY_MS,
+    7 * DAY_MS,
+    30 * DAY_MS,
+    365 * DAY_MS,
+];
+
+/// The widths of the intervals of a range.
+const WIDTHS_MS: [u64; 14] = [
+    SECOND_MS,
+    5 * SECOND_MS,
+    15 * SECOND_MS,
+    MINUTE_MS,
+    5 * MINUTE_MS,
+    15 * MINUTE_MS,
+    HOUR_MS,
+    4 * HOUR_MS,
+    12 * HOUR_MS,
+    DAY_MS,
+    7 * DAY_MS,
+    30 * DAY_MS,
+    90 * DAY_MS,
+    365 * DAY_MS,
+];
+/// Maximum whole intervals of a range; its ends may cut two more.
+const MAX_INTERVALS: u64 = 60;
+
+pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+    let topic = ask.topic()?;
+    let numbers = app.admin.count(&topic).await?;
+    let now = now(&app).await?;
+    let is_whole = ask.query.text("from").is_none() && ask.query.text("to").is_none();
+    let edges = if is_whole { ahead(now) } else { within(range(&ask.query)?)? };
+    let horizon = app.admin.horizon(&topic, &edges).await?;
+    let interval = |(at, edge): (usize, &[UnixMillis])| {
+        let mut value = value!({ "count": horizon.counts.get(at) });
+        add_time(&mut value, "from", Some(edge[0]));
+        add_time(&mut value, "to", Some(edge[1]));
+        value
+    };
+    let intervals: Value = edges.windows(2).enumerate().map(interval).collect();
+    let mut shown = value!({ "intervals": intervals, "delayed": numbers.delayed });
+    add_time(&mut shown, "now", Some(now));
+    Ok(json(StatusCode::OK, &shown))
+}
+
+/// The time by the clock of one Redis.
+async fn now(app: &App) -> Result<UnixMillis, Problem> {
+    let first = app.admin.overview_of(&[ShardId::new(0)]).await.pop();
+    Ok(first.expect("one answer for one shard")?.now.millis())
+}
+
+/// What is overdue, then ever wider intervals.
+fn ahead(now: UnixMillis) -> Vec<UnixMillis> {
+    let ahead = AHEAD_MS.map(|ms| UnixMillis::new(now.get() + ms));
+    [UnixMillis::new(0), now].into_iter().chain(ahead).chain([UnixMillis::MAX]).collect()
+}
+
+/// The range in equal intervals, whose edges are multiples of their width.
+fn within(range: TimeRange) -> Result<Vec<UnixMillis>, Problem> {
+    let (from, to) = (range.from.get(), range.to.get());
+    if to <= from {
+        return Err(Problem::invalid("to", "write a time after from"));
+    }
+    let last = WIDTHS_MS[WIDTHS_MS.len() - 1];
+    let fits = |width: &u64| (to - from).div_ceil(*width) <= MAX_INTERVALS;
+    let width = WIDTHS_MS
+        .into_iter()
+        .find(fits)
+        .unwrap_or_else(|| (to - from).div_ceil(MAX_INTERVALS).next_multiple_of(last));
+    let inner = (from / width + 1..).map(|at| at * width).take_while(|edge| *edge < to);
+    Ok([from].into_iter().chain(inner).chain([to]).map(UnixMillis::new).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_few_intervals_with_round_edges() {
+        let edges = |from: u64, to: u64| -> Vec<u64> {
+            let range = TimeRange { from: UnixMillis::new(from), to: UnixMillis::new(to) };
+            within(range).unwrap().into_iter().map(UnixMillis::get).collect()
+        };
+        assert_eq!(edges(1500, 4000), [1500, 2000, 3000, 4000]);
+        assert_eq!(edges(0, HOUR_MS).len(), 61);
+        assert_eq!(edges(7, HOUR_MS)[..3], [7, MINUTE_MS, 2 * MINUTE_MS]);
+        for (from, to) in [(0, 1), (1, 61_001), (5, DAY_MS), (9, 800 * DAY_MS), (0, UnixMillis::MAX.get())] {
+            let edges = edges(from, to);
+            assert!((2..=63).contains(&edges.len()), "{from} to {to}: {} edges", edges.len());
+            assert!(edges.is_sorted_by(|one, other| one < other));
+        }
+        assert!(within(TimeRange { from: UnixMillis::new(5), to: UnixMillis::new(5) }).is_err());
+    }
+
+    #[test]
+    fn the_whole_horizon_begins_with_what_is_overdue_and_has_no_end() {
+        let edges = ahead(UnixMillis::new(DAY_MS));
+        assert_eq!((edges[0], edges[1]), (UnixMillis::new(0), UnixMillis::new(DAY_MS)));
+        assert_eq!((edges.len(), edges[12]), (13, UnixMillis::MAX));
+    }
+}

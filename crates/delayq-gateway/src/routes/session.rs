@@ -1,0 +1,64 @@
+//! Sessions of the page: who asks, log in, log out.
+
+use super::{Answer, json, nothing};
+use crate::input::Ask;
+use crate::origin;
+use crate::problem::Problem;
+use crate::sessions::{Caller, end_cookie};
+use crate::state::App;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use delayq_service::json::add_time;
+use serde::Deserialize;
+use serde_json::{Value, json as value};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogIn {
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    once: Option<String>,
+}
+
+pub(super) async fn me(State(app): State<App>, Extension(caller): Extension<Caller>) -> Response {
+    json(StatusCode::OK, &shown(&app, &caller))
+}
+
+/// The page alone logs in: a page of another origin could log its visitor in as somebody else.
+pub(super) async fn log_in(State(app): State<App>, ask: Ask) -> Answer {
+    let headers = ask.headers.clone();
+    origin::check(&headers, false)?;
+    let asked = ask.json::<LogIn>(&app).await?;
+    if !app.tokens.are_needed() {
+        return Ok(json(StatusCode::OK, &shown(&app, &Caller::anybody())));
+    }
+    let (caller, cookie) = match asked {
+        LogIn { token: Some(token), once: None } => app.sessions.begin(token.trim(), &headers).await?,
+        LogIn { token: None, once: Some(code) } => app.sessions.begin_once(&code, &headers).await?,
+        _ => return Err(Problem::invalid("token", "write token, or once")),
+    };
+    Ok(with_cookie(json(StatusCode::OK, &shown(&app, &caller)), &cookie))
+}
+
+pub(super) async fn log_out(ask: Ask) -> Answer {
+    origin::check(&ask.headers, false)?;
+    Ok(with_cookie(nothing(), &end_cookie(&ask.headers)))
+}
+
+fn with_cookie(mut response: Response, cookie: &str) -> Response {
+    let cookie = HeaderValue::from_str(cookie).expect("a cookie is made of printable characters");
+    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    response
+}
+
+fn shown(app: &App, caller: &Caller) -> Value {
+    let mut value = value!({
+        "name": caller.name, "may_change": caller.may_change, "session": caller.ends.is_some(),
+        "namespace": app.admin.client().namespace().as_str(), "version": env!("CARGO_PKG_VERSION"),
+    });
+    add_time(&mut value, "session_ends", caller.ends);
+    value
+}

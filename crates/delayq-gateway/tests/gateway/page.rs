@@ -1,0 +1,6 @@
+//! The page: its files, its sessions, what it asks of the API, and what a browser shows.
+
+mod browser;
+mod files;
+mod horizon;
+mod sessions;

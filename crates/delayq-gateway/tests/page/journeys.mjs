@@ -1,0 +1,336 @@
+// Walks through the page in a real Chromium, as a reader would: `make test-page`.
+//
+// GATEWAY, OTHER: two gateways of one deployment. TOKENS: their file, which has `secret` (may change) and `seen` (may read).
+// TOOLS: the folder with node_modules. SHOTS: a folder for screenshots, or unset. Lines `redis freeze` and `redis thaw` on
+// standard output ask the test to do so; a line on standard input answers.
+
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+
+const { GATEWAY, OTHER, TOKENS, TOOLS, CHROMIUM, SHOTS } = process.env;
+const tools = createRequire(`${TOOLS}/package.json`);
+const { chromium } = tools('playwright-core');
+const axe = readFileSync(tools.resolve('axe-core/axe.min.js'), 'utf8');
+
+const PATIENCE_MS = 20_000;
+const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+/** Every screen is looked at in both themes, wide and narrow. */
+const LOOKS = [
+  { theme: 'light', width: 1280, height: 800 },
+  { theme: 'dark', width: 360, height: 740 },
+  { theme: 'dark', width: 1280, height: 800 },
+  { theme: 'light', width: 360, height: 740 },
+];
+const WIDE = LOOKS[0];
+
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+/** Asks the test for something that only it can do. */
+async function asked(line) {
+  console.log(line);
+  await answers.next();
+}
+
+// The API, as another client uses it.
+
+async function api(method, path, body) {
+  const headers = { authorization: 'Bearer secret', 'content-type': 'application/json' };
+  const answer = await fetch(GATEWAY + path, { method, headers, body: body && JSON.stringify(body) });
+  assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${await answer.clone().text()}`);
+  return answer.status === 204 ? null : answer.json();
+}
+
+const put = (topic, id, message) => api('PUT', `/v1/topics/${topic}/messages/${id}`, message);
+
+/** Messages in every state, and due from now to years ahead. */
+async function seed() {
+  await api('PATCH', '/v1/topics/orders/policy', { history: '100', history_for: '1d' });
+  await api('POST', '/v1/topics/mails/pause');
+  const dues = ['+20s', '+45s', '+5m', '+7m', '+8m', '+30m', '+40m', '+2h', '+3h', '+5h', '+9h', '+20h', '+72h', '+120h', '+400h', '+2000h', '+20000h'];
+  let n = 0;
+  for (const [at, due] of dues.entries()) {
+    for (let i = 0; i < 3 + ((at * 7) % 11); i += 1) await put('orders', `order-${(n += 1)}`, { due, payload: { order: n, total: '19.90' } });
+  }
+  await put('orders', 'order-4711?group=user-5', { due: '+30m', group: 'user-5', payload: { order: 4711, items: ['tea', '茶'] }, headers: { trace: '4b1f', 'content-type': 'application/json' } });
+  await put('orders', 'reminder-1?group=user-5', { due: '+2h', group: 'user-5', payload: 'text' });
+  for (let i = 1; i <= 9; i += 1) await put('mails', `mail-${i}`, { due: 'now', payload: `Dear ${i}` });
+  const reasons = ['TimeoutError: no answer after 30 s', 'KeyError: customer 17', 'TimeoutError: no answer after 31 s', 'TimeoutError: no answer after 30 s\n  at send (mail.py:7)'];
+  for (let i = 0; i < 8; i += 1) await put('payments', `pay-${i}`, { due: 'now', payload: { amount: i } });
+  for (let i = 0; i < 8; i += 1) {
+    const { messages } = await api('POST', '/v1/reserve', { topics: ['payments'], wait: '10s', lease: '1h' });
+    const reason = reasons[i % reasons.length];
+    if (i < 6) await api('POST', '/v1/settle', [{ receipt: messages[0].receipt, do: 'bury', reason }]);
+  }
+  await put('payments', 'pay-retry', { due: 'now', payload: 'x' });
+  const { messages } = await api('POST', '/v1/reserve', { topics: ['payments'], wait: '10s' });
+  await api('POST', '/v1/settle', [{ receipt: messages[0].receipt, do: 'release', delay: '1h', reason: 'HTTP 503 of the bank' }]);
+}
+
+// The browser.
+
+const browser = await chromium.launch({
+  executablePath: CHROMIUM,
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'],
+});
+const faults = [];
+
+/** A new reader, with an empty profile. */
+async function reader({ theme, width, height } = WIDE, locale = 'en-GB') {
+  const context = await browser.newContext({ colorScheme: theme, viewport: { width, height }, locale, timezoneId: 'Europe/Berlin' });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.on('pageerror', (error) => faults.push(`error in the page: ${error.stack}`));
+  page.on('console', (message) => {
+    // Chromium reports refused requests too; the page shows those.
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) faults.push(message.text());
+  });
+  page.on('request', (request) => {
+    const { hostname } = new URL(request.url());
+    if (hostname !== '127.0.0.1' && !request.url().startsWith('data:')) faults.push(`a request to ${request.url()}`);
+  });
+  return page;
+}
+
+async function log_in(page, token = 'secret', place = '/') {
+  await page.goto(GATEWAY + place);
+  await page.getByLabel(/^(Token|令牌)/).fill(token);
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: /^(Log out|退出登录)$/ }).waitFor();
+}
+
+const sees = (page, text) => page.getByText(text).first().waitFor();
+
+/** Fails on a violation that axe finds, and on a page that is wider than its window. */
+async function sound(page, what) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate((values) => window.axe.run(document, { runOnly: { type: 'tag', values } }), RULES);
+  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`).join('\n')}`);
+  assert.deepEqual(found, [], what);
+  const [scroll, inner] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert.ok(scroll <= inner, `${what} is ${scroll} wide in a window of ${inner}`);
+}
+
+async function shot(page, name) {
+  if (SHOTS) await page.screenshot({ path: `${SHOTS}/${name}.png` });
+}
+
+const journeys = {
+  async 'a wrong token is refused, the right one logs in, and logging out leaves nothing on the screen'() {
+    const page = await reader();
+    await page.goto(`${GATEWAY}/?topic=orders`);
+    await page.getByLabel('Token').fill('wrong');
+    await page.getByRole('button', { name: 'Log in' }).click();
+    await sees(page, 'Unknown token');
+    await sound(page, 'the login');
+    await page.getByLabel('Token').fill('secret');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'orders', exact: true }).waitFor();
+    const [cookie] = await page.context().cookies();
+    assert.deepEqual([cookie.httpOnly, cookie.sameSite], [true, 'Strict']);
+    assert.equal(await page.evaluate(() => document.cookie + JSON.stringify(localStorage)), '{}');
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await sees(page, 'You are logged out.');
+    assert.equal(await page.getByText('order-').count(), 0);
+    assert.deepEqual(await page.context().cookies(), []);
+  },
+
+  async 'from the overview to a message by clicks, and back'() {
+    const page = await reader();
+    await log_in(page);
+    await page.getByRole('link', { name: 'orders' }).first().click();
+    await page.getByRole('link', { name: 'order-4711' }).first().click();
+    await sees(page, 'It waits for its due time');
+    await page.getByRole('button', { name: 'Show the payload' }).click();
+    await sees(page, '茶');
+    await page.goBack();
+    await page.getByRole('heading', { name: 'orders', exact: true }).waitFor();
+    await page.goBack();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  },
+
+  async 'the horizon opens a range by click, by brush and by keys, and its list follows'() {
+    const page = await reader();
+    await log_in(page, 'secret', '/?topic=orders');
+    const chart = page.getByRole('slider');
+    const { x, y, width, height } = await chart.boundingBox();
+    await page.mouse.click(x + width * (6.5 / 12), y + height / 2);
+    await page.waitForURL(/from=\d+&to=\d+/);
+    await sees(page, 'in this range');
+    const ids = () => page.locator('tbody .id').allTextContents();
+    await page.waitForFunction(() => document.querySelectorAll('tbody .id').length > 0);
+    const [wide, range] = [await ids(), new URL(page.url()).searchParams];
+    await page.getByRole('slider').waitFor();
+    const box = await page.getByRole('slider').boundingBox();
+    await page.mouse.move(box.x + 1, box.y + 20);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width / 2, box.y + 30, { steps: 5 });
+    await page.mouse.up();
+    await page.waitForFunction((from) => new URL(location).searchParams.get('to') !== from, range.get('to'));
+    await page.waitForFunction((n) => document.querySelectorAll('tbody .id').length < n, wide.length);
+    await page.getByRole('link', { name: 'All times' }).click();
+    await page.waitForURL((url) => !url.searchParams.has('from') && !url.searchParams.has('to'));
+    await sees(page, 'messages wait for their due time');
+    await page.getByRole('slider').focus();
+    for (let i = 0; i < 6; i += 1) await page.keyboard.press('ArrowRight');
+    await page.keyboard.press('Shift+ArrowRight');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/from=\d+&to=\d+/);
+    await page.getByText('The same as a table').click();
+    await page.locator('details table a').first().click();
+    await page.waitForURL(/from=\d+&to=\d+/);
+  },
+
+  async 'a message is moved, and not where somebody else moved it meanwhile'() {
+    const page = await reader();
+    await put('orders', 'moved', { due: '+50h', payload: 'x' });
+    await log_in(page, 'secret', '/?topic=orders&id=moved');
+    await page.getByRole('button', { name: 'Reschedule' }).focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'In 1 day' }).click();
+    await sound(page, 'the dialog');
+    await page.getByRole('dialog').getByRole('button', { name: 'Reschedule' }).click();
+    await sees(page, 'Moved: now due at');
+    await page.getByRole('button', { name: 'Reschedule' }).click();
+    await api('POST', '/v1/topics/orders/messages/moved/reschedule', { due: '+90h' });
+    await page.getByRole('dialog').getByRole('button', { name: 'Reschedule' }).click();
+    await sees(page, 'Not moved: somebody else moved it');
+    await page.getByRole('button', { name: 'Cancel the message' }).click();
+    await page.getByRole('button', { name: 'Leave as it is' }).click();
+    assert.equal((await api('GET', '/v1/topics/orders/messages/moved')).state, 'delayed');
+    await page.getByRole('button', { name: 'Make it due now' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Make it due now' }).click();
+    await sees(page, 'waited for a worker');
+    await page.getByRole('button', { name: 'Cancel the message' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel the message' }).click();
+    await sees(page, 'It was cancelled');
+  },
+
+  async 'dead letters are grouped by reason and replayed together'() {
+    const page = await reader();
+    await log_in(page, 'secret', '/?topic=payments&state=dead');
+    await page.getByRole('link', { name: 'TimeoutError: no answer after # s' }).click();
+    await sees(page, 'Only: TimeoutError');
+    assert.equal(await page.locator('tbody .id').count(), 4);
+    await page.getByRole('row', { name: /KeyError/ }).getByRole('button', { name: 'Replay 2' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Replay 2' }).click();
+    await sees(page, 'Replayed: 2. Not replayed: 0.');
+    assert.match(page.url(), /reason=Timeout/);
+    await page.waitForFunction(() => !document.body.textContent.includes('KeyError'));
+  },
+
+  async 'an id is found in every topic, and a group has its list'() {
+    const page = await reader();
+    await log_in(page, 'secret', '/?view=find');
+    await page.getByLabel('Id').fill('mail-3');
+    await page.keyboard.press('Enter');
+    await page.getByRole('link', { name: 'mail-3' }).click();
+    await sees(page, 'Its topic is paused');
+    await page.getByRole('link', { name: 'Find' }).click();
+    await page.getByLabel('Group').fill('user-5');
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByRole('link', { name: 'reminder-1' }).waitFor();
+    await page.getByLabel('Id').fill('nobody');
+    await page.getByLabel('Group').fill('');
+    await page.keyboard.press('Enter');
+    await sees(page, 'Nothing found');
+  },
+
+  async 'a token that may read gets no buttons'() {
+    const page = await reader();
+    await log_in(page, 'seen', '/?topic=orders&id=order-4711&group=user-5');
+    await sees(page, 'It waits for its due time');
+    await sees(page, 'read only');
+    for (const name of ['Reschedule', 'Cancel the message', 'Make it due now']) assert.equal(await page.getByRole('button', { name }).count(), 0);
+    await page.goto(`${GATEWAY}/?topic=payments&state=dead`);
+    await sees(page, 'By reason');
+    assert.equal(await page.getByRole('button', { name: /Replay/ }).count(), 0);
+  },
+
+  async 'a removed token ends its session on the screen'() {
+    const page = await reader();
+    await log_in(page);
+    const before = readFileSync(TOKENS, 'utf8');
+    writeFileSync(TOKENS, before.split('\n').filter((line) => !line.startsWith('shop ')).join('\n'));
+    await sees(page, 'The token of this session was removed');
+    assert.equal(await page.getByText('orders').count(), 0);
+    writeFileSync(TOKENS, before);
+    await new Promise((done) => setTimeout(done, 2500));
+  },
+
+  async 'without Redis the last figures stay, greyed and with their age'() {
+    const page = await reader();
+    await log_in(page);
+    await page.getByRole('link', { name: 'orders' }).first().waitFor();
+    await asked('redis freeze');
+    await sees(page, 'The figures below were read');
+    assert.equal(await page.locator('main.stale').count(), 1);
+    await page.getByRole('link', { name: 'orders' }).first().waitFor();
+    await asked('redis thaw');
+    await page.locator('main:not(.stale)').waitFor();
+  },
+
+  async 'another gateway of the deployment shows the same'() {
+    const page = await reader();
+    await page.goto(`${OTHER}/?topic=orders&id=order-4711&group=user-5`);
+    await page.getByLabel('Token').fill('secret');
+    await page.keyboard.press('Enter');
+    await sees(page, 'It waits for its due time');
+  },
+
+  async 'every screen is sound in both themes, wide and narrow, in both languages'() {
+    const screens = {
+      overview: '/', topic: '/?topic=orders', range: `/?topic=orders&from=${Date.now()}&to=${Date.now() + 6 * 3_600_000}`,
+      dead: '/?topic=payments&state=dead', ready: '/?topic=mails&state=ready', message: '/?topic=orders&id=order-4711&group=user-5', find: '/?view=find&group=user-5',
+    };
+    for (const [at, look] of LOOKS.entries()) {
+      const locale = at % 2 === 0 ? 'en-GB' : 'zh-CN';
+      const page = await reader(look, locale);
+      await page.goto(GATEWAY);
+      await sound(page, `the login, ${look.theme}, ${look.width}`);
+      await log_in(page);
+      for (const [name, place] of Object.entries(screens)) {
+        await page.goto(GATEWAY + place);
+        await page.getByRole('heading', { level: 1 }).waitFor();
+        await page.waitForFunction(() => !/Loading|加载中/.test(document.querySelector('main').textContent));
+        await sound(page, `${name}, ${look.theme}, ${look.width}`);
+        await shot(page, `page-${name}-${look.theme}-${look.width}`);
+      }
+      await page.context().close();
+    }
+  },
+
+  async 'a reader without a pointer reaches everything by the tab key'() {
+    const page = await reader();
+    await log_in(page);
+    await page.goto(`${GATEWAY}/?topic=orders`);
+    await page.getByRole('slider').waitFor();
+    const reached = new Set();
+    for (let i = 0; i < 40; i += 1) {
+      await page.keyboard.press('Tab');
+      reached.add(await page.evaluate(() => document.activeElement.textContent.trim() || document.activeElement.getAttribute('role')));
+    }
+    for (const name of ['Skip to the content', 'Overview', 'Find', '中文', 'Log out', 'The same as a table']) assert.ok(reached.has(name), `${name}: ${[...reached].join(', ')}`);
+    for (const start of ['Dead', 'order-']) assert.ok([...reached].some((name) => name.startsWith(start)), start);
+  },
+};
+
+let failed = 0;
+await seed();
+for (const [name, walk] of Object.entries(journeys)) {
+  if (process.env.ONLY && !name.includes(process.env.ONLY)) continue;
+  const start = Date.now();
+  try {
+    await walk();
+    assert.deepEqual(faults.splice(0), []);
+    console.log(`ok ${name} (${((Date.now() - start) / 1000).toFixed(1)} s)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED ${name}: ${error.stack}`);
+    for (const context of browser.contexts()) for (const page of context.pages()) console.log(page.url(), (await page.locator('main').textContent().catch(() => '')).replace(/\s+/g, ' ').slice(0, 600));
+  }
+  for (const context of browser.contexts()) await context.close();
+}
+await browser.close();
+process.exit(failed > 0 ? 1 : 0);

@@ -1,0 +1,144 @@
+//! Counting what is pending by due time, with a bounded number of calls.
+
+use super::Admin;
+use crate::calls::{Batch, batches, scatter_batches};
+use crate::error::Error;
+use delayq_core::id::Topic;
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
+use delayq_core::verbs::histogram::{self, Slot};
+use std::ops::Range;
+use std::time::Duration;
+
+const MINUTE_MS: u64 = 60_000;
+const HOUR_MS: u64 = 3_600_000;
+
+/// Maximum calls to each shard. A call counts 24 nonempty hours: 48 days of a topic with messages in every hour.
+const MAX_CALLS: usize = 48;
+
+/// How many delayed messages become due in each of some intervals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// The counts of the first intervals. Those that are missing were not counted, because too many calls would be needed.
+    pub counts: Vec<u64>,
+}
+
+/// Intervals that one chain of calls counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    intervals: Range<usize>,
+    width_ms: u64,
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// Counts a topic's delayed messages by due time, in the intervals between these edges, from the first on. At most 48 calls
+    /// are made to each shard, and one for each interval of less than a minute.
+    ///
+    /// # Errors
+    /// Redis cannot be used, or the edges do not ascend.
+    pub async fn horizon(&self, topic: &Topic, edges: &[UnixMillis]) -> Result<Horizon, Error> {
+        if edges.len() < 2 || !edges.is_sorted_by(|one, other| one < other) {
+            return Err(Error::Deployment("the edges of intervals must ascend".to_owned()));
+        }
+        self.client.calls.layout().await?;
+        let (mut counts, mut calls_left) = (vec![0; edges.len() - 1], MAX_CALLS.max(edges.len()));
+        for piece in pieces(edges) {
+            let counted_to = self.count_piece(topic, edges, &piece, &mut counts, &mut calls_left).await?;
+            if let Some(at) = counted_to {
+                let whole = edges[1..].iter().take_while(|edge| **edge <= at).count();
+                counts.truncate(whole.max(piece.intervals.start).min(piece.intervals.end));
+                break;
+            }
+        }
+        Ok(Horizon { counts })
+    }
+
+    /// Counts the intervals of a piece in every shard; the time up to which all of them are counted if calls ran out.
+    async fn count_piece(
+        &self,
+        topic: &Topic,
+        edges: &[UnixMillis],
+        piece: &Piece,
+        counts: &mut [u64],
+        calls_left: &mut usize,
+    ) -> Result<Option<UnixMillis>, Error> {
+        let Range { start, end } = piece.intervals;
+        let (until, width) = (edges[end], Duration::from_millis(piece.width_ms));
+        let mut asked: Vec<(ShardId, UnixMillis)> =
+            self.shards().into_iter().map(|shard| (shard, edges[start])).collect();
+        while !asked.is_empty() {
+            let Some(left) = calls_left.checked_sub(1) else {
+                return Ok(asked.iter().map(|(_, from)| *from).min());
+            };
+            *calls_left = left;
+            let places = batches(asked.iter().enumerate().map(|(at, (shard, _))| (at, *shard, 0)));
+            let request = |batch: &Batch<ShardId>| {
+                let from = asked[batch.items[0]].1;
+                histogram::request(batch.key, topic, (from, until), width)
+            };
+            let read = |_: &Batch<ShardId>, reply| histogram::read(reply);
+            let answers = scatter_batches(&self.client.calls, &places, request, read).await;
+            let mut further = Vec::new();
+            for (batch, answer) in places.iter().zip(answers) {
+                let (slots, next) = answer?;
+                add(counts, edges, piece, &slots);
+                further.extend(next.map(|from| (batch.key, from)));
+            }
+            asked = further;
+        }
+        Ok(None)
+    }
+}
+
+/// Adds the counts of slots to their intervals. A slot may begin before the first edge, which cuts it.
+fn add(counts: &mut [u64], edges: &[UnixMillis], piece: &Piece, slots: &[Slot]) {
+    let Range { start, end } = piece.intervals;
+    for slot in slots {
+        let behind = edges[start..end].partition_point(|edge| *edge <= slot.start);
+        counts[start + behind.saturating_sub(1)] += slot.count;
+    }
+}
+
+/// The chains of calls that count these intervals: a single one where a width of the script divides them.
+fn pieces(edges: &[UnixMillis]) -> Vec<Piece> {
+    let (intervals, inner) = (edges.len() - 1, &edges[1..edges.len() - 1]);
+    let divides = |width_ms: u64| inner.iter().all(|edge| edge.get() % width_ms == 0);
+    let widths = [60, 30, 20, 15, 12, 10, 6, 5, 4, 3, 2, 1].map(|minutes| minutes * MINUTE_MS);
+    match widths.into_iter().find(|width_ms| divides(*width_ms)) {
+        Some(width_ms) => vec![Piece { intervals: 0..intervals, width_ms }],
+        None => (0..intervals).map(|at| Piece { intervals: at..at + 1, width_ms: HOUR_MS }).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(edges: &[u64]) -> Vec<UnixMillis> {
+        edges.iter().copied().map(UnixMillis::new).collect()
+    }
+
+    #[test]
+    fn intervals_with_common_edges_are_one_chain_of_calls() {
+        let widths = |edges: &[u64]| -> Vec<u64> {
+            pieces(&at(edges)).into_iter().map(|piece| piece.width_ms).collect()
+        };
+        assert_eq!(widths(&[1, HOUR_MS, 25 * HOUR_MS, 25 * HOUR_MS + 7]), [HOUR_MS]);
+        assert_eq!(widths(&[1, 15 * MINUTE_MS, 30 * MINUTE_MS]), [15 * MINUTE_MS]);
+        assert_eq!(widths(&[1, 7 * MINUTE_MS, 9 * MINUTE_MS, 11]), [MINUTE_MS]);
+        assert_eq!(widths(&[1, 1000, 2000]), [HOUR_MS, HOUR_MS]);
+        assert_eq!(widths(&[1, 2]), [HOUR_MS]);
+    }
+
+    #[test]
+    fn a_slot_is_counted_in_its_interval_even_if_the_first_edge_cuts_it() {
+        let edges = at(&[HOUR_MS + 5, 2 * HOUR_MS, 4 * HOUR_MS]);
+        let piece = &pieces(&edges)[0];
+        let slot = |hour: u64, count| Slot { start: UnixMillis::new(hour * HOUR_MS), count };
+        let mut counts = [0; 2];
+        add(&mut counts, &edges, piece, &[slot(1, 1), slot(2, 10), slot(3, 100)]);
+        assert_eq!(counts, [1, 110]);
+    }
+}
