@@ -18,7 +18,7 @@ use axum::RequestPartsExt as _;
 use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
 use axum::http::{HeaderMap, header};
-use delayq::{Group, MessageId, Target, Topic};
+use delayq::{Group, Members, MessageId, Target, Topic};
 use delayq_service::when::When;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -68,6 +68,11 @@ impl Ask {
 
     pub(crate) fn group(&self) -> Result<Group, Problem> {
         self.name("group")
+    }
+
+    /// The messages of the group in the path, of all topics or of `?topic=`.
+    pub(crate) fn members(&self) -> Result<Members, Problem> {
+        Ok(Members { group: self.group()?, topic: self.query.get("topic")? })
     }
 
     pub(crate) fn id(&self) -> Result<MessageId, Problem> {

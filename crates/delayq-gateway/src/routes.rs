@@ -8,6 +8,7 @@ mod lines;
 mod listing;
 mod message;
 mod policy;
+mod promote;
 mod put;
 mod reserve;
 mod session;
@@ -87,6 +88,8 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getPolicy" => on(method, policy::get),
         "setPolicy" => on(method, policy::set),
         "changePolicy" => on(method, policy::change),
+        "promoteTopic" => on(method, promote::of_topic),
+        "promoteGroup" => on(method, promote::of_group),
         "reserve" => on(method, reserve::reserve),
         "settle" => on(method, settle::settle),
         "getStatus" => on(method, status::status),

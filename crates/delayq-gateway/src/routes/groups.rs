@@ -7,7 +7,6 @@ use crate::problem::{Kind, Problem};
 use crate::state::App;
 use axum::extract::State;
 use axum::http::StatusCode;
-use delayq::Members;
 use serde::Deserialize;
 use serde_json::json as value;
 
@@ -22,14 +21,14 @@ struct ShiftOf {
 }
 
 pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
-    let members = members(&ask)?;
+    let members = ask.members()?;
     let tally = app.producer.cancel_group(&members).await?;
     let (cancelled, passed) = (tally.changed, tally.passed);
     Ok(json(StatusCode::OK, &value!({ "cancelled": cancelled, "leased_or_failed": passed })))
 }
 
 pub(super) async fn shift(State(app): State<App>, ask: Ask) -> Answer {
-    let members = members(&ask)?;
+    let members = ask.members()?;
     let ShiftOf { by, token } = ask.json(&app).await?;
     if token.is_empty() || token.len() > MAX_TOKEN || token.chars().any(char::is_control) {
         return Err(Problem::invalid("token", "write 1 to 128 bytes without control characters"));
@@ -41,8 +40,4 @@ pub(super) async fn shift(State(app): State<App>, ask: Ask) -> Answer {
         return Err(Problem::outcome(Kind::Conflict, value!({ "outcome": "busy", "reason": why })));
     }
     Ok(json(StatusCode::OK, &value!({ "moved": moved, "passed": passed })))
-}
-
-fn members(ask: &Ask) -> Result<Members, Problem> {
-    Ok(Members { group: ask.group()?, topic: ask.query.get("topic")? })
 }

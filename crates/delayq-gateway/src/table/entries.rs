@@ -219,6 +219,28 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        query: &["topic", "from", "to", "max"],
+        answers: Answers::Json("Promoted", &[200]),
+        refuses: &[422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/groups/{group}/promote",
+            "promoteGroup",
+            "Makes delayed messages of a group ready now, the earliest due first",
+        )
+    },
+    Route {
+        query: &["from", "to", "max"],
+        answers: Answers::Json("Promoted", &[200]),
+        refuses: &[422],
+        ..Route::new(
+            Verb::Post,
+            "/v1/topics/{topic}/promote",
+            "promoteTopic",
+            "Makes delayed messages of a topic ready now, in each shard the earliest due first",
+        )
+    },
+    Route {
         query: &["limit", "after"],
         answers: Answers::Json("Topics", &[200]),
         refuses: &[422],

@@ -105,6 +105,28 @@ async fn many_changes_answer_each_in_order_and_names_may_be_dots() {
 }
 
 #[tokio::test]
+async fn a_topic_and_a_group_are_promoted_up_to_a_time_and_a_maximum() {
+    let stage = Stage::start("").await;
+    let message = |n: u64| {
+        let message =
+            Message::new(topic("orders"), "x").at(UnixMillis::new(FAR + n)).id(n.to_string()).unwrap();
+        message.group(["even", "odd"][n as usize % 2]).unwrap()
+    };
+    stage.deployment.put((0..10).map(message)).await;
+    let promote = async |path: String| {
+        let answer = stage.gateway.post(&path, &json!({})).await.with(200);
+        (answer["promoted"].as_u64().unwrap(), answer["kept"].as_u64().unwrap())
+    };
+    assert_eq!(promote(format!("/v1/groups/odd/promote?to={}", FAR + 3)).await, (2, 0));
+    assert_eq!(promote("/v1/groups/odd/promote?topic=mails".to_owned()).await, (0, 0));
+    assert_eq!(promote("/v1/topics/orders/promote?max=5".to_owned()).await, (5, 0));
+    assert_eq!(promote("/v1/topics/orders/promote".to_owned()).await, (3, 0));
+    let topic = stage.gateway.get("/v1/topics/orders").await.with(200);
+    assert_eq!((&topic["delayed"], &topic["ready"]), (&json!(0), &json!(10)));
+    stage.gateway.post("/v1/topics/orders/promote?max=0", &json!({})).await.with(422);
+}
+
+#[tokio::test]
 async fn a_group_is_shifted_once_under_a_token_and_cancelled() {
     let stage = Stage::start("").await;
     let of_group = |id: &str, name: &str| {

@@ -1,0 +1,39 @@
+//! Making delayed messages ready now.
+
+use super::listing::range;
+use super::{Answer, json};
+use crate::input::{Ask, Query};
+use crate::problem::Problem;
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use delayq::admin::{Promotable, PromoteOptions};
+use serde_json::json as value;
+
+/// Maximum messages of a request: it ends within seconds.
+const MAX: u64 = 10_000;
+
+pub(super) async fn of_topic(State(app): State<App>, ask: Ask) -> Answer {
+    let (topic, options) = (ask.topic()?, options(&ask.query)?);
+    promote(&app, Promotable::from(&topic), options).await
+}
+
+pub(super) async fn of_group(State(app): State<App>, ask: Ask) -> Answer {
+    let (members, options) = (ask.members()?, options(&ask.query)?);
+    promote(&app, Promotable::from(&members), options).await
+}
+
+fn options(query: &Query) -> Result<PromoteOptions, Problem> {
+    let max = match query.get("max")? {
+        Some(max) if !(1..=MAX).contains(&max) => {
+            return Err(Problem::invalid("max", format_args!("write 1 to {MAX}")));
+        }
+        max => max.unwrap_or(MAX),
+    };
+    Ok(PromoteOptions::default().due(range(query)?).max_messages(max))
+}
+
+async fn promote(app: &App, which: Promotable, options: PromoteOptions) -> Answer {
+    let promoted = app.admin.promote(which, &options, |_| {}).await?;
+    Ok(json(StatusCode::OK, &value!({ "promoted": promoted.promoted, "kept": promoted.kept })))
+}
