@@ -35,7 +35,7 @@ LIMITS = {
     "clients/python": (10, 29),
     "crates tests": (8, 16),
     "crates/delayq": (10, 20),
-    "crates/delayq-cli": (9, 18),
+    "crates/delayq-cli": (8, 17),
     "crates/delayq-cluster": (8, 20),
     "crates/delayq-compensator": (9, 20),
     "crates/delayq-spool": (9, 15),

@@ -113,7 +113,8 @@ impl Rehearse {
     async fn against(&self, delivered: PathBuf, mut script: Script, speed: f64) -> Result<Exit, Fault> {
         let context = self.global.context()?;
         script.pace(speed);
-        let run = Run { script, output: context.output, delivered, client: context.client, folder: None };
+        let run =
+            Run { script, output: context.output, delivered, client: context.client().clone(), folder: None };
         let journal = run.begin(speed).await?;
         let player = run.player(journal, Clock::of(&run.client).await?);
         let played = run.play(player, &interrupted()).await?;

@@ -1,6 +1,6 @@
 //! Which deployment a command is about: the configuration file, the environment, and the options over both.
 
-use crate::failure::{FILE, UNKNOWN, UNREACHABLE, of_core, unknown};
+use crate::failure::{FILE, UNKNOWN, of_core, unknown};
 use crate::naming::{elsewhere, named};
 use crate::output::Output;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
@@ -12,6 +12,7 @@ use delayq::{
 };
 use delayq_cluster::EtcdConfig;
 use delayq_compensator::OutboxConfig;
+use delayq_look::Deployment;
 use delayq_service::config::{
     AdminConfig, DeploymentConfig, Environment, Loaded, LogConfig, RedisConfig, RedisUrl, Source,
     SpoolConfig, load,
@@ -22,12 +23,8 @@ use delayq_spool::{SpoolSettings, SpoolWriter};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 const EVERYWHERE: &str = "Global options";
-
-/// How long the keys of a Redis are searched for other deployments.
-const SCAN_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The options that every command takes.
 #[derive(Clone, Debug, Args)]
@@ -108,10 +105,8 @@ pub struct Context {
     pub output: Output,
     /// The settings in force.
     pub config: CliConfig,
-    /// The deployment; it connects when it is first used.
-    pub client: Client,
-    /// The part of it that a look is limited to.
-    part: Option<Admin>,
+    /// The deployment, or the part of it that a look is limited to.
+    pub deployment: Deployment,
 }
 
 // === impl Global ===
@@ -164,7 +159,8 @@ impl Global {
     pub fn context(&self) -> Result<Context, Fault> {
         let config = self.load()?.config;
         let client = client(&config.deployment, &config.redis)?;
-        Ok(Context { output: Output::of_process(self.json()), config, client, part: None })
+        let deployment = Deployment::new(client, &config.deployment, &config.etcd);
+        Ok(Context { output: Output::of_process(self.json()), config, deployment })
     }
 }
 
@@ -173,12 +169,17 @@ impl Global {
 impl Context {
     /// The operator's side of the deployment.
     pub fn admin(&self) -> Admin {
-        self.part.clone().unwrap_or_else(|| Admin::new(self.client.clone()))
+        self.deployment.admin()
     }
 
-    /// The same, limited to what this admin counts, lists and walks over.
-    pub fn limited_to(&self, part: Admin) -> Self {
-        Self { part: Some(part), ..self.clone() }
+    /// The connection to Redis.
+    pub fn client(&self) -> &Client {
+        self.deployment.client()
+    }
+
+    /// The same, limited to a part of the deployment.
+    pub fn limited_to(&self, part: &Deployment) -> Self {
+        Self { deployment: part.clone(), ..self.clone() }
     }
 
     /// The producer's side; what cannot reach Redis goes to the host's spool, if there is one.
@@ -191,7 +192,7 @@ impl Context {
         let spool = spool.map_err(|error| Fault::new(&FILE, error.to_string()))?;
         let mut options = ProducerOptions::default();
         options.spool = spool.map(|spool| Arc::new(spool) as Arc<dyn Spool>);
-        Ok(Producer::start(self.client.clone(), options))
+        Ok(Producer::start(self.client().clone(), options))
     }
 
     /// Makes sure that the topic exists, so that a misspelt name is an error.
@@ -233,21 +234,6 @@ impl Context {
             }
             Err(fault) => fault,
         }
-    }
-
-    /// Which deployments this Redis has, if it does not have the one that is asked for: as a sentence.
-    pub async fn other_namespaces(&self) -> Option<String> {
-        let admin = self.admin();
-        let found = tokio::time::timeout(SCAN_DEADLINE, admin.namespaces()).await.ok()?.ok()?;
-        if found.is_empty() || found.contains(&self.config.deployment.namespace) {
-            return None;
-        }
-        let names: Vec<&str> = found.iter().map(Namespace::as_str).collect();
-        let wanted = &self.config.deployment.namespace;
-        Some(format!(
-            "there is no namespace {wanted} in this Redis, but {}: choose with --namespace",
-            names.join(", ")
-        ))
     }
 
     /// Redis's clock.
@@ -295,9 +281,4 @@ pub fn no_topic(topic: &Topic, topics: &[Topic]) -> String {
         }
         None => format!("there is no topic {topic}; delayq topics lists all {}", topics.len()),
     }
-}
-
-/// A fault for an etcd that cannot be used.
-pub fn of_cluster(error: &delayq_cluster::ClusterError) -> Fault {
-    Fault::new(&UNREACHABLE, error.to_string())
 }

@@ -1,7 +1,7 @@
 //! The admin endpoints of a deployment's processes: which there are, and what they answer.
 
 use crate::deployment::CliConfig;
-use delayq_cluster::{ClusterConfig, Observer};
+use delayq_look::observer;
 use delayq_service::ask;
 use delayq_service::config::{HostPort, Listen};
 use std::collections::BTreeMap;
@@ -44,8 +44,7 @@ pub async fn known(config: &CliConfig, given: &[HostPort]) -> (Vec<Endpoint>, Op
 }
 
 async fn registered(config: &CliConfig) -> Result<Vec<Registered>, String> {
-    let fleet = ClusterConfig::new(&config.etcd, &config.deployment, "delayq-cli");
-    let observer = Observer::new(&fleet).map_err(|error| error.to_string())?;
+    let observer = observer(&config.deployment, &config.etcd).map_err(|fault| fault.message())?;
     let members = observer.overview().await.map_err(|error| error.to_string())?.members;
     let with_endpoint = members.into_iter().filter(|member| !member.address.is_empty());
     Ok(with_endpoint.map(|member| (format!("timer-{}", member.name), member.address)).collect())

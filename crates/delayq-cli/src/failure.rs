@@ -314,13 +314,6 @@ pub const TABLE: &[&Code] = &[
     &PARTIAL,
 ];
 
-/// A fault without its code.
-pub fn message_of(fault: &Fault) -> String {
-    let text = fault.to_string();
-    let message = text.strip_prefix(fault.code().id).and_then(|text| text.strip_prefix(": "));
-    message.unwrap_or(&text).to_owned()
-}
-
 /// Arguments that cannot be served.
 pub fn usage(message: impl Display) -> Fault {
     Fault::new(&USAGE, message.to_string())

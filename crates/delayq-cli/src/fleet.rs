@@ -1,19 +1,9 @@
-//! The timers' fleet, seen from outside.
+//! The timers' fleet, changed from outside.
 
 use crate::deployment::CliConfig;
 use crate::failure::NO_FLEET;
-use crate::output::time;
-use delayq::UnixMillis;
-use delayq_cluster::{ClusterConfig, DrainInfo, Observer, Operator};
+use delayq_cluster::{ClusterConfig, Operator};
 use delayq_service::{Fault, codes};
-
-/// Looks at the timers' fleet without joining it.
-///
-/// # Errors
-/// A certificate or password that cannot be read.
-pub fn observer(config: &CliConfig) -> Result<Observer, Fault> {
-    Observer::new(&timers(config)).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
-}
 
 /// Changes the timers' fleet without joining it.
 ///
@@ -23,18 +13,6 @@ pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
     if !config.etcd.enabled {
         return Err(Fault::new(&NO_FLEET, "[etcd] enabled = false: a single timer owns every shard"));
     }
-    Operator::new(&timers(config)).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
-}
-
-fn timers(config: &CliConfig) -> ClusterConfig {
-    ClusterConfig::new(&config.etcd, &config.deployment, "delayq-cli")
-}
-
-/// That a timer is drained, since when and why.
-pub fn drained(drain: &DrainInfo) -> String {
-    let DrainInfo { name, since_ms, reason, registered } = drain;
-    let since = time(UnixMillis::new(*since_ms));
-    let gone = if *registered { "" } else { ", and not registered" };
-    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    format!("{name} is drained since {since}{gone}{reason}")
+    let fleet = ClusterConfig::new(&config.etcd, &config.deployment, "delayq-cli");
+    Operator::new(&fleet).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
 }

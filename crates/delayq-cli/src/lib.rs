@@ -11,7 +11,6 @@ pub mod exposition;
 pub mod failure;
 pub mod fleet;
 pub mod help;
-pub mod judge;
 pub mod listing;
 pub mod look;
 pub mod naming;

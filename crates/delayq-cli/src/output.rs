@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-pub use crate::table::Judgement;
+pub use delayq_look::{Judgement, counted, duration};
 pub use delayq_service::json::add_time;
 pub use delayq_service::when::time;
 
@@ -111,11 +111,6 @@ pub fn write(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// A number of things: `1 dead letter`, `2 dead letters`.
-pub fn counted(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 /// A time, and how far it is from now.
 pub fn time_from(at: UnixMillis, now: UnixMillis) -> String {
     format!("{} ({})", time(at), distance(at, now))
@@ -135,15 +130,6 @@ pub fn age(since: Option<UnixMillis>, now: UnixMillis) -> String {
     since.map_or(String::new(), |since| duration(Duration::from_secs(now.since(since).as_secs())))
 }
 
-/// A duration in at most two units.
-pub fn duration(length: Duration) -> String {
-    let whole = match length.as_secs() {
-        0..60 => Duration::from_millis(length.as_millis() as u64),
-        seconds => Duration::from_secs(seconds),
-    };
-    humantime::format_duration(whole).to_string().split(' ').take(2).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,10 +144,5 @@ mod tests {
         );
         assert_eq!(time_from(UnixMillis::new(now.get() - 250), now), "2027-01-15T07:59:59.750Z (250ms ago)");
         assert_eq!(time(UnixMillis::MAX), "9007199254740991 ms");
-        for (seconds, text) in
-            [(0, "0s"), (59, "59s"), (3_661, "1h 1m"), (90_000, "1day 1h"), (800_000, "9days 6h")]
-        {
-            assert_eq!(duration(Duration::from_secs(seconds)), text);
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Cli, Command};
 use crate::deployment::Global;
-use crate::failure::{NO_DEPLOYMENT, message_of, usage};
+use crate::failure::{NO_DEPLOYMENT, usage};
 use crate::help::by_task;
 use crate::look::look;
 use crate::printable::printable_lines;
@@ -78,7 +78,7 @@ fn complain(fault: &Fault, json: bool) -> ExitCode {
 
 /// An error as JSON, on one line.
 fn json_of(fault: &Fault) -> Value {
-    let (code, message) = (fault.code(), message_of(fault));
+    let (code, message) = (fault.code(), fault.message());
     json!({ "error": {
         "code": code.id, "title": code.title, "message": message, "cause": code.cause, "tries": code.tries,
         "exit": code.exit.code(),
@@ -96,9 +96,9 @@ async fn run(cli: Cli) -> Result<ExitCode, Fault> {
 /// A deployment that is not there, with those that are.
 async fn with_namespaces(fault: Fault, global: &Global) -> Fault {
     let Ok(context) = global.context() else { return fault };
-    match context.other_namespaces().await {
+    match context.deployment.others().await {
         None => fault,
-        Some(others) => Fault::new(&NO_DEPLOYMENT, format!("{}; {others}", message_of(&fault))),
+        Some(others) => Fault::new(&NO_DEPLOYMENT, format!("{}; {others}", fault.message())),
     }
 }
 

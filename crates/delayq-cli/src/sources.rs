@@ -5,8 +5,8 @@ mod intake;
 mod outbox;
 
 use crate::deployment::{Context, Global};
-use crate::judge::Check;
 use delayq_compensator::IntakeConfig;
+use delayq_look::Check;
 use delayq_service::config::{Environment, load};
 use delayq_service::{Fault, configuration};
 use futures_util::future::join_all;

@@ -5,7 +5,7 @@ use crate::printable::printable;
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets,
 };
-use serde::Serialize;
+use delayq_look::Judgement;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
 
@@ -18,18 +18,6 @@ pub(crate) static OWN_ESCAPE: LazyLock<String> =
 const GAP: usize = 2;
 /// Longer words are broken. A generated id has 37 characters.
 const LONGEST_WORD: usize = 40;
-
-/// What a row says of its subject, as its colour on a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Judgement {
-    /// Green.
-    Good,
-    /// Yellow.
-    Warning,
-    /// Red.
-    Bad,
-}
 
 /// A table under construction.
 pub struct Rows {
@@ -49,14 +37,6 @@ struct Column {
 struct Row {
     colour: Option<Color>,
     cells: Vec<String>,
-}
-
-// === impl Judgement ===
-
-impl From<bool> for Judgement {
-    fn from(good: bool) -> Self {
-        if good { Self::Good } else { Self::Bad }
-    }
 }
 
 // === impl Rows ===

@@ -3,7 +3,7 @@
 use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
 use crate::error::ClusterError;
-use crate::etcd::{Fence, Link};
+use crate::etcd::Fence;
 use crate::overview::{Observer, Overview};
 use crate::wall_clock;
 
@@ -117,7 +117,7 @@ impl Operator {
     async fn write(&self, drains: &Drains, written: i64) -> Result<bool, ClusterError> {
         let key = self.observer.keys().drains();
         let fence = [Fence::Written(key.clone(), written)];
-        let write = async |link: &Link| link.write(&fence, &key, drains.to_json(), 0).await;
-        Ok(self.observer.ask(write).await?.is_some())
+        let written = self.observer.ask(|link| link.write(&fence, &key, drains.to_json(), 0)).await?;
+        Ok(written.is_some())
     }
 }

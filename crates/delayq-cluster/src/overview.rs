@@ -170,17 +170,17 @@ impl Observer {
     pub(crate) async fn read(&self) -> Result<Read, ClusterError> {
         let keys = &self.keys;
         let ranges = [Range::Prefix(keys.members()), Range::Key(keys.plan()), Range::Key(keys.drains())];
-        let (revision, read) = self.ask(async |link: &Link| link.read(&ranges).await).await?;
+        let (revision, read) = self.ask(|link| link.read(&ranges)).await?;
         let mut read = read.into_iter();
         let mut next = || read.next().expect("an answer for each range");
         Ok(Read { revision, members: next(), plan: next(), drains: next() })
     }
 
     /// One request that is safe to repeat, to each endpoint in turn until one answers.
-    pub(crate) async fn ask<T>(
-        &self,
-        request: impl AsyncFn(&Link) -> Result<T, EtcdError>,
-    ) -> Result<T, ClusterError> {
+    pub(crate) async fn ask<'l, T, F>(&'l self, request: impl Fn(&'l Link) -> F) -> Result<T, ClusterError>
+    where
+        F: Future<Output = Result<T, EtcdError>> + Send,
+    {
         let started = Instant::now();
         let mut tried = 1;
         loop {

@@ -3,17 +3,19 @@
 use crate::config::GatewayConfig;
 use crate::engine::{Common, Engine};
 use crate::lmstfy::{self, Lmstfy, LmstfyConfig};
+use crate::looks::Looks;
 use crate::metrics::GatewayMetrics;
 use crate::routes::router;
 use crate::server::Server;
 use delayq::{Client, Error};
+use delayq_look::Deployment;
 use delayq_service::{Fault, Metrics, Tasks};
 use std::net::SocketAddr;
 
 /// The parts that a gateway needs.
 pub struct Deps {
     /// The deployment.
-    pub client: Client,
+    pub deployment: Deployment,
     /// The deployments of lmstfy's further pools, by name of the pool: [`LmstfyConfig::clients`].
     pub pools: Vec<(String, Client)>,
     /// The registry for metrics.
@@ -34,11 +36,12 @@ pub struct Gateway {
 /// # Errors
 /// An address cannot be bound, or the tokens, the key or an account cannot be read.
 pub async fn build(config: GatewayConfig, lmstfy: LmstfyConfig, deps: Deps) -> Result<Gateway, Fault> {
-    let Deps { client, pools, metrics } = deps;
+    let Deps { deployment, pools, metrics } = deps;
     let listen = config.listen.clone();
     let common = Common::new(config, GatewayMetrics::register(&metrics))?;
+    let client = deployment.client().clone();
     let engine = common.engine(client.clone());
-    let (address, server) = common.server(&listen, router(&engine.app)).await?;
+    let (address, server) = common.server(&listen, router(&engine.app, Looks::new(deployment))).await?;
     let lmstfy = match lmstfy.enabled {
         true => Some(lmstfy::build(&lmstfy, &common, client, pools).await?),
         false => None,

@@ -22,6 +22,7 @@ mod gateway;
 mod guard;
 mod input;
 mod lmstfy;
+mod looks;
 mod metrics;
 mod openapi;
 mod origin;

@@ -50,7 +50,7 @@ macro_rules! files {
 static FILES: &[File] = files! {
     "index.html" "page.css" "icon.svg"
     "main.js" "url.js" "api.js" "texts.js" "words.js" "frame.js" "login.js"
-    "overview.js" "topic.js" "horizon.js" "chart.js" "dead.js" "rows.js" "message.js" "why.js" "actions.js" "find.js"
+    "overview.js" "topic.js" "horizon.js" "chart.js" "dead.js" "rows.js" "message.js" "why.js" "actions.js" "find.js" "wrong.js"
     "vendor/lit-html.js"
 };
 

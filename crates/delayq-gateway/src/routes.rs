@@ -12,27 +12,29 @@ mod put;
 mod reserve;
 mod session;
 mod settle;
+mod status;
 mod topics;
 
+use crate::looks::Looks;
 use crate::openapi::DOCUMENT;
 use crate::problem::Problem;
 use crate::state::App;
 use crate::table::{ROUTES, Route, Verb};
 use crate::{guard, page};
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Extension, Router};
 use serde_json::Value;
 
 /// The answer of a route.
 type Answer = Result<Response, Problem>;
 
 /// Every route of the table.
-pub(crate) fn router(app: &App) -> Router {
+pub(crate) fn router(app: &App, looks: Looks) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
         let guarding = app.clone();
@@ -43,6 +45,7 @@ pub(crate) fn router(app: &App) -> Router {
         .merge(page::router())
         .method_not_allowed_fallback(guard::other_method)
         .fallback(guard::nowhere)
+        .layer(Extension(looks))
         .layer(from_fn_with_state(app.clone(), guard::every))
         .with_state(app.clone())
 }
@@ -89,6 +92,9 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getMe" => on(method, session::me),
         "logIn" => on(method, session::log_in),
         "logOut" => on(method, session::log_out),
+        "getStatus" => on(method, status::status),
+        "listShards" => on(method, status::shards),
+        "listTimers" => on(method, status::list_timers),
         "getDocument" => on(method, document),
         name => unreachable!("the table has a route without an endpoint: {name}"),
     }

@@ -4,6 +4,7 @@ use crate::config::GatewayConfig;
 use crate::gateway::{Deps, Gateway, build};
 use crate::lmstfy::LmstfyConfig;
 use delayq::admin::Role;
+use delayq_look::{Deployment, EtcdConfig};
 use delayq_service::config::{DeploymentConfig, RedisConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 
@@ -12,6 +13,7 @@ delayq_service::sections! {
     pub struct Config {
         deployment: DeploymentConfig,
         redis: RedisConfig,
+        etcd: EtcdConfig,
         gateway: GatewayConfig,
         lmstfy: LmstfyConfig,
     } and |config, at| config.deployment.contradictions(&config.redis, at)
@@ -37,7 +39,8 @@ impl Service for GatewayService {
         let client = client_of(&config.deployment)?;
         let pools = config.lmstfy.clients(client_of)?;
         let fitness = Fitness::if_there(&client, &process.readiness).await?;
-        let deps = Deps { client, pools, metrics: process.metrics.clone() };
+        let deployment = Deployment::new(client, &config.deployment, &config.etcd);
+        let deps = Deps { deployment, pools, metrics: process.metrics.clone() };
         Ok(Self { gateway: build(config.gateway, config.lmstfy, deps).await?, fitness })
     }
 

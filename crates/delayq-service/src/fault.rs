@@ -45,6 +45,24 @@ impl Fault {
         self.code
     }
 
+    /// The text without the code: the message, and the cause.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let mut said = self.message.clone();
+        let mut cause: Option<&dyn Error> = self.source.as_ref().map(|source| &**source as &dyn Error);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            let text =
+                text.strip_prefix(self.code.id).and_then(|text| text.strip_prefix(": ")).unwrap_or(&text);
+            // Many errors repeat their source's text.
+            if !said.contains(text) {
+                said = format!("{said}: {text}");
+            }
+            cause = error.source();
+        }
+        said
+    }
+
     /// The exit code of a process that ends with this fault.
     #[must_use]
     pub fn exit(&self) -> Exit {
@@ -61,19 +79,7 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = format!("{}: {}", self.code.id, self.message);
-        let mut cause: Option<&dyn Error> = self.source.as_ref().map(|source| &**source as &dyn Error);
-        while let Some(error) = cause {
-            let text = error.to_string();
-            let text =
-                text.strip_prefix(self.code.id).and_then(|text| text.strip_prefix(": ")).unwrap_or(&text);
-            // Many errors repeat their source's text.
-            if !said.contains(text) {
-                said = format!("{said}: {text}");
-            }
-            cause = error.source();
-        }
-        out.write_str(&said)
+        write!(out, "{}: {}", self.code.id, self.message())
     }
 }
 

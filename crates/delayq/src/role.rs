@@ -86,7 +86,8 @@ const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
 /// Of who sweeps, outside of scripts: walking over all keys.
 const OF_A_SWEEPER: [&str; 1] = ["scan"];
 
-/// Of who asks, outside of scripts, who listens: an admin, and a forwarder whether its topics have workers too.
+/// Of who asks, outside of scripts, who listens: an admin, a gateway for the state of the deployment, and a forwarder whether its
+/// topics have workers too.
 const OF_WHO_ASKS: [&str; 1] = ["pubsub|shardnumsub"];
 
 /// What the scripts that are flagged `no-writes` may run; they include functions that name others.
@@ -176,7 +177,7 @@ impl Role {
 
     /// Whether it asks who listens.
     pub(crate) const fn asks_who_listens(self) -> bool {
-        matches!(self, Self::Forwarder | Self::Admin)
+        matches!(self, Self::Forwarder | Self::Gateway | Self::Admin)
     }
 
     /// Whether it walks over all keys.

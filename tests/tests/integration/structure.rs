@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 /// The libraries, whose imports come from the defining module.
 const LIBRARIES: [&str; 3] = ["delayq-core", "delayq", "delayq-spool"];
 /// The programs and their private libraries.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "delayq-service",
     "delayq-cluster",
+    "delayq-look",
     "delayq-timer",
     "delayq-forwarder",
     "delayq-compensator",

@@ -107,11 +107,13 @@ impl Rights {
 
 /// The commands that make a user of etcd; none for a role that has nothing to do there.
 fn etcd(role: Role, user: &str, config: &CliConfig) -> Vec<String> {
-    if !matches!(role, Role::Timer | Role::Admin) {
-        return Vec::new();
-    }
+    let permission = match role {
+        Role::Timer | Role::Admin => "readwrite",
+        Role::Gateway => "read",
+        _ => return Vec::new(),
+    };
     let base = ClusterConfig::new(&config.etcd, &config.deployment, "delayq-cli").base();
-    let grant = format!("etcdctl role grant-permission {user} readwrite --prefix=true {base}/");
+    let grant = format!("etcdctl role grant-permission {user} {permission} --prefix=true {base}/");
     let made = [format!("etcdctl role add {user}"), format!("etcdctl user add {user}:PASSWORD")];
     made.into_iter().chain([grant]).chain([format!("etcdctl user grant-role {user} {user}")]).collect()
 }

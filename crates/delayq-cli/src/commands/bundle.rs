@@ -4,11 +4,12 @@ use crate::commands::doctor::examine;
 use crate::deployment::{Context, Global};
 use crate::endpoints::known;
 use crate::failure::{file, usage};
-use crate::look::{Look, Want};
+use crate::look::finish;
 use crate::output::counted;
 use archive::{Archive, Packed};
 use clap::Args;
 use configuration::Configuration;
+use delayq_look::{Look, Want};
 use delayq_service::Fault;
 use delayq_service::config::HostPort;
 use futures_util::StreamExt as _;
@@ -79,7 +80,7 @@ impl Bundle {
             return Err(usage(format!("{} is there already: replace it with --overwrite", target.display())));
         }
         // More than a part has to do: it counts every topic.
-        let look = bounded(async { Ok(Look::take(context, Want::JUDGED).await) }).await;
+        let look = bounded(async { Ok(Look::take(&context.deployment, Want::JUDGED).await) }).await;
         let (bytes, packed) = self.pack(global, context, now, look.as_ref()).await.finish();
         write(&target, &bytes, self.overwrite).map_err(|error| file(&target, "write", error))?;
         let value = json!({ "file": target.display().to_string(), "bytes": bytes.len(), "packed": packed });
@@ -95,7 +96,7 @@ impl Bundle {
             format!("{}\n\n{}: {files}, {} bytes", rows.text(), target.display(), bytes.len())
         })?;
         // The files say what else is missing.
-        look.ok().filter(Look::is_partial).map_or(Ok(()), |look| look.finish(Ok(())))
+        look.ok().filter(Look::is_partial).map_or(Ok(()), |look| finish(&look, Ok(())))
     }
 
     async fn pack(
@@ -115,7 +116,7 @@ impl Bundle {
         );
         archive.text("configuration.toml", shown);
         let of = |part: &dyn Fn(&Look) -> Result<Value, String>| part(look.map_err(Clone::clone)?);
-        let part = look.map_or(context, |look| &look.part);
+        let part = &look.map_or_else(|_| context.clone(), |look| context.limited_to(&look.part));
         let doctor = async { Ok(json!(examine(global, context, look.map_err(Clone::clone)?).await)) };
         for (file, value) in [
             ("redis.json", of(&|look| stored::redis(context, look))),

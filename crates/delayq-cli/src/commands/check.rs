@@ -3,15 +3,15 @@
 use crate::commands::doctor::here;
 use crate::deployment::{Context, Global};
 use crate::failure::{UNKNOWN, usage};
-use crate::judge::{Check as Checked, Limits, Pair, judge, pair};
-use crate::look::{Look, Want, Which};
+use crate::look::known;
 use crate::output::{Output, say};
 use clap::{Args, ValueEnum};
 use delayq::Topic;
+use delayq_look::{Check as Checked, Limits, Look, Pair, Want, Which, judge, pair, worst};
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
 use serde_json::{Value, json};
-use status::{Status, worst};
+use status::Status;
 use std::process::ExitCode;
 
 mod print;
@@ -92,7 +92,7 @@ impl Check {
             Err(fault) => Err(fault.to_string()),
         };
         let (status, look, checks) = match seen {
-            Ok((look, checks)) => (worst(&checks), look, checks),
+            Ok((look, checks)) => (Status::from(worst(&checks)), look, checks),
             Err(why) => (Status::Unknown, None, vec![Checked::warning("check", why, "")]),
         };
         let output = Output::of_process(global.json());
@@ -111,12 +111,15 @@ impl Check {
     async fn look(&self, global: &Global, context: &Context, limits: &Limits) -> Result<Seen, String> {
         let topics = if self.topics.is_empty() { Which::All(None) } else { Which::Only(&self.topics) };
         let both = async {
-            tokio::join!(Look::take(context, Want { topics, ..Want::JUDGED }), here(global, context))
+            tokio::join!(
+                Look::take(&context.deployment, Want { topics, ..Want::JUDGED }),
+                here(global, context)
+            )
         };
         let Ok((look, here)) = tokio::time::timeout(*self.deadline, both).await else {
             return Err(format!("no answer within {}", self.deadline));
         };
-        match look.known(&self.topics) {
+        match known(&look, &self.topics) {
             Err(fault) if fault.code() == &UNKNOWN && look.missing().is_empty() => Err(fault.to_string()),
             _ => {
                 let checks = judge(&look, limits).into_iter().chain(here).filter(|check| check.alarms);

@@ -4,9 +4,10 @@ mod follow;
 
 use crate::commands::topics;
 use crate::deployment::Context;
-use crate::look::{Look, Want, Which, total};
+use crate::look::{finish, known};
 use clap::Args;
 use delayq::Topic;
+use delayq_look::{Look, Want, Which, total};
 use delayq_service::Fault;
 
 /// Count messages by state
@@ -37,15 +38,15 @@ impl Count {
                     Some(topic) => Which::Only(std::slice::from_ref(topic)),
                     None => Which::All(None),
                 };
-                let look = Look::take(context, Want { topics, ..Want::default() }).await;
-                look.finish(print(context, &look, topic.as_slice()))
+                let look = Look::take(&context.deployment, Want { topics, ..Want::default() }).await;
+                finish(&look, print(context, &look, topic.as_slice()))
             }
         }
     }
 }
 
 fn print(context: &Context, look: &Look, topics: &[Topic]) -> Result<(), Fault> {
-    let total = total(look.known(topics)?.numbers.values());
+    let total = total(known(look, topics)?.numbers.values());
     context.output.print(&topics::json_of(&total), || {
         let mut rows = context.output.rows(&["state", ">messages"]);
         for (name, number) in topics::columns(&total) {

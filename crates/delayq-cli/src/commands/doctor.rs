@@ -2,11 +2,11 @@
 
 use crate::deployment::{Context, Global};
 use crate::failure::UNFIT;
-use crate::judge::{Check, Limits, judge};
-use crate::look::{Look, Want};
+use crate::look::finish;
 use crate::output::Judgement;
 use crate::sources;
 use clap::Args;
+use delayq_look::{Check, Limits, Look, Want, judge};
 use delayq_service::Fault;
 
 mod process;
@@ -29,7 +29,7 @@ impl Doctor {
     /// Something is not as it must be, or some shards could not be asked.
     pub async fn run(self, global: &Global) -> Result<(), Fault> {
         let context = &global.context()?;
-        let look = Look::take(context, Want::JUDGED).await;
+        let look = Look::take(&context.deployment, Want::JUDGED).await;
         let checks = examine(global, context, &look).await;
         context.output.print(&checks, || {
             let mut rows = context.output.rows(&["check", "verdict", "found", "what to do"]);
@@ -43,7 +43,7 @@ impl Doctor {
         match checks.iter().filter(|check| check.verdict == Judgement::Bad).count() {
             0 => Ok(()),
             // What is missing may be well or not.
-            _ if look.is_partial() => look.finish(Ok(())),
+            _ if look.is_partial() => finish(&look, Ok(())),
             bad => Err(Fault::new(&UNFIT, format!("{bad} of {} checks are bad", checks.len()))),
         }
     }

@@ -20,7 +20,7 @@ impl Init {
     /// # Errors
     /// A Redis that is unfit or cannot be used, or a deployment with other numbers.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let client = &context.client;
+        let client = context.client();
         let admin = context.admin();
         admin.check_server().await.map_err(of_core)?;
         let created = admin.init().await.map_err(of_core)?;

@@ -147,7 +147,7 @@ impl Outbox {
             }
             Action::Reconcile { since, overdue, dry_run } => {
                 let what = Reconcile { since: *since, overdue: *overdue, dry_run };
-                let producer = Producer::start(context.client.clone(), ProducerOptions::default());
+                let producer = Producer::start(context.client().clone(), ProducerOptions::default());
                 reconcile(&mut keeper, &producer, what, output).await
             }
             Action::Discard { which, yes } => {

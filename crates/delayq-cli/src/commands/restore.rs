@@ -71,7 +71,7 @@ impl Restore {
         let (from, in_flight) = (self.file.clone(), self.in_flight.into());
         let many = Many { from, from_line: self.from_line, strict: self.strict, in_flight };
         // Without the spool of this host: what cannot be put is told, and the user repeats it.
-        let producer = Producer::start(context.client.clone(), ProducerOptions::default());
+        let producer = Producer::start(context.client().clone(), ProducerOptions::default());
         let (left_out, json) = (LeftOut::default(), context.output.json);
         let mut lines = Backup { restore: &self, admin, begun: false, ended: false, left_out, json };
         let put = many.run(context, &producer, &mut lines).await;

@@ -5,12 +5,13 @@ mod moving;
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::look::{Look, Shard, Want};
-use crate::output::{add_time, counted, distance};
+use crate::look::{answering, finish};
+use crate::output::{counted, distance};
 use clap::{Args, Subcommand};
 use delayq::admin::GrowthStep;
 use delayq::protocol::{Layout, NodeName, ShardId};
 use delayq::{Error, ShardCount};
+use delayq_look::{Look, Shard, Want};
 use delayq_service::Fault;
 use indicatif::ProgressBar;
 use moving::Move;
@@ -72,14 +73,14 @@ impl Shards {
 }
 
 async fn show(context: &Context) -> Result<(), Fault> {
-    let look = Look::take(context, Want { layouts: true, ..Want::default() }).await;
-    look.finish(print(context, &look))
+    let look = Look::take(&context.deployment, Want { layouts: true, ..Want::default() }).await;
+    finish(&look, print(context, &look))
 }
 
 fn print(context: &Context, look: &Look) -> Result<(), Fault> {
-    let shards = look.shards()?;
+    let shards = answering(look)?;
     let layout = shards.layout.as_ref().map_err(|error: &Error| of_core(error.clone()))?;
-    let values: Vec<Value> = shards.seen.iter().map(json).collect();
+    let values: Vec<Value> = shards.seen.iter().map(Shard::json).collect();
     context.output.print(&values, || {
         let has_nodes = shards.seen.iter().any(|shard| shard.node.is_some());
         let mut columns = vec![
@@ -128,23 +129,6 @@ fn print(context: &Context, look: &Look) -> Result<(), Fault> {
 
 fn follows(shard: &Shard, layout: &Layout) -> bool {
     shard.knows.as_ref().is_some_and(|knows| knows.layout == *layout)
-}
-
-/// A shard, as `delayq shards` and a bundle have it.
-pub(super) fn json(shard: &Shard) -> Value {
-    let Shard { id, overview, knows, node } = shard;
-    let mut value = json!({
-        "shard": id, "messages": shard.messages(), "owner": overview.owner, "epoch": overview.epoch,
-        "leases": overview.leases, "markers": overview.markers, "topics": overview.topics,
-        "held": overview.held,
-    });
-    if let Some(node) = node {
-        value["node"] = json!(node);
-    }
-    let counts = knows.as_ref().map_or(&[][..], |knows| knows.layout.counts());
-    value["layout"] = counts.iter().map(|count| count.get()).collect();
-    add_time(&mut value, "next_pump", overview.next_due);
-    value
 }
 
 // === impl Grow ===
@@ -198,7 +182,7 @@ fn check_node(
     node: &NodeName,
     mut added: impl Iterator<Item = ShardId>,
 ) -> Result<(), Fault> {
-    let nodes = context.client.nodes();
+    let nodes = context.client().nodes();
     let is_of = |shard: ShardId| nodes.and_then(|nodes| nodes.node(shard)).is_some_and(|of| of.name == *node);
     match added.find(|&shard| !is_of(shard)) {
         Some(shard) => Err(usage(format!(

@@ -1,16 +1,13 @@
 //! `delayq timers`.
 
 use crate::deployment::Context;
-use crate::fleet::drained;
-use crate::look::{Look, Shard, Want};
-use crate::output::{add_time, counted, distance, time};
+use crate::look::{answering, finish};
+use crate::output::{counted, distance, time};
 use clap::{Args, Subcommand};
 use delayq::UnixMillis;
-use delayq::protocol::ShardId;
 use delayq_cluster::{MemberInfo, Overview as Fleet};
+use delayq_look::{Look, Owner, Want, drained, owners, timers};
 use delayq_service::Fault;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 mod drain;
 
@@ -30,16 +27,6 @@ enum What {
     Undrain(drain::Undrain),
 }
 
-/// What one owner pumps.
-#[derive(Debug)]
-struct Owner {
-    name: String,
-    shards: Vec<ShardId>,
-    highest_epoch: u64,
-    next_pump: Option<UnixMillis>,
-    held: usize,
-}
-
 // === impl Timers ===
 
 impl Timers {
@@ -56,32 +43,14 @@ impl Timers {
     }
 }
 
-// === impl Owner ===
-
-impl Owner {
-    fn json(&self) -> Value {
-        let Self { name, shards, highest_epoch, next_pump, held } = self;
-        let mut value =
-            json!({ "name": name, "shards": shards, "highest_epoch": highest_epoch, "held": held });
-        add_time(&mut value, "next_pump", *next_pump);
-        value
-    }
-}
-
 async fn show(context: &Context) -> Result<(), Fault> {
-    let look = Look::take(context, Want { fleet: true, ..Want::default() }).await;
-    look.finish(print(context, &look))
+    let look = Look::take(&context.deployment, Want { fleet: true, ..Want::default() }).await;
+    finish(&look, print(context, &look))
 }
 
 fn print(context: &Context, look: &Look) -> Result<(), Fault> {
-    let owners = owners(&look.shards()?.seen);
-    context.output.print(&json(look, &owners), || text(context, look, &owners))
-}
-
-/// The fleet as etcd has it, and who pumps what as Redis has it.
-fn json(look: &Look, owners: &[Owner]) -> Value {
-    let fleet = look.fleet.as_ref().and_then(|fleet| fleet.as_ref().ok());
-    json!({ "fleet": fleet, "owners": owners.iter().map(Owner::json).collect::<Vec<Value>>() })
+    let owners = owners(&answering(look)?.seen);
+    context.output.print(&timers(look, &owners), || text(context, look, &owners))
 }
 
 /// The state of a member that pumps this many shards, in a word.
@@ -100,26 +69,6 @@ fn state(member: &MemberInfo, pumped: usize) -> &'static str {
 /// What an operator drained, one a line.
 fn drains(fleet: &Fleet) -> String {
     fleet.drains.iter().map(|drain| format!("{}\n", drained(drain))).collect()
-}
-
-fn owners(shards: &[Shard]) -> Vec<Owner> {
-    let mut owners: BTreeMap<&str, Owner> = BTreeMap::new();
-    for shard in shards {
-        let overview = &shard.overview;
-        let fresh = || Owner {
-            name: shard.owner().to_owned(),
-            shards: Vec::new(),
-            highest_epoch: 0,
-            next_pump: None,
-            held: 0,
-        };
-        let owner = owners.entry(shard.owner()).or_insert_with(fresh);
-        owner.shards.push(shard.id);
-        owner.highest_epoch = owner.highest_epoch.max(overview.epoch);
-        owner.next_pump = [owner.next_pump, overview.next_due].into_iter().flatten().min();
-        owner.held += usize::from(overview.held);
-    }
-    owners.into_values().collect()
 }
 
 /// Number of shards whose owner in Redis is this timer.

@@ -1,11 +1,12 @@
 //! `delayq topics`.
 
 use crate::deployment::Context;
-use crate::look::{Look, Want, Which};
+use crate::look::{finish, topics};
 use crate::output::{age, distance};
 use clap::Args;
 use delayq::Topic;
 use delayq::admin::Numbers;
+use delayq_look::{Look, Want, Which};
 use delayq_service::Fault;
 pub use delayq_service::json::numbers as json_of;
 use serde_json::{Value, json};
@@ -25,13 +26,14 @@ impl Topics {
     /// # Errors
     /// Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let look = Look::take(context, Want { topics: Which::All(None), ..Want::default() }).await;
-        look.finish(print(context, &look))
+        let look =
+            Look::take(&context.deployment, Want { topics: Which::All(None), ..Want::default() }).await;
+        finish(&look, print(context, &look))
     }
 }
 
 fn print(context: &Context, look: &Look) -> Result<(), Fault> {
-    let (topics, now) = (&look.topics()?.numbers, look.now());
+    let (topics, now) = (&topics(look)?.numbers, look.now());
     let values: Vec<Value> = topics.iter().map(|(topic, numbers)| line(topic, numbers)).collect();
     context.output.print(&values, || {
         if topics.is_empty() {

@@ -63,7 +63,7 @@ impl Work {
         options.concurrency = self.concurrency.into();
         options.lease = self.lease.map(|lease| *lease);
         let handler = Handler::new(self.command, context.output);
-        let mut consumer = Consumer::start(context.client.clone(), options).map_err(of_core)?;
+        let mut consumer = Consumer::start(context.client().clone(), options).map_err(of_core)?;
         let (mut working, mut left) = (JoinSet::new(), self.count.unwrap_or(u64::MAX));
         let mut begun = None;
         let ended = loop {

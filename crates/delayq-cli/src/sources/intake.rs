@@ -1,9 +1,9 @@
 //! An intake: can its topic, queue or stream be reached, does it exist, and does a compensator read it?
 
 use super::PATIENCE;
-use crate::judge::Check;
 use crate::output::counted;
 use delayq_compensator::{IntakeConfig, IntakeFault, IntakeLook, look_at_intake};
+use delayq_look::Check;
 
 const WHAT: &str = "intake";
 

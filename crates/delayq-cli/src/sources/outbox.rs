@@ -1,9 +1,9 @@
 //! The outbox of a database: can it be read, how long has something waited, and is it truncated?
 
 use super::PATIENCE;
-use crate::judge::Check;
 use crate::output::{counted, duration};
 use delayq_compensator::{Books, OutboxConfig, outbox_keeper};
+use delayq_look::Check;
 use std::time::Duration;
 
 const WHAT: &str = "outbox";

@@ -5,6 +5,7 @@ use delayq_cluster::advertised;
 use delayq_compensator::{CompensatorConfig, IntakeConfig, Sources, SourcesConfig, SourcesDeps};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
 use delayq_gateway::{Gateway, GatewayConfig, LmstfyConfig};
+use delayq_look::Deployment;
 use delayq_service::config::{Environment, Loaded, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::traces::{self, Exporter};
@@ -83,7 +84,11 @@ impl Roles {
         // One that cannot be used stops neither the others nor the timer.
         let sources = Sources::build(sources, deps, false).await?;
         let deps = delayq_gateway::Deps {
-            client: client(&servers.config.deployment, &servers.config.redis)?,
+            deployment: Deployment::new(
+                client(&servers.config.deployment, &servers.config.redis)?,
+                &servers.config.deployment,
+                &servers.config.etcd,
+            ),
             pools: lmstfy.clients(|deployment| client(deployment, &servers.config.redis))?,
             metrics: metrics.clone(),
         };

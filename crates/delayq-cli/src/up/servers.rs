@@ -13,8 +13,8 @@ use super::shape::Shape;
 use super::{cluster, programs};
 use crate::deployment::CliConfig;
 use crate::failure::{UNREACHABLE, of_core, usage};
-use crate::fleet::observer;
 use delayq::{Admin, Client, Namespace, ShardCount};
+use delayq_look::observer;
 use delayq_service::config::{Environment, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, Shutdown, Tasks};
@@ -202,7 +202,7 @@ async fn redis_ready(client: &Client, patience: &mut Patience<'_>) -> Result<(),
 
 /// Asks etcd until it has chosen itself.
 async fn etcd_ready(config: &CliConfig, mut patience: Patience<'_>) -> Result<(), Fault> {
-    let observer = observer(config)?;
+    let observer = observer(&config.deployment, &config.etcd)?;
     loop {
         let health = observer.health().await;
         if health.iter().all(|health| health.has_leader) {

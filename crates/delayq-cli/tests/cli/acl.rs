@@ -6,12 +6,13 @@ use delayq::{
     Client, Consumer, ConsumerOptions, Due, Message, Producer, ProducerOptions, Reschedule, Settings,
     Settled, ShardCount, Shift, Target, Topic, UnixMillis,
 };
+use delayq_tests::admin_endpoint::AdminEndpoint;
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
@@ -100,6 +101,40 @@ async fn every_service_works_with_the_rules_that_are_printed_and_is_refused_by_n
     drop(running);
 }
 
+#[tokio::test]
+async fn a_gateway_sees_the_state_of_the_whole_deployment_with_the_rules_that_are_printed() {
+    let (redis, folder) = (deployed(RedisServer::private().await).await, Folder::new("acl"));
+    let etcd = guarded_etcd(&redis).await;
+    let url = set_user(&redis, "gateway", &rules(&redis).await["gateway"]).await;
+    let gateway = with_etcd(service("gateway", &configuration(&folder, "gateway", &url)), &etcd);
+    let gateway =
+        gateway.env("DELAYQ__ETCD__USERNAME", "delayq-gateway").env("DELAYQ__ETCD__PASSWORD", "PASSWORD");
+    let mut gateway = gateway.start();
+    let line = gateway.wait_for_line("gateway listening", SHORT).await;
+    let logged: Value = serde_json::from_str(&line).unwrap();
+    let http = AdminEndpoint::at(logged["address"].as_str().unwrap());
+    for path in ["/v1/status", "/v1/shards", "/v1/timers"] {
+        let (status, text) = http.get(path).await;
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((status, &answer["missing"]), (200, &json!([])), "{path}: {text}");
+        if path == "/v1/status" {
+            let found: Vec<&str> = answer["checks"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|check| check["what"].as_str().unwrap())
+                .collect();
+            assert!(
+                ["redis", "memory", "deployment", "timers", "etcd"].iter().all(|what| found.contains(what)),
+                "{text}"
+            );
+            assert!(!text.contains("denied") && !text.contains("NOPERM"), "{text}");
+        }
+    }
+    let denied: Vec<Vec<String>> = redis.command(&["ACL", "LOG"]).await;
+    assert!(denied.is_empty(), "{denied:?}");
+}
+
 fn client(url: &str, role: Role) -> Client {
     Client::new(Settings::new(url).shards(ShardCount::new(4).unwrap()).role(role))
 }
@@ -162,7 +197,7 @@ async fn guarded_etcd(redis: &SharedRedis) -> EtcdCluster {
         let role = one["role"].as_str().unwrap();
         let lines: Vec<&str> =
             one["etcd"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-        assert_eq!(lines.is_empty(), !["timer", "admin"].contains(&role), "{role}: {lines:?}");
+        assert_eq!(lines.is_empty(), !["timer", "gateway", "admin"].contains(&role), "{role}: {lines:?}");
         for line in &lines {
             etcd.ctl(&line.split(' ').skip(1).collect::<Vec<_>>()).await;
         }

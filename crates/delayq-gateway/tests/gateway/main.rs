@@ -15,4 +15,5 @@ mod puts;
 mod reserves;
 mod several;
 mod stage;
+mod status;
 mod topics;

@@ -1,10 +1,12 @@
 //! What Redis and etcd tell of the deployment: numbers and names, never a message.
 
 use super::host::why;
-use crate::commands::{audit, shards, topic, topics};
+use crate::commands::topics::json_of;
+use crate::commands::{audit, topic};
 use crate::deployment::Context;
-use crate::look::Look;
+use crate::look::{answering, topics as seen_topics};
 use delayq::UnixMillis;
+use delayq_look::{Look, Shard};
 use delayq_service::Fault;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -20,7 +22,9 @@ pub(super) fn redis(context: &Context, look: &Look) -> Result<Value, String> {
         Ok(facts) => json!(facts),
         Err(error) => json!({ "why": error.to_string() }),
     };
-    Ok(json!({ "address": context.client.address(), "nodes": nodes.iter().map(of).collect::<Vec<Value>>() }))
+    Ok(
+        json!({ "address": context.client().address(), "nodes": nodes.iter().map(of).collect::<Vec<Value>>() }),
+    )
 }
 
 /// Every endpoint of etcd: its version, and whether it knows a leader.
@@ -39,16 +43,16 @@ fn of_etcd<T>(part: Option<&Result<T, Fault>>) -> Result<&T, String> {
 
 /// Every shard: owner, epoch, when it is pumped next, and the layout it knows; and those that do not answer.
 pub(super) fn shards(look: &Look) -> Result<Value, String> {
-    let shards = look.shards().map_err(why)?;
-    let seen: Vec<Value> = shards.seen.iter().map(shards::json).collect();
+    let shards = answering(look).map_err(why)?;
+    let seen: Vec<Value> = shards.seen.iter().map(Shard::json).collect();
     Ok(json!({ "shards": seen, "unseen": shards.unseen }))
 }
 
 /// Every topic: its numbers and its policy in force.
 pub(super) fn topics(look: &Look) -> Result<Value, String> {
-    let seen = look.topics().map_err(why)?;
+    let seen = seen_topics(look).map_err(why)?;
     let policies = seen.numbers.iter().zip(seen.policies.values());
-    let line = |((name, numbers), policy)| json!({ "topic": name, "numbers": topics::json_of(numbers), "policy": topic::policy_of(policy) });
+    let line = |((name, numbers), policy)| json!({ "topic": name, "numbers": json_of(numbers), "policy": topic::policy_of(policy) });
     Ok(policies.map(line).collect())
 }
 

@@ -1,12 +1,11 @@
 //! A check as Nagios, Prometheus and people read it.
 
 use super::status::Status;
-use crate::judge::{Check, Limits, Pair};
-use crate::look::{Look, Topics};
 use crate::output::{Judgement, Output};
 use delayq::UnixMillis;
 use delayq::admin::{NodeFacts, Numbers};
 use delayq_cluster::Overview as Fleet;
+use delayq_look::{Check, Limits, Look, Pair, Topics};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -1,6 +1,5 @@
 //! The status of a check, as plugins of Nagios say it.
 
-use crate::judge::Check;
 use crate::output::Judgement;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,15 +39,5 @@ impl From<Judgement> for Status {
             Judgement::Warning => Self::Warning,
             Judgement::Bad => Self::Critical,
         }
-    }
-}
-
-/// That of the worst verdict.
-pub(super) fn worst(checks: &[Check]) -> Status {
-    let has = |verdict: Judgement| checks.iter().any(|check| check.verdict == verdict);
-    match (has(Judgement::Bad), has(Judgement::Warning)) {
-        (true, _) => Status::Critical,
-        (false, true) => Status::Warning,
-        (false, false) => Status::Ok,
     }
 }

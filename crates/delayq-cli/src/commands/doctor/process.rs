@@ -2,7 +2,7 @@
 //! destination that rests.
 
 use crate::deployment::Context;
-use crate::judge::Check;
+use delayq_look::Check;
 use delayq_service::config::Listen;
 use delayq_service::unready;
 

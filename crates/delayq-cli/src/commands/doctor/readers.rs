@@ -1,13 +1,12 @@
 //! The topics: does every one with messages have a route or a reader, and none of them both?
 
 use crate::deployment::Global;
-use crate::judge::Check;
-use crate::look::{Look, Topics};
 use crate::output::counted;
 use crate::whole::WholeConfig;
 use delayq::admin::Numbers;
 use delayq::{Admin, Error, Topic};
 use delayq_forwarder::Settings;
+use delayq_look::{Check, Look, Topics};
 use delayq_service::Fault;
 use delayq_service::config::{Environment, load};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The spool of this host: can it be written, does a compensator read it, and how long has something waited?
 
 use crate::deployment::Context;
-use crate::judge::Check;
 use crate::output::duration;
+use delayq_look::Check;
 use delayq_spool::{SpoolError, SpoolReader};
 use std::path::Path;
 use std::time::Duration;

@@ -1,12 +1,13 @@
 //! `delayq timers drain` and `undrain`.
 
-use crate::deployment::{Context, of_cluster};
+use crate::deployment::Context;
 use crate::failure::{DRAIN_UNFINISHED, NOBODY_LEFT, of_core, unknown};
 use crate::fleet::operator;
 use crate::output::{complain, counted, duration};
 use clap::Args;
 use delayq::protocol::ShardId;
 use delayq_cluster::{DrainOutcome, Operator, Overview, UndrainOutcome};
+use delayq_look::of_cluster;
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
 use indicatif::ProgressBar;

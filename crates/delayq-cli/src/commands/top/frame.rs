@@ -2,10 +2,10 @@
 
 use super::sample::{Process, Sample};
 use crate::commands::topics::flow;
-use crate::look::{Look, Shard, Topics};
 use crate::output::Judgement;
 use delayq::admin::Numbers;
 use delayq::{Topic, UnixMillis};
+use delayq_look::{Look, Shard, Topics};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;

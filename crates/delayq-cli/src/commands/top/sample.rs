@@ -3,7 +3,7 @@
 use crate::deployment::Context;
 use crate::endpoints::known;
 use crate::exposition::Exposition;
-use crate::look::{Look, Want, Which};
+use delayq_look::{Look, Want, Which};
 use delayq_service::config::HostPort;
 use futures_util::future::join_all;
 use std::time::Instant;
@@ -35,7 +35,7 @@ impl Sample {
         let at = Instant::now();
         let want = Want { layouts: true, topics: Which::All(Some(TOPICS)), ..Want::default() };
         let (look, (processes, unregistered)) =
-            tokio::join!(Look::take(context, want), processes(context, endpoints));
+            tokio::join!(Look::take(&context.deployment, want), processes(context, endpoints));
         Self { at, look, processes, unregistered }
     }
 

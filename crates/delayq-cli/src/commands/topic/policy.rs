@@ -1,7 +1,7 @@
 //! A topic's policy: changing some of its settings, and showing all of them.
 
 use crate::deployment::Context;
-use crate::failure::{SERVER_UNFIT, UNKNOWN, message_of, of_core, unknown, usage};
+use crate::failure::{SERVER_UNFIT, UNKNOWN, of_core, unknown, usage};
 use crate::output::complain;
 use clap::Args;
 use delayq::admin::{Admin, Codec, Durability, Policy, PolicySetting, Repeats};
@@ -152,7 +152,7 @@ impl Set {
 /// A topic that is not there may be created with its policy.
 fn or_create(fault: Fault) -> Fault {
     match fault.code() == &UNKNOWN {
-        true => unknown(format!("{}; for a new topic, add --create", message_of(&fault))),
+        true => unknown(format!("{}; for a new topic, add --create", fault.message())),
         false => fault,
     }
 }

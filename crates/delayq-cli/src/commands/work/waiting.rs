@@ -1,20 +1,20 @@
 //! Why a worker may wait in vain, or get only some of the messages: said when it starts, a line for each reason.
 
 use crate::deployment::{Context, Global};
-use crate::judge::{Check, without_timer};
-use crate::look::{Look, Want, Which};
+use crate::look::known;
 use crate::output::complain;
 use crate::whole::WholeConfig;
 use delayq::Topic;
+use delayq_look::{Check, Look, Want, Which, without_timer};
 use delayq_service::config::{Environment, load};
 
 /// Names missing, paused and routed topics, and shards without a timer. What cannot be asked now is left unsaid: the worker
 /// asks again.
 pub(super) async fn explain(global: &Global, context: &Context, topics: &[Topic]) {
     name_routes(global, topics);
-    let look = Look::take(context, Want { topics: Which::Only(topics), ..Want::default() }).await;
+    let look = Look::take(&context.deployment, Want { topics: Which::Only(topics), ..Want::default() }).await;
     for topic in topics {
-        match look.known(std::slice::from_ref(topic)) {
+        match known(&look, std::slice::from_ref(topic)) {
             Err(missing) => complain(&format!("delayq: {missing}. Waiting for it.")),
             Ok(topics) if topics.numbers[topic].paused > 0 => {
                 complain(&format!("delayq: {topic} is paused. Waiting for: delayq topic resume {topic}"));

@@ -1,10 +1,10 @@
-//! The topics: does anybody take what is ready, are there dead letters, and can each write be confirmed?
+//! The topics: ready messages, dead letters and durability.
 
 use super::causes::{DEAD_LETTERS, READY_MANY, READY_OLD, TOPICS_UNREAD, UNCONFIRMABLE};
 use super::limits::verdict;
-use super::{Cause, Check, Limits, Pair};
+use super::{Cause, Check, Judgement, Limits, Pair};
 use crate::look::{Look, Servers, Topics};
-use crate::output::{Judgement, counted, duration};
+use crate::phrase::{counted, duration};
 use delayq::admin::{Durability, NodeFacts, Numbers};
 use delayq::{Error, UnixMillis};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) fn judge(look: &Look, topics: &Result<Topics, Error>, limits: &Limits
     checks
 }
 
-/// The topic whose oldest ready message has waited the longest.
+/// The topic with the oldest ready message.
 fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
     let judged = |age: Duration| verdict(age.as_secs_f64(), limits);
     let Some((topic, age)) = topics.ready_ages(now).max_by_key(|(_, age)| *age) else {
@@ -42,7 +42,7 @@ fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
     READY_OLD.judged(judged(age), found)
 }
 
-/// The topic that has the most of something.
+/// The topic with the highest number.
 fn most(topics: &Topics, cause: &Cause, limits: Pair, of: impl Fn(&Numbers) -> u64) -> Check {
     let what = cause.what;
     match topics.numbers.iter().max_by_key(|(_, numbers)| of(numbers)) {
@@ -55,7 +55,7 @@ fn most(topics: &Topics, cause: &Cause, limits: Pair, of: impl Fn(&Numbers) -> u
     }
 }
 
-/// A check for each topic that asks for more than a node can confirm, or else one for all; nothing where none asks.
+/// A check for each topic that asks for more than a node can confirm. If there is none, a good check for all topics that ask.
 fn durability(servers: &Servers, topics: &Topics) -> Vec<Check> {
     let policies = topics.policies.iter();
     let asked = policies.filter_map(|(topic, policy)| Some((topic, policy.durability?)));

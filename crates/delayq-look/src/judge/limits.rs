@@ -1,20 +1,20 @@
-//! Thresholds: those in force, and what reaching them means.
+//! Thresholds, and the verdicts of values.
 
-use crate::output::Judgement;
+use super::judgement::Judgement;
 
-/// A warning and a critical threshold; reaching one is enough.
+/// A warning threshold and a critical threshold. Equality reaches a threshold.
 pub type Pair = (Option<f64>, Option<f64>);
 
 /// The thresholds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// For how many seconds a shard has been overdue.
+    /// Seconds for which a shard has been overdue.
     pub overdue: Pair,
-    /// For how many seconds the oldest ready message of a topic has waited.
+    /// Seconds for which the oldest ready message of a topic has waited.
     pub ready_age: Pair,
-    /// How many ready messages a topic has.
+    /// Ready messages of a topic.
     pub ready: Pair,
-    /// How many dead letters a topic has.
+    /// Dead letters of a topic.
     pub dead: Pair,
 }
 
@@ -29,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-/// What a value means.
+/// The verdict on a value.
 pub(super) fn verdict(value: f64, (warn, crit): Pair) -> Judgement {
     let reached = |limit: Option<f64>| limit.is_some_and(|limit| value >= limit);
     match (reached(warn), reached(crit)) {
@@ -39,11 +39,10 @@ pub(super) fn verdict(value: f64, (warn, crit): Pair) -> Judgement {
     }
 }
 
-/// The thresholds of a pair: those that are given, over the defaults. A threshold of 0 is off. Where one alone is given, the
-/// default of the other gives way to it: a warning comes no later than what is critical, and what is given as a warning is
-/// not critical by a lower default.
+/// The given thresholds over the defaults. A threshold of 0 is off. If only the critical threshold is given, a higher default of
+/// the warning falls to the critical value. If only the warning is given, a lower default of the critical threshold is off.
 ///
-/// `None`: both are given, and the warning is above the critical one.
+/// `None`: both are given, and the warning is above the critical threshold.
 pub fn pair(given: Pair, default: Pair) -> Option<Pair> {
     let on = |limit: Option<f64>| limit.filter(|&limit| limit > 0.0);
     let above = |warn: Option<f64>, crit: Option<f64>| warn.zip(crit).is_some_and(|(warn, crit)| warn > crit);

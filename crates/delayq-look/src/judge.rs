@@ -1,7 +1,8 @@
-//! The one judge: what a look at a deployment means, in every command.
+//! The one judge of looks: a verdict, an advice and a page for each cause.
 
 mod causes;
 mod etcd;
+mod judgement;
 mod limits;
 mod redis;
 mod shards;
@@ -9,49 +10,52 @@ mod timers;
 mod topics;
 
 pub use causes::{Cause, causes};
+pub use judgement::Judgement;
 pub use limits::{Limits, Pair, pair};
 pub use timers::without_timer;
 
 use crate::look::Look;
-use crate::output::Judgement;
 use causes::DEPLOYMENT_MISSING;
 use delayq::Error;
 use serde::Serialize;
 
-/// What was checked, and what was found.
+/// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at, in a word.
+    /// The part that was checked, in a word.
     pub what: &'static str,
-    /// Whether it is as it must be.
+    /// The verdict.
     pub verdict: Judgement,
-    /// Whether `delayq check` says it too: no mere advice on settings, and not seen for a moment only.
+    /// True if `delayq check` reports the check. False for advice on settings, and for a short observation.
     pub alarms: bool,
-    /// In one line.
+    /// The finding, in one line.
     pub found: String,
-    /// What to do; empty where nothing has to be done.
+    /// The remedy; empty if nothing has to be done.
     pub advice: String,
+    /// The address of the page that explains cause and remedy; empty for a check without a cause.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub runbook: String,
 }
 
 // === impl Check ===
 
 impl Check {
-    /// It is as it must be.
+    /// The part works.
     pub fn good(what: &'static str, found: impl Into<String>) -> Self {
         Self::new(what, Judgement::Good, found, "")
     }
 
-    /// It works, and somebody should know.
+    /// The part works, and a person should know.
     pub fn warning(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(what, Judgement::Warning, found, advice)
     }
 
-    /// It does not work.
+    /// The part does not work.
     pub fn bad(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(what, Judgement::Bad, found, advice)
     }
 
-    /// A finding of several lines becomes one: a cell of a table has no room for more.
+    /// Joins the lines of a finding: a cell of a table has room for one.
     pub fn new(
         what: &'static str,
         verdict: Judgement,
@@ -59,29 +63,34 @@ impl Check {
         advice: impl Into<String>,
     ) -> Self {
         let found = found.into().lines().map(str::trim).collect::<Vec<_>>().join("; ");
-        Self { what, verdict, alarms: true, found, advice: advice.into() }
+        Self { what, verdict, alarms: true, found, advice: advice.into(), runbook: String::new() }
     }
 
-    /// The same, and it says of whom.
+    /// Adds the name of a node to the finding.
     #[must_use]
-    pub fn about(self, whom: &str) -> Self {
-        Self { found: format!("{whom}: {}", self.found), ..self }
+    pub fn about(self, node: &str) -> Self {
+        Self { found: format!("{node}: {}", self.found), ..self }
     }
 
-    /// The same with other advice.
+    /// Replaces the advice.
     #[must_use]
     pub fn advising(self, advice: impl Into<String>) -> Self {
         Self { advice: advice.into(), ..self }
     }
 
-    /// The same, but for `delayq doctor` alone.
+    /// Leaves the check to `delayq doctor` alone.
     #[must_use]
     pub fn quiet(self) -> Self {
         Self { alarms: false, ..self }
     }
 }
 
-/// Judges everything that was looked at.
+/// The worst verdict of the checks; good without any.
+pub fn worst(checks: &[Check]) -> Judgement {
+    checks.iter().map(|check| check.verdict).max().unwrap_or(Judgement::Good)
+}
+
+/// Judges every part of a look.
 pub fn judge(look: &Look, limits: &Limits) -> Vec<Check> {
     let servers = look.servers.iter();
     let mut checks: Vec<Check> = servers.flat_map(|servers| redis::judge(look, servers)).collect();
@@ -95,14 +104,14 @@ pub fn judge(look: &Look, limits: &Limits) -> Vec<Check> {
         Err(_) if checks.iter().any(|check| check.verdict == Judgement::Bad) => {}
         Err(error) => checks.push(nowhere(look, error)),
     }
-    if !look.part.config.etcd.enabled {
+    if !look.part.has_etcd() {
         checks.push(Check::good("etcd", "not used: a single timer owns every shard"));
     }
     checks.extend(look.etcd.iter().flat_map(etcd::judge));
     checks
 }
 
-/// No shard answers, though the servers do.
+/// No shard answers, and the servers do.
 fn nowhere(look: &Look, error: &Error) -> Check {
     let missing = DEPLOYMENT_MISSING.found(error.to_string());
     match &look.others {

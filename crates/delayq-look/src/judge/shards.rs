@@ -1,17 +1,17 @@
-//! The deployment: do all its shards answer, are they trusted, and do the clocks agree?
+//! The deployment: answering shards, and clocks.
 
 use super::Check;
 use super::causes::{CLOCK_HELD, CLOCKS_APART, DEPLOYMENT_DIFFERS, KEPT_TWICE, SHARDS_AWAY};
 use crate::look::{Look, Shard, Shards};
-use crate::output::counted;
+use crate::phrase::counted;
 use delayq::protocol::{NodeName, ShardId, ShardRanges};
 use std::collections::BTreeMap;
 
-/// Clocks further apart than this make times on the command line misleading; deliveries go by Redis's alone.
+/// Maximum difference between clocks. A larger one makes times on the command line misleading; deliveries go by Redis's clock.
 const CLOCKS_APART_MS: u64 = 1000;
 
 pub(super) fn judge(look: &Look, shards: &Shards) -> Vec<Check> {
-    let namespace = &look.part.config.deployment.namespace;
+    let namespace = look.part.namespace();
     let (seen, held) = (counted(shards.seen.len() as u64, "shard"), shards.held());
     let deployment = match &shards.layout {
         Ok(layout) if shards.seen.len() < layout.shards().get().into() => {
@@ -25,7 +25,7 @@ pub(super) fn judge(look: &Look, shards: &Shards) -> Vec<Check> {
     [deployment].into_iter().chain(twice(shards)).chain(held).chain(clocks(shards)).collect()
 }
 
-/// The shards that the same nodes serve, together.
+/// Shards with several nodes: a check for each set of nodes.
 fn twice(shards: &Shards) -> Vec<Check> {
     let mut by_nodes = BTreeMap::<_, Vec<ShardId>>::new();
     for (&shard, nodes) in &shards.twice {
@@ -40,7 +40,7 @@ fn twice(shards: &Shards) -> Vec<Check> {
     by_nodes.into_iter().map(said).collect()
 }
 
-/// Whether Redis's clock, or that of each of several nodes, is near this machine's.
+/// Compares the clocks of all nodes with this machine's clock.
 fn clocks(shards: &Shards) -> Option<Check> {
     let apart = |shard: &Shard| shards.at.get().abs_diff(shard.overview.now.millis().get());
     let furthest = shards.seen.iter().max_by_key(|shard| apart(shard))?;

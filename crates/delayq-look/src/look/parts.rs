@@ -1,53 +1,54 @@
-//! The parts of a look, each with its own way to fail.
+//! The parts of a look; each fails alone.
 
 use super::{Want, Which, line};
-use crate::deployment::{Context, of_cluster};
-use crate::fleet::observer;
+use crate::deployment::{Deployment, of_cluster};
 use delayq::admin::{NodeFacts, Numbers, Overview, Policy, Seen, SentinelReport, ShardLayout};
 use delayq::protocol::{Layout, NodeName, ShardId};
 use delayq::{Admin, Error, Topic, UnixMillis};
 use delayq_cluster::{EndpointHealth, Overview as Fleet};
 use delayq_service::Fault;
+use delayq_service::json::add_time;
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Redis's servers.
+/// The Redis servers.
 #[derive(Debug)]
 pub struct Servers {
-    /// What each node says of itself, or why it cannot be used now.
+    /// The facts of each node, or the error.
     pub nodes: Vec<Result<NodeFacts, Error>>,
-    /// What the sentinels of a node say; of several Redises with the node's name.
+    /// The reports of the sentinels, by node; a single Redis has no name.
     pub sentinels: Vec<(String, Vec<SentinelReport>)>,
 }
 
 /// The shards.
 #[derive(Debug)]
 pub struct Shards {
-    /// Those that answer, in order.
+    /// The shards that answer, in order.
     pub seen: Vec<Shard>,
-    /// This machine's clock when they did.
+    /// This machine's clock at the answer.
     pub at: UnixMillis,
-    /// Those that do not, a line for each node.
+    /// The shards without an answer: a line for each node.
     pub unseen: Vec<String>,
-    /// The deployment's layout, or why it is not known.
+    /// The layout of the deployment, or the error.
     pub layout: Result<Layout, Error>,
-    /// To how many of those that answer no timer listens; `None` where Redis does not tell.
+    /// The number of answering shards without a listening timer; `None`: Redis refused the question.
     pub unheard: Option<usize>,
-    /// Those that more than one node serves, with these nodes.
+    /// The shards that several nodes serve, with the nodes.
     pub twice: BTreeMap<ShardId, Vec<NodeName>>,
 }
 
 /// A shard that answers.
 #[derive(Debug)]
 pub struct Shard {
-    /// Which one.
+    /// The number of the shard.
     pub id: ShardId,
-    /// What it says of itself.
+    /// The overview by the shard.
     pub overview: Overview,
-    /// What it knows of the deployment.
+    /// The layout that the shard knows.
     pub knows: Option<ShardLayout>,
-    /// Which of several nodes has it: of several Redises the name, of a cluster the address.
+    /// The node: a name of `[[redis.nodes]]`, or an address in a cluster; `None` for a single Redis.
     pub node: Option<String>,
 }
 
@@ -56,46 +57,63 @@ pub struct Shard {
 pub struct Topics {
     /// Every topic, by name.
     pub names: Vec<Topic>,
-    /// Those that were counted.
+    /// The counts.
     pub numbers: BTreeMap<Topic, Numbers>,
-    /// Their policies, where those were wanted.
+    /// The policies, if wanted.
     pub policies: BTreeMap<Topic, Policy>,
 }
 
 // === impl Shard ===
 
 impl Shard {
-    /// How long its next pump has been due.
+    /// How long the next pump has been due.
     pub fn overdue(&self) -> Duration {
         let now = self.overview.now.millis();
         self.overview.next_due.map_or(Duration::ZERO, |due| now.since(due))
     }
 
-    /// Its owner; before the first one, that there is none.
+    /// The owner, or `nobody yet`.
     pub fn owner(&self) -> &str {
         if self.overview.owner.is_empty() { "nobody yet" } else { &self.overview.owner }
     }
 
-    /// How many messages it holds.
+    /// Number of messages.
     pub fn messages(&self) -> u64 {
         self.knows.as_ref().map_or(0, |knows| knows.messages)
+    }
+
+    /// The shard as JSON, for commands and HTTP.
+    pub fn json(&self) -> Value {
+        let Self { id, overview, knows, node } = self;
+        let mut value = json!({
+            "shard": id, "messages": self.messages(), "owner": overview.owner, "epoch": overview.epoch,
+            "leases": overview.leases, "markers": overview.markers, "topics": overview.topics,
+            "held": overview.held,
+        });
+        if let Some(node) = node {
+            value["node"] = json!(node);
+        }
+        let counts = knows.as_ref().map_or(&[][..], |knows| knows.layout.counts());
+        value["layout"] = counts.iter().map(|count| count.get()).collect();
+        add_time(&mut value, "next_pump", overview.next_due);
+        value
     }
 }
 
 // === impl Shards ===
 
 impl Shards {
-    /// How long the shard has been due that has been so for the longest.
+    /// The longest time for which a shard has been due.
     pub fn overdue(&self) -> Duration {
         self.seen.iter().map(Shard::overdue).max().unwrap_or_default()
     }
 
-    /// How many shards are held, because their clock is not trusted.
+    /// Number of shards whose clock is not trusted.
     pub fn held(&self) -> usize {
         self.seen.iter().filter(|shard| shard.overview.held).count()
     }
 
-    /// How many shards no timer has ever owned.
+    /// Number of shards that no timer has ever owned.
     pub fn unowned(&self) -> usize {
         self.seen.iter().filter(|shard| shard.overview.owner.is_empty()).count()
     }
@@ -104,29 +122,29 @@ impl Shards {
 // === impl Topics ===
 
 impl Topics {
-    /// How many topics were not counted.
+    /// Number of topics without a count.
     pub fn uncounted(&self) -> usize {
         self.names.len().saturating_sub(self.numbers.len())
     }
 
-    /// The topics with ready messages, and how long the oldest of each has waited.
+    /// The topics with ready messages, and the age of the oldest.
     pub fn ready_ages(&self, now: UnixMillis) -> impl Iterator<Item = (&Topic, Duration)> {
         let age = move |numbers: &Numbers| Some(now.since(numbers.oldest_ready?));
         self.numbers.iter().filter_map(move |(topic, numbers)| Some((topic, age(numbers)?)))
     }
 }
 
-/// What Redis stores: the part that answers, its shards and its topics.
+/// The part of the deployment that answers, with shards and topics.
 pub(super) async fn stored(
-    context: &Context,
+    deployment: &Deployment,
     want: Want<'_>,
-) -> (Context, Result<Shards, Error>, Option<Result<Topics, Error>>) {
-    let seen = match context.admin().seen().await {
+) -> (Deployment, Result<Shards, Error>, Option<Result<Topics, Error>>) {
+    let seen = match deployment.admin().seen().await {
         Ok(seen) => seen,
-        Err(error) => return (context.clone(), Err(error), None),
+        Err(error) => return (deployment.clone(), Err(error), None),
     };
     let at = UnixMillis::from(Timestamp::now());
-    let part = context.limited_to(seen.admin.clone());
+    let part = deployment.limited_to(seen.admin.clone());
     let admin = part.admin();
     let (shards, topics) = tokio::join!(shards(&admin, seen, at, want), topics(&admin, want));
     (part, Ok(shards), topics)
@@ -146,7 +164,7 @@ async fn shards(admin: &Admin, seen: Seen, at: UnixMillis, want: Want<'_>) -> Sh
         let node = nodes.remove(&id);
         match knows.next().transpose() {
             Ok(knows) => seen.push(Shard { id, overview, knows: knows.flatten(), node }),
-            // It stopped answering.
+            // The shard stopped answering.
             Err(error) => unseen.push(format!("shard {id}: {error}")),
         }
     }
@@ -158,7 +176,7 @@ async fn shards(admin: &Admin, seen: Seen, at: UnixMillis, want: Want<'_>) -> Sh
     Shards { seen, at, unseen, layout: admin.layout().await, unheard, twice }
 }
 
-/// The node of each shard, where there are several; without those that nothing is known of.
+/// The node of each shard, if there are several nodes; unknown nodes are left out.
 async fn nodes(admin: &Admin, want: Want<'_>) -> BTreeMap<ShardId, String> {
     let mut nodes = BTreeMap::new();
     if want.layouts && admin.has_nodes() {
@@ -191,22 +209,25 @@ async fn topics(admin: &Admin, want: Want<'_>) -> Option<Result<Topics, Error>> 
     }
 }
 
-pub(super) async fn servers(context: &Context, want: Want<'_>) -> Option<Result<Servers, Error>> {
-    let admin = context.admin();
+pub(super) async fn servers(deployment: &Deployment, want: Want<'_>) -> Option<Result<Servers, Error>> {
+    let admin = deployment.admin();
     let both = async {
         let nodes = admin.check_each_node().await?;
-        // At last: whatever doubts a master has its sentinels asked again, and only answers to the last question count.
+        // Last: a doubt about a master has the sentinels asked again, and only the answers to the last question count.
         Ok(Servers { nodes, sentinels: admin.sentinels().await })
     };
     if want.servers { Some(both.await) } else { None }
 }
 
-pub(super) async fn fleet(context: &Context, want: Want<'_>) -> Option<Result<Fleet, Fault>> {
-    let overview = async { observer(&context.config)?.overview().await.map_err(|error| of_cluster(&error)) };
-    if want.fleet && context.config.etcd.enabled { Some(overview.await) } else { None }
+pub(super) async fn fleet(deployment: &Deployment, want: Want<'_>) -> Option<Result<Fleet, Fault>> {
+    let overview = async { deployment.observer()?.overview().await.map_err(|error| of_cluster(&error)) };
+    if want.fleet && deployment.has_etcd() { Some(overview.await) } else { None }
 }
 
-pub(super) async fn etcd(context: &Context, want: Want<'_>) -> Option<Result<Vec<EndpointHealth>, Fault>> {
-    let members = async { Ok(observer(&context.config)?.health().await) };
-    if want.etcd && context.config.etcd.enabled { Some(members.await) } else { None }
+pub(super) async fn etcd(
+    deployment: &Deployment,
+    want: Want<'_>,
+) -> Option<Result<Vec<EndpointHealth>, Fault>> {
+    let members = async { Ok(deployment.observer()?.health().await) };
+    if want.etcd && deployment.has_etcd() { Some(members.await) } else { None }
 }

@@ -1,4 +1,4 @@
-//! Redis itself: can every node be used, and is it set as it must be?
+//! Redis: reachability, memory, persistence and failover of every node.
 
 use super::Check;
 use super::causes::{
@@ -7,7 +7,7 @@ use super::causes::{
     SENTINELS_SILENT, SENTINELS_UNNAMED,
 };
 use crate::look::{Look, Servers};
-use crate::output::counted;
+use crate::phrase::counted;
 use delayq::Error;
 use delayq::admin::{NodeFacts, SentinelFacts, SentinelReport, ServerFacts};
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ pub(super) fn judge(look: &Look, servers: &Result<Servers, Error>) -> Vec<Check>
         Ok(servers) => servers,
         Err(error) => return vec![unusable(error)],
     };
-    let (admin, address) = (look.part.admin(), look.part.client.address());
+    let (admin, address) = (look.part.admin(), look.part.client().address());
     let mut checks: Vec<Check> =
         servers.nodes.iter().filter_map(|node| node.as_ref().err()).map(unusable).collect();
     let nodes: Vec<&NodeFacts> = servers.nodes.iter().flatten().collect();
@@ -35,7 +35,7 @@ pub(super) fn judge(look: &Look, servers: &Result<Servers, Error>) -> Vec<Check>
     checks
 }
 
-/// A node, or all of Redis, that cannot be used.
+/// A node, or all of Redis, is unusable.
 fn unusable(error: &Error) -> Check {
     let cause = match error {
         Error::Unfit(_) => &REDIS_UNFIT,
@@ -55,7 +55,7 @@ fn single(address: &str, facts: &ServerFacts, sentinels: &[(String, Vec<Sentinel
     checks
 }
 
-/// Whether each node that answers is fit, and the shards are spread over them; `all` do or not.
+/// The nodes of a cluster that answer, and the spread of the shards; `all`: every node answers.
 fn cluster(address: &str, nodes: &[&NodeFacts], all: bool) -> Vec<Check> {
     let (masters, version) = (nodes.len(), &nodes[0].facts.version);
     let kind = match all {
@@ -84,7 +84,7 @@ fn one_of_several(NodeFacts { address, shards, facts, .. }: &NodeFacts) -> Vec<C
     checks.map(|check| check.about(&format!("node {address}"))).into()
 }
 
-/// Any other policy makes it unfit.
+/// Redis with any other policy is unfit.
 fn eviction(facts: &ServerFacts) -> Check {
     Check::good("eviction", facts.maxmemory_policy.clone())
 }
@@ -111,7 +111,7 @@ fn memory(facts: &ServerFacts) -> Check {
     }
 }
 
-/// Whether the sentinels can fail over, and agree.
+/// Checks that the sentinels agree and can fail over.
 fn failover(sentinels: &[SentinelReport]) -> Check {
     let heard = || sentinels.iter().filter_map(|sentinel| sentinel.said.as_ref().ok());
     let silent = sentinels
@@ -137,7 +137,7 @@ fn failover(sentinels: &[SentinelReport]) -> Check {
     }
 }
 
-/// What a master does that is cut off from its replicas, and perhaps succeeded.
+/// Checks the behaviour of a master without contact to replicas, which may have a successor.
 fn cut_off(facts: &ServerFacts) -> Check {
     match facts.min_replicas_seen {
         Some(seen) => {

@@ -1,11 +1,10 @@
-//! The timers: does each shard have one that works?
+//! The timers: owners, and overdue shards.
 
 use super::causes::{ALL_DRAINED, DRAINED, NEVER_OWNED, NO_TIMER, NOBODY_LISTENS, OVERDUE, SHARDS_UNPLANNED};
 use super::limits::verdict;
-use super::{Check, Limits};
-use crate::fleet::drained;
+use super::{Check, Judgement, Limits};
 use crate::look::{Look, Shards};
-use crate::output::{Judgement, counted, duration};
+use crate::phrase::{counted, drained, duration};
 use delayq_cluster::Overview as Fleet;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ pub(super) fn judge(look: &Look, shards: &Shards, limits: &Limits) -> Vec<Check>
     checks
 }
 
-/// Why messages of some shards do not become ready, if no timer works there.
+/// The check that explains idle shards, if a shard has no working timer.
 pub fn without_timer(shards: &Shards) -> Option<Check> {
     let unserved = never_owned(shards).unwrap_or_else(|| overdue(shards.overdue(), &Limits::default()));
     Some(unserved).filter(|check| check.verdict != Judgement::Good)

@@ -1,4 +1,4 @@
-//! etcd's members.
+//! The members of etcd.
 
 use super::Check;
 use super::causes::{ETCD_AWAY, ETCD_FULL, ETCD_MISCONFIGURED, ETCD_WITHOUT_LEADER};

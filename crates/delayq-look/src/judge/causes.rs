@@ -1,0 +1,193 @@
+//! Every cause of trouble in a deployment, each with a verdict, an advice and a page of the documentation.
+
+use super::Check;
+use super::judgement::Judgement::{self, Bad, Warning};
+
+/// The start of a page's address.
+const DOCS: &str = "https://github.com/delayq/delayq/blob/main/docs/";
+
+/// A cause of trouble.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The part that was checked, in a word.
+    pub what: &'static str,
+    /// The verdict.
+    pub verdict: Judgement,
+    /// True if `delayq check` reports the cause: see [`Check::alarms`].
+    pub alarms: bool,
+    /// The remedy.
+    pub advice: &'static str,
+    /// The page in `docs/`, with its section: the runbook of an alert, or the page of a setting.
+    pub page: &'static str,
+}
+
+// === impl Cause ===
+
+impl Cause {
+    const fn bad(what: &'static str, page: &'static str, advice: &'static str) -> Self {
+        Self { what, verdict: Bad, alarms: true, advice, page }
+    }
+
+    const fn warning(what: &'static str, page: &'static str, advice: &'static str) -> Self {
+        Self { what, verdict: Warning, alarms: true, advice, page }
+    }
+
+    /// A setting or a drain that works now and makes a later fault worse.
+    const fn risk(what: &'static str, page: &'static str, advice: &'static str) -> Self {
+        Self { what, verdict: Warning, alarms: false, advice, page }
+    }
+
+    /// The cause was found.
+    pub fn found(&self, found: impl Into<String>) -> Check {
+        let check = Check::new(self.what, self.verdict, found, self.advice);
+        let check = Check { runbook: format!("{DOCS}{}", self.page), ..check };
+        if self.alarms { check } else { check.quiet() }
+    }
+
+    /// The cause with the verdict of a threshold.
+    pub(super) fn judged(&self, verdict: Judgement, found: impl Into<String>) -> Check {
+        match verdict {
+            Judgement::Good => Check::good(self.what, found),
+            verdict => Check { verdict, ..self.found(found) },
+        }
+    }
+}
+
+/// Defines the causes, and the list of all.
+macro_rules! causes {
+    ($($(#[$doc:meta])* $name:ident = $cause:expr;)*) => {
+        $($(#[$doc])* pub(crate) const $name: Cause = $cause;)*
+
+        /// Every cause, with its name.
+        pub const fn causes() -> &'static [(&'static str, Cause)] {
+            &[$((stringify!($name), $name)),*]
+        }
+    };
+}
+
+const CHECK_BAD: &str = "runbooks.md#delayqcheckbad";
+const LATE: &str = "runbooks.md#delayqoverdue";
+const NOBODY: &str = "runbooks.md#delayqshardunowned";
+const UNREAD: &str = "runbooks.md#delayqreadyold";
+const SENTINELS: &str = "operations/topology.md#redis-by-sentinel";
+const CLUSTER: &str = "operations/topology.md#redis-cluster";
+const NEEDS: &str = "operations.md#what-delayq-needs";
+const FAILOVER: &str = "operations/durability.md#what-a-failover-can-lose";
+const MOVING: &str = "operations/reshaping.md#moving-shards-to-a-new-node";
+
+/// The start of a timer.
+const START: &str = "start a timer: delayq-timer --config FILE, or delayq up for everything on one machine";
+const CONSUME: &str = "start a worker, or a forwarder with a route for it; if one runs, see its log and delayq topic show TOPIC";
+
+causes! {
+    /// A Redis does not answer, or refuses.
+    REDIS_AWAY = Cause::bad("redis", CHECK_BAD, "start it, or correct [redis] url, username and password, [redis.sentinel] and [[redis.nodes]]",
+    );
+    /// A Redis is at `maxclients` and ends each new connection.
+    REDIS_FULL_OF_CLIENTS = Cause::bad("redis", CHECK_BAD, "raise maxclients, or find who holds the connections: CLIENT LIST through one that is open",
+    );
+    /// A Redis would lose messages.
+    REDIS_UNFIT = Cause::bad("redis", NEEDS, "change the setting, or use another Redis");
+    /// One of several nodes has many more shards: a core of Redis is the limit of its shards.
+    NOT_SPREAD = Cause::risk("spread", CLUSTER, "more shards spread more evenly (delayq shards grow), or move slots: redis-cli --cluster reshard",
+    );
+    /// A master of a cluster has no replica.
+    NO_REPLICA = Cause::risk("failover", CLUSTER, "add one: its shards stop while this node is gone");
+    /// Less than a tenth of the memory is left: puts are refused soon.
+    MEMORY_SHORT = Cause::warning("memory", "operations/sizing.md", "raise maxmemory, or purge");
+    /// A Redis without a limit grows until the system kills the process.
+    MEMORY_UNLIMITED = Cause::risk("memory", "operations/sizing.md", "set maxmemory, so that a full Redis refuses puts instead of being killed");
+    /// Sentinels name different masters.
+    SENTINELS_DIFFER = Cause::warning("sentinels", SENTINELS, "ask again after a failover; if it stays, see why the sentinels differ");
+    /// A master without a replica has no successor.
+    SENTINELS_ALONE = Cause::bad("sentinels", SENTINELS, "start a replica: nothing can take over from this master");
+    /// The sentinels are too few for a failover.
+    SENTINELS_FEW = Cause::bad("sentinels", SENTINELS, "start the sentinels: without most of them there is no failover");
+    /// Some sentinels do not answer.
+    SENTINELS_SILENT = Cause::warning("sentinels", SENTINELS, "start the others, or correct their addresses");
+    /// There are more sentinels than the configuration names.
+    SENTINELS_UNNAMED = Cause::risk("sentinels", SENTINELS, "name all of them, so that some may be down");
+    /// An isolated master keeps accepting writes.
+    NO_MIN_REPLICAS = Cause::risk("failover", FAILOVER, "min-replicas-to-write 1 and min-replicas-max-lag 10, or accept that loss",
+    );
+    /// A crash may have torn the append-only file.
+    AOF_AS_LOADED = Cause::risk("persistence", "operations/durability.md", "BGREWRITEAOF, unless its last stop was an orderly one: a torn end would spoil the next start",
+    );
+    /// Nothing survives a restart.
+    NO_AOF = Cause::risk("persistence", "operations/durability.md", "a restart of Redis loses everything: appendonly yes");
+    /// No shard of the deployment exists.
+    DEPLOYMENT_MISSING = Cause::bad("deployment", CHECK_BAD, "delayq init, if the deployment is new");
+    /// The number of shards differs.
+    DEPLOYMENT_DIFFERS = Cause::bad("deployment", CHECK_BAD, "correct [deployment] shards");
+    /// Some shards do not answer.
+    SHARDS_AWAY = Cause::bad("deployment", CHECK_BAD, "correct what the checks of Redis name; delayq shards names the others",
+    );
+    /// Two nodes serve the same shards: one has an older copy.
+    KEPT_TWICE = Cause::bad("deployment", MOVING, "one has a copy from before a move, which came back: stop that node, or delete the copy; what was put there since then \
+         is in no other node",
+    );
+    /// Timers do not trust a clock: nothing becomes ready.
+    CLOCK_HELD = Cause::bad("clock guard", LATE, "check Redis's clock and the timers' logs");
+    /// The clocks of this machine and of Redis differ.
+    CLOCKS_APART = Cause::risk("clocks", NEEDS, "due times go by Redis's clock; correct NTP on one of the two");
+    /// No timer ever served a shard.
+    NEVER_OWNED = Cause::bad("timers", NOBODY, START);
+    /// Without etcd: no timer listens to a shard.
+    NOBODY_LISTENS = Cause::bad("timers", NOBODY, START);
+    /// With etcd: no timer is registered.
+    NO_TIMER = Cause::bad("timers", NOBODY, START);
+    /// Every timer is drained.
+    ALL_DRAINED = Cause::bad("timers", NOBODY, "delayq timers undrain NAME");
+    /// The plan gives a shard to no timer: until the next plan, other timers rescue overdue messages.
+    SHARDS_UNPLANNED = Cause::warning("timers", NOBODY, "see the timers' logs, and delayq timers");
+    /// A timer is drained, perhaps forgotten.
+    DRAINED = Cause::risk("drained", "operations/upgrades.md#draining-a-timer", "delayq timers undrain NAME, when it may have shards again, or is gone for good");
+    /// The pump of a shard is late, by the threshold.
+    OVERDUE = Cause::bad("overdue", LATE, "see which timers run, and whether they reach the shard's Redis: delayq timers, their /readyz and logs",
+    );
+    /// etcd does not answer: timers keep their shards, and rescue those of a timer that ends.
+    ETCD_AWAY = Cause::warning("etcd", NOBODY, "start it, correct [etcd] endpoints, or set enabled = false");
+    /// etcd answers, and has no leader.
+    ETCD_WITHOUT_LEADER = Cause::warning("etcd", NOBODY, "bring a majority of the members up");
+    /// etcd answers and refuses writes: the database is full, or damaged.
+    ETCD_FULL = Cause::warning("etcd", NOBODY, "compact and defragment it, then disarm the alarm, or raise its quota",
+    );
+    /// The configuration of etcd cannot be used.
+    ETCD_MISCONFIGURED = Cause::bad("etcd", NOBODY, "correct [etcd]");
+    /// The topics cannot be read.
+    TOPICS_UNREAD = Cause::bad("topics", CHECK_BAD, "correct what the checks of Redis name");
+    /// Nobody takes ready messages, by the threshold of age.
+    READY_OLD = Cause::warning("ready age", UNREAD, CONSUME);
+    /// Nobody takes ready messages, by the threshold of number.
+    READY_MANY = Cause::warning("ready messages", UNREAD, CONSUME);
+    /// There are dead letters, by the threshold.
+    DEAD_LETTERS = Cause::warning("dead letters", "runbooks.md#delayqdeadletters", "see why: delayq dead list TOPIC; then delayq dead replay or dead purge");
+    /// Redis cannot confirm the writes of a topic.
+    UNCONFIRMABLE = Cause::bad("durability", "operations/durability.md#durability-by-topic", "until then its writes are unknown: repair it, or delayq topic set TOPIC --durability memory");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn every_cause_says_what_to_do_and_is_no_good_news() {
+        for (name, cause) in causes() {
+            assert!(!cause.advice.is_empty() && cause.verdict != Judgement::Good, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_cause_leads_to_a_section_that_exists() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for (name, cause) in causes() {
+            let (file, section) = cause.page.split_once('#').unwrap_or((cause.page, ""));
+            let text = std::fs::read_to_string(docs.join(file)).unwrap_or_else(|why| panic!("{name}: {why}"));
+            let headings = text.lines().filter(|line| line.starts_with('#'));
+            let mut anchors =
+                headings.map(|line| line.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-"));
+            assert!(section.is_empty() || anchors.any(|anchor| anchor == section), "{name}: {}", cause.page);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! One look at a deployment, and one judge. The command and the gateway show and judge by the same code, so they cannot differ.
+//!
+//! ```text
+//!  Deployment ─► Look::take ─► Look ─┬─► judge ─► Checks: verdict, finding, advice
+//!  (Redis, etcd)    (never fails,    └─► Shard::json, owners, timers
+//!                    its parts do)
+//! ```
+
+mod deployment;
+mod judge;
+mod look;
+mod owner;
+mod phrase;
+
+pub use delayq_cluster::EtcdConfig;
+pub use deployment::{Deployment, observer, of_cluster};
+pub use judge::{Cause, Check, Judgement, Limits, Pair, causes, judge, pair, without_timer, worst};
+pub use look::{Look, Servers, Shard, Shards, Topics, Want, Which, total};
+pub use owner::{Owner, owners, timers};
+pub use phrase::{counted, drained, duration};
