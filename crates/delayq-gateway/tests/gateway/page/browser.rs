@@ -1,4 +1,4 @@
-//! The page in a real browser: Chromium alone prints what a reader sees, and `make test-page` walks through it with
+//! The page in a real browser: Chromium alone prints the document, and `make test-page` walks through the page with
 //! `tests/page/journeys.mjs`.
 
 use crate::stage::{Stage, topic};
@@ -27,7 +27,7 @@ fn chromium() -> Option<PathBuf> {
     names.map(PathBuf::from).into_iter().find(|path| path.exists())
 }
 
-/// What a reader sees of this address once it has loaded: the document as Chromium has it then.
+/// The document that Chromium shows at this address after loading.
 async fn seen(chromium: &Path, profile: &Folder, url: &str) -> String {
     let mut command = Command::new(chromium);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
