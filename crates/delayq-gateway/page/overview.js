@@ -4,6 +4,7 @@ import { get, now } from './api.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, distance, exact, rate, span, t } from './words.js';
+import { status, wrong } from './wrong.js';
 
 export const name = 'overview';
 export const title = () => t('overview');
@@ -15,9 +16,9 @@ export const LATE_MS = 10_000;
 export const STATES = ['delayed', 'ready', 'leased', 'dead'];
 
 export async function load(_place, before) {
-  const { topics, next } = await get(`/v1/topics?limit=${MAX_TOPICS}`);
+  const [{ topics, next }, state] = await Promise.all([get(`/v1/topics?limit=${MAX_TOPICS}`), status()]);
   const at_ms = now();
-  return { topics, more: next !== null, at_ms, rates: rates(topics, at_ms, before) };
+  return { state, topics, more: next !== null, at_ms, rates: rates(topics, at_ms, before) };
 }
 
 /** Puts and deliveries a second since the last look, by topic. */
@@ -32,11 +33,12 @@ function rates(topics, at_ms, before) {
   return new Map(topics.map(of));
 }
 
-export function show(_place, { topics, more, rates }) {
+export function show(_place, { state, topics, more, rates }) {
   const sum = (state) => topics.reduce((all, topic) => all + topic[state], 0);
   return html`
     <h1>${t('overview')}</h1>
     <dl class="cards">${STATES.map((state) => card(state, sum(state)))}</dl>
+    ${wrong(state)}
     <h2>${t('topics')}</h2>
     ${topics.length === 0 ? html`<p>${t('no_topics')}</p>` : table(topics, rates)}
     ${more ? html`<p>${t('more_topics', { n: MAX_TOPICS })}</p>` : nothing}`;

@@ -218,6 +218,14 @@ export const en = {
   no_reason: 'no reason given',
   only_reason: 'Only: {reason}',
   all_reasons: 'All reasons',
+  // What is wrong.
+  wrong: 'What is wrong',
+  nothing_wrong: 'Nothing is wrong: {n} checks are good.',
+  not_seen: 'Not seen:',
+  verdict_bad: 'bad',
+  verdict_warning: 'warning',
+  runbook: 'Runbook',
+  looking: 'The deployment is being checked …',
 };
 
 export const zh = {
@@ -438,4 +446,12 @@ export const zh = {
   no_reason: '没有给出原因',
   only_reason: '只看：{reason}',
   all_reasons: '全部原因',
+  // What is wrong.
+  wrong: '存在的问题',
+  nothing_wrong: '一切正常：{n} 项检查均通过。',
+  not_seen: '未能查看：',
+  verdict_bad: '故障',
+  verdict_warning: '警告',
+  runbook: '处理手册',
+  looking: '正在检查部署…',
 };

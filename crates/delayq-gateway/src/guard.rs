@@ -107,7 +107,7 @@ fn admitted(app: &App, request: &Request) -> Result<(), Problem> {
     }
 }
 
-/// Who sends the request: the holder of a token, a browser with a session, or anybody where no token is needed.
+/// The sender of the request: the holder of a token, a browser with a session, or anybody where no token is needed.
 async fn authorised(app: &App, route: &Route, headers: &HeaderMap) -> Result<Caller, Problem> {
     if !app.tokens.are_needed() || route.is_public {
         return Ok(Caller::anybody());

@@ -1,7 +1,7 @@
 //! The page for people: static files of this binary, which ask the API for everything else.
 //!
-//! The files are ES modules as the browser runs them, without a build step. They hold no data of the deployment, so anybody
-//! who reaches the gateway may read them.
+//! The files are ES modules as the browser runs them, without a build step. The files hold no data of the deployment, so
+//! anybody who reaches the gateway may read the files.
 
 use crate::problem::{Kind, Problem};
 use crate::state::App;
@@ -50,7 +50,7 @@ macro_rules! files {
 static FILES: &[File] = files! {
     "index.html" "page.css" "icon.svg"
     "main.js" "url.js" "api.js" "texts.js" "words.js" "frame.js" "login.js"
-    "overview.js" "topic.js" "horizon.js" "chart.js" "dead.js" "rows.js" "message.js" "why.js" "actions.js" "find.js"
+    "overview.js" "topic.js" "horizon.js" "chart.js" "dead.js" "rows.js" "message.js" "why.js" "actions.js" "find.js" "wrong.js"
     "vendor/lit-html.js"
 };
 
@@ -95,7 +95,7 @@ pub(crate) fn router() -> Router<App> {
     Router::new().route("/", get(document)).route(&format!("{FOLDER}{{*name}}"), get(file))
 }
 
-/// True for a request that any web page may lead a browser to: it shows no data and changes nothing.
+/// True for a request that any web page may lead a browser to: the answer has no data, and nothing changes.
 pub(crate) fn is_asked(method: &Method, path: &str) -> bool {
     [Method::GET, Method::HEAD].contains(method) && (path == "/" || path.starts_with(FOLDER))
 }

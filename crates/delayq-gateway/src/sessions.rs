@@ -3,8 +3,8 @@
 //! ```text
 //! cookie = END (s since the epoch) . HASH of the token (hex) . base64url(HMAC-SHA-256 of both)
 //! ```
-//! The key is derived from that of receipts, so every gateway of a deployment knows the session, and none keeps any. The session
-//! is that of its token: when the token's line is removed, the session ends with it.
+//! The key is derived from that of receipts, so every gateway of a deployment knows the session, and none keeps any. A
+//! session ends when the line of its token is removed.
 
 use crate::origin;
 use crate::problem::{Kind, Problem};
@@ -17,16 +17,17 @@ use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a session lasts.
+/// The duration of a session.
 const LIFE: Duration = Duration::from_hours(8);
-/// How long the code of a one-time link can be used.
+/// Maximum age of a link's code.
 const CODE_LIFE: Duration = Duration::from_mins(10);
 /// The key's purpose: a signature of a receipt is none of a session.
 const PURPOSE: &str = "delayq sessions";
-/// The cookie's name. Cookies do not know ports: the name has the port, so that each gateway of a host has its own.
+/// The start of the cookie's name. Browsers send a cookie to every port of a host: the port is the end of the name, so that two
+/// gateways of a host do not overwrite each other's cookie.
 const COOKIE: &str = "delayq_session";
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The token's name; `None`: no token is needed.
@@ -44,7 +45,7 @@ pub(crate) struct Sessions {
     code: Arc<Mutex<Option<Code>>>,
 }
 
-/// The code of a one-time link.
+/// The code of a link that logs in once.
 struct Code {
     hash: Hash,
     token: Hash,
@@ -57,9 +58,9 @@ enum Ended {
     Expired,
     /// The token's line was removed.
     Removed,
-    /// The key is another one, or somebody wrote the cookie.
+    /// The signature is wrong: the key has changed, or the cookie is forged.
     Unknown,
-    /// A one-time link was used before, or is too old.
+    /// The code of a link was used before, or is too old.
     Used,
 }
 
@@ -94,7 +95,7 @@ impl Sessions {
         Ok(Some(Caller { ends: Some(ends), ..Caller::of(token) }))
     }
 
-    /// A session for a token: its caller, and the header that sets its cookie.
+    /// Begins a session for a token. Returns the caller, and the header that sets the cookie.
     ///
     /// # Errors
     /// The token is unknown, or Redis keeps the key and cannot be used.
@@ -105,7 +106,7 @@ impl Sessions {
         self.begin_by_hash(&hash, headers).await
     }
 
-    /// As [`Self::begin`], for the code of a one-time link, which is used up.
+    /// As [`Self::begin`], for the code of a link. A code is used up.
     ///
     /// # Errors
     /// The code was used or is too old.
@@ -153,7 +154,8 @@ pub(crate) fn end_cookie(headers: &HeaderMap) -> String {
     set_cookie(headers, "", Duration::ZERO)
 }
 
-/// Only this origin's own page sends the cookie, no script reads it, and it crosses no network in clear where the page came by TLS.
+/// Only the page of this origin sends the cookie, no script reads the cookie, and after a page by TLS the browser sends the cookie
+/// by TLS alone.
 fn set_cookie(headers: &HeaderMap, value: &str, life: Duration) -> String {
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok()).unwrap_or_default();
     let secure = if origin.starts_with("https://") { "; Secure" } else { "" };

@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) type Hash = [u8; 32];
 
-/// The third word of a line whose token changes nothing.
+/// The third word of a line: the token may only read.
 const READ: &str = "read";
 
 /// A token that requests may carry.
@@ -56,7 +56,7 @@ impl Tokens {
         self.file.is_some()
     }
 
-    /// The token of this text, and its hash. The search is by hash, so its time tells nothing about the tokens.
+    /// The token of this text, and the hash. The search is by hash, so the time of a search tells nothing about the tokens.
     pub(crate) fn known(&self, text: &str) -> Option<(Hash, Token)> {
         let hash: Hash = Sha256::digest(text).into();
         self.of_hash(&hash).map(|token| (hash, token))

@@ -1,4 +1,4 @@
-//! The files of the page: each embedded, small together, one foreign file unchanged, no text outside of the table of texts.
+//! The files of the page: each embedded, small together, lit-html unchanged, no text outside of the table of texts.
 
 use super::FILES;
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The SHA-512 of lit-html 3.3.3's `lit-html.js`, as it comes from the npm registry.
+/// The SHA-512 of lit-html 3.3.3's `lit-html.js` in the npm registry.
 const LIT_HTML: &str =
     "Ps1YVHCHHjY4/EJelORTqhvUxLDIj+1JtJ+WdGNmaLQkxGRiS8j18AjeI026mh3hcT3oF4D46pzRyx43ODiG5g==";
 /// Maximum bytes of all files, compressed.
@@ -65,7 +65,7 @@ fn nothing_is_inline_and_nothing_comes_from_elsewhere() {
     }
 }
 
-/// The entries of one language in texts.js: a line each, `key: 'text',`.
+/// The entries of a language in texts.js: a line each, `key: 'text',`.
 fn entries(language: &str) -> BTreeMap<&'static str, &'static str> {
     let start = format!("export const {language} = {{\n");
     let rest = text("texts.js").split(&start).nth(1).unwrap();
@@ -117,7 +117,7 @@ fn every_text_is_used_and_every_used_text_exists() {
     }
 }
 
-/// The template literals of a file, without what is filled in.
+/// The template literals of a file, without the expressions inside.
 fn markup(code: &str) -> String {
     let (mut depth, mut inside, mut markup) = (Vec::new(), false, String::new());
     let mut rest = code.chars().peekable();

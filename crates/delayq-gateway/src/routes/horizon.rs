@@ -1,4 +1,4 @@
-//! The horizon of a topic: how many messages become due when, in few intervals and with a bounded number of calls.
+//! The horizon of a topic: counts of delayed messages by due time, in few intervals and with a bounded number of calls.
 
 use super::listing::range;
 use super::{Answer, json};
@@ -18,7 +18,7 @@ const MINUTE_MS: u64 = 60 * SECOND_MS;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// The edges of the whole horizon, from now: each interval is wider than the one before.
+/// The edges of the whole horizon, from now. The intervals become wider.
 const AHEAD_MS: [u64; 10] = [
     SECOND_MS,
     10 * SECOND_MS,
@@ -49,7 +49,7 @@ const WIDTHS_MS: [u64; 14] = [
     90 * DAY_MS,
     365 * DAY_MS,
 ];
-/// Maximum whole intervals of a range; its ends may cut two more.
+/// Maximum whole intervals of a range; the ends of the range may cut two more.
 const MAX_INTERVALS: u64 = 60;
 
 pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
@@ -71,19 +71,19 @@ pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
     Ok(json(StatusCode::OK, &shown))
 }
 
-/// The time by the clock of one Redis.
+/// The time by Redis's clock.
 async fn now(app: &App) -> Result<UnixMillis, Problem> {
     let first = app.admin.overview_of(&[ShardId::new(0)]).await.pop();
     Ok(first.expect("one answer for one shard")?.now.millis())
 }
 
-/// What is overdue, then ever wider intervals.
+/// An interval for overdue messages, then ever wider intervals.
 fn ahead(now: UnixMillis) -> Vec<UnixMillis> {
     let ahead = AHEAD_MS.map(|ms| UnixMillis::new(now.get() + ms));
     [UnixMillis::new(0), now].into_iter().chain(ahead).chain([UnixMillis::MAX]).collect()
 }
 
-/// The range in equal intervals, whose edges are multiples of their width.
+/// The range in equal intervals. The inner edges are multiples of the width.
 fn within(range: TimeRange) -> Result<Vec<UnixMillis>, Problem> {
     let (from, to) = (range.from.get(), range.to.get());
     if to <= from {

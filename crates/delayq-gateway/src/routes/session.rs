@@ -1,4 +1,4 @@
-//! Sessions of the page: who asks, log in, log out.
+//! Sessions of the page: login, logout, and the sender of the request.
 
 use super::{Answer, json, nothing};
 use crate::input::Ask;
@@ -27,7 +27,7 @@ pub(super) async fn me(State(app): State<App>, Extension(caller): Extension<Call
     json(StatusCode::OK, &shown(&app, &caller))
 }
 
-/// The page alone logs in: a page of another origin could log its visitor in as somebody else.
+/// Refuses pages of other origins, which could log a visitor in under another name.
 pub(super) async fn log_in(State(app): State<App>, ask: Ask) -> Answer {
     let headers = ask.headers.clone();
     origin::check(&headers, false)?;

@@ -346,28 +346,6 @@ pub(crate) static ROUTES: &[Route] = &[
         ..Route::new(Verb::Post, "/v1/settle", "settle", "Settles leased messages by their receipts")
     },
     Route {
-        answers: Answers::Json("Status", &[200]),
-        ..Route::new(
-            Verb::Get,
-            "/v1/status",
-            "getStatus",
-            "Judges the deployment: each check with its verdict, advice and runbook",
-        )
-    },
-    Route {
-        answers: Answers::Json("Shards", &[200]),
-        ..Route::new(Verb::Get, "/v1/shards", "listShards", "Lists the shards that answer")
-    },
-    Route {
-        answers: Answers::Json("Timers", &[200]),
-        ..Route::new(
-            Verb::Get,
-            "/v1/timers",
-            "listTimers",
-            "Lists the timers by etcd, and the owners of the shards by Redis",
-        )
-    },
-    Route {
         answers: Answers::Json("Me", &[200]),
         ..Route::new(
             Verb::Get,
@@ -393,6 +371,28 @@ pub(crate) static ROUTES: &[Route] = &[
         is_public: true,
         only_reads: true,
         ..Route::new(Verb::Delete, "/v1/session", "logOut", "Ends the session: removes its cookie")
+    },
+    Route {
+        answers: Answers::Json("Status", &[200]),
+        ..Route::new(
+            Verb::Get,
+            "/v1/status",
+            "getStatus",
+            "Judges the deployment: each check with its verdict, advice and runbook",
+        )
+    },
+    Route {
+        answers: Answers::Json("Shards", &[200]),
+        ..Route::new(Verb::Get, "/v1/shards", "listShards", "Lists the shards that answer")
+    },
+    Route {
+        answers: Answers::Json("Timers", &[200]),
+        ..Route::new(
+            Verb::Get,
+            "/v1/timers",
+            "listTimers",
+            "Lists the timers by etcd, and the owners of the shards by Redis",
+        )
     },
     Route {
         answers: Answers::Json("Document", &[200]),

@@ -34,7 +34,7 @@ struct Piece {
 
 impl Admin {
     /// Counts a topic's delayed messages by due time, in the intervals between these edges, from the first on. At most 48 calls
-    /// are made to each shard, and one for each interval of less than a minute.
+    /// are made to each shard, or as many as there are intervals if these have no common width.
     ///
     /// # Errors
     /// Redis cannot be used, or the edges do not ascend.
@@ -43,8 +43,9 @@ impl Admin {
             return Err(Error::Deployment("the edges of intervals must ascend".to_owned()));
         }
         self.client.calls.layout().await?;
-        let (mut counts, mut calls_left) = (vec![0; edges.len() - 1], MAX_CALLS.max(edges.len()));
-        for piece in pieces(edges) {
+        let pieces = pieces(edges);
+        let (mut counts, mut calls_left) = (vec![0; edges.len() - 1], MAX_CALLS.max(pieces.len()));
+        for piece in pieces {
             let counted_to = self.count_piece(topic, edges, &piece, &mut counts, &mut calls_left).await?;
             if let Some(at) = counted_to {
                 let whole = edges[1..].iter().take_while(|edge| **edge <= at).count();

@@ -13,10 +13,8 @@ async fn shell(line: &str) -> String {
 
 #[tokio::test]
 async fn the_command_that_is_printed_is_answered_and_no_other_user_of_the_host() {
-    let up = Up::start(&[]).await;
-    let printed: Vec<String> = up.process.lines().into_iter().map(|line| line.text).collect();
-    let command = printed.iter().find(|line| line.trim_start().starts_with("curl "));
-    let command = command.unwrap_or_else(|| panic!("no command in {printed:?}"));
+    let mut up = Up::start(&[]).await;
+    let command = &up.process.wait_for_line("  curl ", SHORT).await;
     up.done(&["put", "orders", "{}", "--id", "order-17", "--in", "1h"]).await;
     let topics = shell(command).await;
     assert!(topics.contains(r#""orders""#), "{topics}");
@@ -28,12 +26,9 @@ async fn the_command_that_is_printed_is_answered_and_no_other_user_of_the_host()
 
 #[tokio::test]
 async fn the_link_to_the_page_that_is_printed_logs_in_once() {
-    let up = Up::start(&[]).await;
-    let printed: Vec<String> = up.process.lines().into_iter().map(|line| line.text).collect();
-    let link = printed
-        .iter()
-        .find_map(|line| line.split_once("http://").filter(|(_, link)| link.contains("/?once=")));
-    let (_, link) = link.unwrap_or_else(|| panic!("no link in {printed:?}"));
+    let mut up = Up::start(&[]).await;
+    let line = up.process.wait_for_line("/?once=", SHORT).await;
+    let (_, link) = line.split_once("http://").unwrap();
     let (address, code) = link.trim().split_once("/?once=").unwrap();
     assert!(
         shell(&format!("curl --silent 'http://{address}/?once={code}'")).await.contains("<!doctype html>")

@@ -1,4 +1,4 @@
-//! The page in a real browser: Chromium alone prints what a reader sees, and `make test-page` walks through it with
+//! The page in a real browser: Chromium alone prints the document, and `make test-page` walks through the page with
 //! `tests/page/journeys.mjs`.
 
 use crate::stage::{Stage, topic};
@@ -16,6 +16,9 @@ use tokio::process::Command;
 /// The longest that all journeys take.
 const JOURNEYS: Duration = Duration::from_mins(10);
 
+/// No timer is looked for in etcd.
+const ALONE: &str = "[etcd]\nenabled = false\n";
+
 /// The variables of `make test-page`.
 const TOOLS: &str = "DELAYQ_TEST_PAGE";
 
@@ -24,7 +27,7 @@ fn chromium() -> Option<PathBuf> {
     names.map(PathBuf::from).into_iter().find(|path| path.exists())
 }
 
-/// What a reader sees of this address once it has loaded: the document as Chromium has it then.
+/// The document that Chromium shows at this address after loading.
 async fn seen(chromium: &Path, profile: &Folder, url: &str) -> String {
     let mut command = Command::new(chromium);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
@@ -45,14 +48,24 @@ async fn ended(mut command: Command, deadline: Duration) -> Output {
 #[tokio::test]
 async fn a_browser_shows_topics_a_list_and_a_message_in_both_languages() {
     let Some(chromium) = chromium() else { return skipped("there is no Chromium") };
-    let (stage, profile) = (Stage::start("").await, Folder::new("chromium"));
+    let (stage, profile) = (Stage::start(ALONE).await, Folder::new("chromium"));
     let far = Message::new(topic("orders"), "x").at(UnixMillis::new(4_070_908_800_000));
     stage.deployment.put([far.id("order-17").unwrap().group("user-5").unwrap()]).await;
     let seen = async |place: &str| {
         seen(&chromium, &profile, &format!("http://{}/{place}", stage.gateway.address)).await
     };
     for (place, words) in [
-        ("", vec!["Overview", "orders", "wait for their due time"]),
+        (
+            "",
+            vec![
+                "Overview",
+                "orders",
+                "wait for their due time",
+                "What is wrong",
+                "no timer has ever owned",
+                "docs/runbooks.md#delayqshardunowned",
+            ],
+        ),
         ("?lang=zh", vec!["总览", "orders", "lang=\"zh-CN\""]),
         ("?topic=orders", vec!["order-17", "user-5", "When they become due"]),
         (
@@ -75,7 +88,7 @@ async fn without_a_session_a_browser_is_asked_for_a_token_and_shown_nothing_else
     let (folder, profile) = (Folder::new("tokens"), Folder::new("chromium"));
     let file = folder.join("tokens");
     std::fs::write(&file, token_line("shop", "secret")).unwrap();
-    let stage = Stage::start(&format!("tokens = \"{}\"\n", file.display())).await;
+    let stage = Stage::start(&format!("tokens = \"{}\"\n{ALONE}", file.display())).await;
     stage.deployment.put([Message::new(topic("orders"), "x")]).await;
     let shown = seen(&chromium, &profile, &format!("http://{}/", stage.gateway.address)).await;
     assert!(shown.contains("type=\"password\"") && !shown.contains("orders"), "{shown}");
@@ -90,7 +103,7 @@ async fn every_journey_of_a_reader_ends_well() {
     let file = folder.join("tokens");
     let lines = token_line("shop", "secret") + &token_line("desk", "seen").replace('\n', " read\n");
     std::fs::write(&file, &lines).unwrap();
-    let settings = format!("tokens = \"{}\"\n", file.display());
+    let settings = format!("tokens = \"{}\"\n{ALONE}", file.display());
     let stage = Stage::private(&settings).await;
     let other = stage.another_with(&settings).await;
     let _timer = stage.timer();

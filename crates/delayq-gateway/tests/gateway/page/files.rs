@@ -1,4 +1,4 @@
-//! The files of the page, as a browser gets them.
+//! The files of the page, and their headers.
 
 use crate::stage::{Answer, Stage};
 use reqwest::Method;

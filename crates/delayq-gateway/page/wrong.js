@@ -1,0 +1,44 @@
+// What is wrong, in sentences: the checks of the deployment that are not good, the worst first.
+
+import { get } from './api.js';
+import { html, nothing } from './vendor/lit-html.js';
+import { t } from './words.js';
+
+const WORST_FIRST = ['bad', 'warning'];
+
+/** How long the overview waits for an answer; a later one is shown by the next look. */
+const PATIENCE_MS = 800;
+
+/** The latest answer of the status route, and the call under way. */
+let latest = null;
+let asking = null;
+
+/** The state of the deployment: of now, or of the last look if a part does not answer soon. */
+export async function status() {
+  asking ??= get('/v1/status')
+    .then((answer) => (latest = answer))
+    .catch(() => (latest = null))
+    .finally(() => (asking = null));
+  await Promise.race([asking, new Promise((done) => setTimeout(done, PATIENCE_MS))]);
+  return latest;
+}
+
+/** The panel of the state; null before the first answer. */
+export function wrong(status) {
+  if (status === null) return html`<p class="faint">${t('looking')}</p>`;
+  const { checks, missing } = status;
+  const faults = WORST_FIRST.flatMap((verdict) => checks.filter((check) => check.verdict === verdict));
+  if (faults.length === 0 && missing.length === 0) return html`<p class="note good">${t('nothing_wrong', { n: checks.length })}</p>`;
+  return html`
+    <h2>${t('wrong')}</h2>
+    <ul class="faults">
+      ${faults.map(fault)}
+      ${missing.map((sentence) => html`<li class="note bad"><span><b>${t('not_seen')}</b> ${sentence}</span></li>`)}
+    </ul>`;
+}
+
+const fault = ({ what, verdict, found, advice, runbook }) => html`
+  <li class="note ${verdict}">
+    <span><span class="badge ${verdict === 'bad' ? 'dead' : 'warn'}">${t(`verdict_${verdict}`)}</span> <b>${what}</b>: ${found} ${advice}
+      ${runbook ? html`<a href=${runbook} target="_blank" rel="noopener noreferrer">${t('runbook')}</a>` : nothing}</span>
+  </li>`;
