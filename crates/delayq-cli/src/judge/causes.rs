@@ -137,6 +137,12 @@ causes! {
     NOBODY_LISTENS = Cause::bad("timers", START);
     /// With etcd: no timer at all.
     NO_TIMER = Cause::bad("timers", START);
+    /// The first timer recorded another deployment in etcd: those of this one do not join.
+    ANOTHER_FLEET = Cause::bad(
+        "timers",
+        "give the two deployments different [etcd] prefixes, or correct redis.url; if that deployment is gone for good: \
+         delayq init --replace",
+    );
     /// Every timer is kept without shards.
     ALL_DRAINED = Cause::bad("timers", "delayq timers undrain NAME");
     /// Until the next plan, other timers rescue what is overdue there.
