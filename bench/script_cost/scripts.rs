@@ -178,7 +178,7 @@ impl Shard {
         self.measure("init", 1, Verb::Init, words(["0", COUNTS])).await;
         self.measure("grow", 1, Verb::Grow, words(["0", COUNTS])).await;
         self.measure("layout", 1, Verb::Layout, words::<0>([])).await;
-        let claimed = self.measure("claim", 1, Verb::Claim, words(["bench", "0"])).await;
+        let claimed = self.measure("claim", 1, Verb::Claim, words(["bench", "0", ""])).await;
         let Value::Array(items) = claimed else { panic!("claim answers a list") };
         let Value::Int(epoch) = items[1] else { panic!("an epoch is a number") };
         self.epoch = epoch;

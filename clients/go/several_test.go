@@ -34,6 +34,21 @@ func TestAWrongListOfNodesIsRefusedByName(t *testing.T) {
 	must(NewOfNodes([]Node{{"a", connection, "0"}, {"b", connection, ""}}, "dq"))
 }
 
+func TestAShardOfAnotherDeploymentIsRefusedByName(t *testing.T) {
+	ctx, connection := context.Background(), connect(t)
+	client := deployment(t, connection, "foreign", 2)
+	for shard := 0; shard < 2; shard++ {
+		must(connection.HSet(ctx, client.key(shard, "meta"), "identity", strings.Repeat("0a", 16)).Result())
+	}
+	must(client.Topic("orders").Count(ctx))
+	must(connection.HSet(ctx, client.key(1, "meta"), "identity", strings.Repeat("0b", 16), "layout", "2", "counts", "2,4").Result())
+	var refused ScriptError
+	why := "shard 1 is of deployment 0b0b0b0b, and this client serves deployment 0a0a0a0a"
+	if _, err := client.Topic("orders").Count(ctx); !errors.As(err, &refused) || !strings.Contains(err.Error(), why) {
+		t.Fatal(err)
+	}
+}
+
 func TestACallThatAWrongMapSendsToAnotherNodeIsRefusedByName(t *testing.T) {
 	ctx, nodes := context.Background(), twoNodes(t)
 	deployment(t, must(NewOfNodes(nodes, "dq")).redis, "dq", 4)

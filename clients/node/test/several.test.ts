@@ -5,7 +5,7 @@ import { after, before, describe, test } from "node:test";
 import type { Redis } from "ioredis";
 import { Client, connect, Incomplete, InvalidMessage, ScriptError, Worker, type RedisNode } from "../src/index.js";
 import { placesOf } from "../src/names.js";
-import { call, RedisGroup, Server } from "./server.js";
+import { call, init, RedisGroup, Server } from "./server.js";
 
 /** Ids of messages in the even or the odd shards of four. */
 function ids(name: string, isEven: boolean, count: number): string[] {
@@ -68,6 +68,18 @@ describe("of two Redises", { timeout: 120_000 }, () => {
       assert.throws(make, (fault) => fault instanceof InvalidMessage && fault.message.includes(why), why);
     }
     new Client([{ name: "a", redis, shards: "0" }, { name: "b", redis, shards: "" }]).close();
+  });
+
+  test("a shard of another deployment is refused by name", async () => {
+    const { redis } = nodes[0]!;
+    await init(redis, "foreign", 2);
+    for (const shard of [0, 1]) await redis.hset(`{foreign:${shard}}:meta`, "identity", "0a".repeat(16));
+    const client = new Client(redis, { namespace: "foreign" });
+    await client.topic("orders").count();
+    await redis.hset("{foreign:1}:meta", { identity: "0b".repeat(16), layout: "2", counts: "2,4" });
+    const why = /shard 1 is of deployment 0b0b0b0b, and this client serves deployment 0a0a0a0a/;
+    await assert.rejects(client.topic("orders").count(), why);
+    client.close();
   });
 
   test("a call that a wrong map sends to another node is refused by name", async () => {

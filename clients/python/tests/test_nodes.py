@@ -11,6 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 from conftest import vectors
+from deployment import Deployment
 from redis.client import NEVER_DECODE
 from servers import RedisGroup, RedisServer
 from test_conformance import Run, settled
@@ -249,3 +250,15 @@ def test_a_shard_that_has_moved_to_a_node_that_is_not_given_is_refused_by_name(k
             await settled(client.topic("orders").count())
 
     driven(kind, servers, f"gone-{kind.__name__}", work, {"a": "0", "b": "1"})
+
+
+def test_a_shard_of_another_deployment_is_refused_by_name(connection):
+    deployment = Deployment(connection, 2, "foreign")
+    for shard in (0, 1):
+        connection.hset(deployment.key(shard), "identity", "0a" * 16)
+    with Client(connection, "foreign") as client:
+        assert client.topic("orders").count().delayed == 0
+        connection.hset(deployment.key(1), mapping={"identity": "0b" * 16, "layout": 2, "counts": "2,4"})
+        why = "shard 1 is of deployment 0b0b0b0b, and this client serves deployment 0a0a0a0a"
+        with pytest.raises(ScriptError, match=why):
+            client.topic("orders").count()

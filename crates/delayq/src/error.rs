@@ -189,11 +189,11 @@ impl Error {
         matches!(self, Self::Redis { code, .. } if code == "DQTYPE" || code == "WRONGTYPE")
     }
 
-    /// Whether an operator has to let this client in, or to give Redis its data back: nothing was applied, and what waits can
+    /// Whether an operator has to let this client in, to give Redis its data back, or to correct its address: nothing was applied, and what waits can
     /// be carried out then.
     pub(crate) fn is_mended_by_operator(&self) -> bool {
         match self {
-            Self::Uninitialised(_) => true,
+            Self::Uninitialised(_) | Self::Foreign { .. } => true,
             Self::Redis { code, .. } => ["NOPERM", "NOAUTH", "WRONGPASS"].contains(&code.as_str()),
             _ => false,
         }

@@ -131,18 +131,15 @@ pub(crate) async fn check_each(
         return Ok(nodes);
     }
     match calls.layout().await {
-        Ok(_) => {}
-        Err(Error::Uninitialised(_)) => return Ok(nodes),
+        Ok(_) if calls.nodes().map().is_some() => {}
+        Ok(_) | Err(Error::Uninitialised(_)) => return Ok(nodes),
         Err(error) => return Err(error),
     }
     // A shard of each node says to which deployment it belongs.
     let first: Vec<ShardId> = placed.iter().filter_map(|(_, shards)| shards.first().copied()).collect();
-    let said = calls.shard_layouts(&first).await;
-    match said.into_iter().find_map(|said| said.err().filter(|error| matches!(error, Error::Foreign { .. })))
-    {
-        Some(foreign) if calls.nodes().map().is_some() => Err(foreign),
-        _ => Ok(nodes),
-    }
+    let said = calls.shard_layouts(&first).await.into_iter();
+    let foreign = said.filter_map(Result::err).find(|error| matches!(error, Error::Foreign { .. }));
+    foreign.map_or(Ok(nodes), Err)
 }
 
 /// Refuses two nodes that are one Redis, of whichever addresses.

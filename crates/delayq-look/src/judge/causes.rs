@@ -136,6 +136,12 @@ causes! {
     NOBODY_LISTENS = Cause::bad("timers", NOBODY, START);
     /// With etcd: no timer is registered.
     NO_TIMER = Cause::bad("timers", NOBODY, START);
+    /// The first timer recorded another deployment in etcd: the timers of this one do not join.
+    ANOTHER_FLEET = Cause::bad(
+        "timers",
+        "give the two deployments different [etcd] prefixes, or correct redis.url; if that deployment is gone for good: \
+         delayq init --replace",
+    );
     /// Every timer is drained.
     ALL_DRAINED = Cause::bad("timers", NOBODY, "delayq timers undrain NAME");
     /// The plan gives a shard to no timer: until the next plan, other timers rescue overdue messages.

@@ -1,6 +1,8 @@
 //! The timers: owners, and overdue shards.
 
-use super::causes::{ALL_DRAINED, DRAINED, NEVER_OWNED, NO_TIMER, NOBODY_LISTENS, OVERDUE, SHARDS_UNPLANNED};
+use super::causes::{
+    ALL_DRAINED, ANOTHER_FLEET, DRAINED, NEVER_OWNED, NO_TIMER, NOBODY_LISTENS, OVERDUE, SHARDS_UNPLANNED,
+};
 use super::limits::verdict;
 use super::{Check, Judgement, Limits};
 use crate::look::{Look, Shards};
@@ -28,6 +30,9 @@ fn never_owned(shards: &Shards) -> Option<Check> {
 }
 
 fn timers(look: &Look, shards: &Shards) -> Check {
+    if let Some(check) = another_fleet(look) {
+        return check;
+    }
     let unowned = never_owned(shards);
     let all = counted(shards.seen.len() as u64, "shard");
     let owner = shards.seen.first().map_or("nobody", |shard| shard.overview.owner.as_str());
@@ -43,6 +48,19 @@ fn timers(look: &Look, shards: &Shards) -> Check {
         (None, Some(0)) => Check::good("timers", format!("{owner} owns {all}")),
         (None, None) => Check::good("timers", format!("{all} have owners; the last one is {owner}")),
     })
+}
+
+/// Another deployment has the fleet in etcd.
+fn another_fleet(look: &Look) -> Option<Check> {
+    let client = &look.part.client;
+    let mine = (*client.identity().borrow())?;
+    let recorded = look.fleet.as_ref()?.as_ref().ok()?.deployment;
+    let other = recorded.filter(|&recorded| recorded != mine)?;
+    let (other, mine, redis) = (other.short(), mine.short(), client.address());
+    Some(
+        ANOTHER_FLEET
+            .found(format!("those in etcd are of deployment {other}, and {redis} keeps deployment {mine}")),
+    )
 }
 
 fn fleet_of(fleet: &Fleet, all: &str) -> Check {

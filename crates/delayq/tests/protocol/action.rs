@@ -295,7 +295,7 @@ impl Action {
             Self::Configure { topic, settings } => {
                 with([text(topic)], settings.iter().flat_map(|(field, value)| [text(field), value.clone()]))
             }
-            Self::Claim { owner, lock } => vec![text(owner), num(*lock)],
+            Self::Claim { owner, lock } => vec![text(owner), num(*lock), text("")],
             Self::Hold { epoch, on } => vec![num(*epoch), text(if *on { "on" } else { "off" })],
             Self::Dictionary { number, bytes } => vec![num(*number), bytes.clone()],
             _ => self.args_of_a_look(),

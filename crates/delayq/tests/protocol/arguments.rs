@@ -47,7 +47,7 @@ const CALLS: [Call; 18] = [
     (Verb::Pump, &["0", "500", "1"], &[(0, 0, LAST), (1, 1, 500), (2, 0, LAST)]),
     (Verb::CancelGroup, &["g", "", "0", "", "500"], &[(2, 0, LAST), (4, 1, 500)]),
     (Verb::ShiftGroup, &["g", "", "token", "1", "500"], &[(3, -LAST, LAST), (4, 1, 500)]),
-    (Verb::Claim, &["one", "0"], &[(1, 0, 3_600_000)]),
+    (Verb::Claim, &["one", "0", ""], &[(1, 0, 3_600_000)]),
     (Verb::Hold, &["0", "off"], &[(0, 0, LAST), (1, WORD, WORD)]),
     (Verb::Count, &["t", "0"], &[(1, 0, LAST)]),
     (Verb::Dictionary, &["1", ""], &[(0, 0, 4_294_967_295)]),

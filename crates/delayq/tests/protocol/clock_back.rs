@@ -79,8 +79,8 @@ async fn no_lease_is_cut_that_a_holder_was_promised() {
 async fn a_lock_taken_while_the_clock_read_ahead_keeps_nobody_out_for_longer_than_five_minutes() {
     let mut lab = Lab::new().await;
     lab.at(DAY_MS);
-    lab.shard.call(Verb::Claim, &["one", "10000"]).await.unwrap();
-    assert_eq!(lab.shard.call(Verb::Claim, &["two", "10000"]).await.unwrap()[0], b"owned");
+    lab.shard.call(Verb::Claim, &["one", "10000", ""]).await.unwrap();
+    assert_eq!(lab.shard.call(Verb::Claim, &["two", "10000", ""]).await.unwrap()[0], b"owned");
     lab.at(0);
-    assert_eq!(lab.shard.call(Verb::Claim, &["two", "10000"]).await.unwrap()[0], b"claimed");
+    assert_eq!(lab.shard.call(Verb::Claim, &["two", "10000", ""]).await.unwrap()[0], b"claimed");
 }

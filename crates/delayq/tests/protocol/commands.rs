@@ -93,6 +93,7 @@ async fn no_script_runs_a_command_that_walks_the_queue_or_sets_a_time_to_live_or
         Verb::Init,
         Verb::Grow,
         Verb::Layout,
+        Verb::Identify,
         Verb::Probe,
         Verb::Move,
         Verb::Discard,

@@ -54,7 +54,7 @@ const WORDS: [(Verb, &[&str], &str); 22] = [
 ];
 
 /// The scripts that answer numbers, names and envelopes; no word distinguishes their answers.
-const WORDLESS: [Verb; 20] = [
+const WORDLESS: [Verb; 21] = [
     Verb::Audit,
     Verb::AuditIndex,
     Verb::CancelGroup,
@@ -65,6 +65,7 @@ const WORDLESS: [Verb; 20] = [
     Verb::ForgetQuiet,
     Verb::Histogram,
     Verb::History,
+    Verb::Identify,
     Verb::Layout,
     Verb::List,
     Verb::ListGroup,

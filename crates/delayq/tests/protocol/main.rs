@@ -19,6 +19,7 @@ mod forgetting;
 mod given_back;
 mod headers;
 mod history;
+mod identity;
 mod lab;
 mod life;
 mod model;

@@ -7,14 +7,14 @@ use delayq::protocol::Verb;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
 /// Calls of each script that takes more than the layout; those that create a shard or move it are apart.
-const CALLS: [(Verb, &[&str]); 38] = [
+const CALLS: [(Verb, &[&str]); 39] = [
     (Verb::Ack, &["1:a\0\0\0\x02"]),
     (Verb::Audit, &["m:1:a"]),
     (Verb::AuditIndex, &["10", "leases", "", "", "all"]),
     (Verb::Bury, &["1:a\0\0\0\x02", "why"]),
     (Verb::Cancel, &["odd", "a"]),
     (Verb::CancelGroup, &["g", "", "0", "", "10"]),
-    (Verb::Claim, &["one", "0"]),
+    (Verb::Claim, &["one", "0", ""]),
     (Verb::Configure, &["odd", "max_attempts", "3"]),
     (Verb::Count, &["odd", "0"]),
     (Verb::Describe, &["odd"]),
@@ -26,6 +26,7 @@ const CALLS: [(Verb, &[&str]); 38] = [
     (Verb::Histogram, &["odd", "0", "9", "60000"]),
     (Verb::History, &["odd", "a", ""]),
     (Verb::Hold, &["0", "off"]),
+    (Verb::Identify, &[""]),
     (Verb::List, &["odd", "ready", "0", "9", "asc", "", "10"]),
     (Verb::ListGroup, &["g", "0", "", "10"]),
     (Verb::Meter, &["calls", "1", "1000"]),
@@ -82,7 +83,7 @@ async fn shard(server: &SharedRedis) -> BareShard {
 /// Claims the shard and takes a message through its life.
 async fn works(shard: &mut BareShard, what: &str) {
     let claimed =
-        shard.call(Verb::Claim, &["owner", "0"]).await.unwrap_or_else(|why| panic!("{what}: {why}"));
+        shard.call(Verb::Claim, &["owner", "0", ""]).await.unwrap_or_else(|why| panic!("{what}: {why}"));
     let (epoch, id) = (claimed[1].clone(), shard.clock_us.unwrap().to_string().into_bytes());
     let put = Action::Put { topic: "works".into(), items: vec![Item::new(&id, "+1")] };
     assert_eq!(lossy(&shard.call(Verb::Put, &put.args()).await.unwrap()[1]), "stored", "{what}");

@@ -64,9 +64,10 @@ async fn no_script_takes_a_name_outside_the_rules() {
         assert!(lossy(&word[1]).starts_with("refused id"), "{}: {}", lossy(odd), lossy(&word[1]));
         let word = shard.call(Verb::Put, &put(b"t", b"a", envelope(Some(odd)))).await.unwrap();
         assert!(lossy(&word[1]).starts_with("refused group"), "{}: {}", lossy(odd), lossy(&word[1]));
-        for (verb, args) in
-            [(Verb::Claim, [odd, b"0"].as_slice()), (Verb::ShiftGroup, &[odd, b"", b"token", b"1", b"10"])]
-        {
+        for (verb, args) in [
+            (Verb::Claim, [odd, b"0", b""].as_slice()),
+            (Verb::ShiftGroup, &[odd, b"", b"token", b"1", b"10"]),
+        ] {
             let is_owner = verb == Verb::Claim && odd.len() == 129;
             let answer = shard.call(verb, args).await;
             assert_eq!(answer.is_err(), !is_owner, "{} {}: {answer:?}", verb.name(), lossy(odd));

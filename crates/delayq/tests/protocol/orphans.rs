@@ -15,14 +15,14 @@ async fn rescue(lab: &mut Lab) -> String {
 }
 
 async fn adopt(lab: &mut Lab, owner: &str) -> String {
-    word(lab, Verb::Claim, &[owner, "orphaned"]).await
+    word(lab, Verb::Claim, &[owner, "orphaned", ""]).await
 }
 
 /// A shard of one owner, in which another timer found something overdue after 11 s.
 async fn overdue() -> Lab {
     let mut lab = Lab::new().await;
     lab.put("a", &[item("first", NOW + 500)]).await;
-    assert_eq!(word(&mut lab, Verb::Claim, &["one", "0"]).await, "claimed");
+    assert_eq!(word(&mut lab, Verb::Claim, &["one", "0", ""]).await, "claimed");
     assert_eq!(adopt(&mut lab, "two").await, "owned", "nothing was overdue");
     lab.at(11_000);
     assert_eq!(rescue(&mut lab).await, "pumped");
@@ -56,7 +56,7 @@ async fn a_shard_that_its_owner_pumps_is_claimed_by_no_other_however_late_the_ow
 #[tokio::test]
 async fn a_lock_keeps_out_a_claim_of_an_orphaned_shard() {
     let mut lab = overdue().await;
-    assert_eq!(word(&mut lab, Verb::Claim, &["one", "60000"]).await, "claimed");
+    assert_eq!(word(&mut lab, Verb::Claim, &["one", "60000", ""]).await, "claimed");
     lab.put("a", &[item("late", NOW + 12_000)]).await;
     lab.at(30_000);
     assert_eq!(rescue(&mut lab).await, "pumped");

@@ -198,6 +198,11 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
+/// A producer that connects to a deployment that is there already.
+fn producer_of(group: &SentinelGroup) -> Producer {
+    Producer::start(Client::new(settings(group.url(), 1)), ProducerOptions::default())
+}
+
 /// A Redis with another deployment of the same name and numbers.
 async fn another_deployment() -> RedisServer {
     let other = RedisServer::start_with(RedisOptions::default()).await;
@@ -208,11 +213,12 @@ async fn another_deployment() -> RedisServer {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failover_goes_on_without_it() {
     let (mut group, other) = (SentinelGroup::start().await, another_deployment().await);
-    let (_, _, producer) = created(settings(group.url(), 1)).await;
+    let _ = created(settings(group.url(), 1)).await;
+    let producer = producer_of(&group);
     replicated(&group.redises, 0).await;
     group.sentinels[2].watch_another(&other, 9).await;
     group.redises[0].command::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]).await;
-    let late = Producer::start(Client::new(settings(group.url(), 1)), ProducerOptions::default());
+    let late = producer_of(&group);
     for n in 0..20 {
         producer.put(message(&format!("connected-{n}"))).await.unwrap();
         late.put(message(&format!("late-{n}"))).await.unwrap();
@@ -222,7 +228,9 @@ async fn one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failove
     group.redises[0].kill().await;
     let master = group.master_after(0).await;
     wait_until("a put to reach the new master", LONG, async || {
-        producer.put(message("after")).await.is_ok() && stored(&group.redises[master]).await.contains("after")
+        let put = producer.put(message("after")).await;
+        println!("{:?}", put.err().map(|refused| refused.error.to_string()));
+        stored(&group.redises[master]).await.contains("after")
     })
     .await;
     assert_eq!(stored(&other).await.len(), 0);
@@ -231,7 +239,8 @@ async fn one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failove
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_of_another_deployment_is_not_followed_even_if_most_sentinels_name_it() {
     let (mut group, other) = (SentinelGroup::start().await, another_deployment().await);
-    let (_, _, producer) = created(settings(group.url(), 1)).await;
+    let _ = created(settings(group.url(), 1)).await;
+    let producer = producer_of(&group);
     producer.put(message("before")).await.unwrap();
     for sentinel in &mut group.sentinels[1..] {
         sentinel.watch_another(&other, 9).await;

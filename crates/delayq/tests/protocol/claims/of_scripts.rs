@@ -40,7 +40,7 @@ async fn every_script_refuses_a_caller_of_another_layout() {
             continue;
         }
         let why = shard.call(verb, &NONE).await.unwrap_err();
-        assert!(why.starts_with("DQLAYOUT 2 1 is the layout of"), "{}: {why}", verb.name());
+        assert!(why.starts_with("DQLAYOUT 2 1 - is the layout of"), "{}: {why}", verb.name());
     }
     assert_eq!(format!("{:?}", shard.snapshot().await), before);
 }
