@@ -155,7 +155,7 @@ mod tests {
             "redis://u:***@h",
             "redis+unix:///x?password=hunter2",
             "redis://h:1?pass=hunter2",
-            "redis://u:hunter2@h:1?db=1",
+            "redis://u:hunter2@h:1?db=hunter2",
             "rediss://u:hunter2@h:1?ssl_cert_reqs=none",
             "redis://u:hunter2",
             "redis://u:hun/hunter2@h:1",
