@@ -7,8 +7,9 @@ use secrecy::SecretString;
 use std::fmt;
 use std::str::FromStr;
 
-/// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`, which
-/// may be followed by `?db=`, `&user=` and `&pass=`; every other parameter is refused. For a Redis behind sentinels:
+/// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`. The
+/// database may also be `?db=N`, and the login of a socket `&user=` and `&pass=`; every other parameter is refused. For a Redis
+/// behind sentinels:
 /// `redis+sentinel://[user[:password]@]host:port,…/service[?db=N]`, `rediss+sentinel://…` for TLS. For a Redis Cluster:
 /// `redis+cluster://[user[:password]@]host:port,…`, `rediss+cluster://…` for TLS.
 ///
