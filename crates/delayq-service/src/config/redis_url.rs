@@ -7,8 +7,9 @@ use secrecy::SecretString;
 use std::fmt;
 use std::str::FromStr;
 
-/// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`, which
-/// may be followed by `?db=`, `&user=` and `&pass=`; every other parameter is refused. For a Redis behind sentinels:
+/// `redis://[user[:password]@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path` and `redis+unix:///path`. The
+/// database may also be `?db=N`, and the login of a socket `&user=` and `&pass=`; every other parameter is refused. For a Redis
+/// behind sentinels:
 /// `redis+sentinel://[user[:password]@]host:port,…/service[?db=N]`, `rediss+sentinel://…` for TLS. For a Redis Cluster:
 /// `redis+cluster://[user[:password]@]host:port,…`, `rediss+cluster://…` for TLS.
 ///
@@ -155,7 +156,7 @@ mod tests {
             "redis://u:***@h",
             "redis+unix:///x?password=hunter2",
             "redis://h:1?pass=hunter2",
-            "redis://u:hunter2@h:1?db=1",
+            "redis://u:hunter2@h:1?db=hunter2",
             "rediss://u:hunter2@h:1?ssl_cert_reqs=none",
             "redis://u:hunter2",
             "redis://u:hun/hunter2@h:1",

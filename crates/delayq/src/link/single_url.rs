@@ -8,8 +8,8 @@ use delayq_core::url::{SINGLE, SOCKET};
 use redis::{ConnectionInfo, IntoConnectionInfo};
 use std::str::FromStr;
 
-/// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS; or `unix:///path`, `redis+unix:///path`, followed by
-/// `?db=N`, `&user=` and `&pass=`.
+/// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS; or `unix:///path`, `redis+unix:///path`. Either may be
+/// followed by `?db=N`, the path of a socket by `&user=` and `&pass=` as well.
 #[derive(Clone)]
 pub struct SingleUrl(ConnectionInfo);
 
