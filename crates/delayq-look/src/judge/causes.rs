@@ -139,6 +139,7 @@ causes! {
     /// The first timer recorded another deployment in etcd: the timers of this one do not join.
     ANOTHER_FLEET = Cause::bad(
         "timers",
+        "operations/topology.md#identity",
         "give the two deployments different [etcd] prefixes, or correct redis.url; if that deployment is gone for good: \
          delayq init --replace",
     );

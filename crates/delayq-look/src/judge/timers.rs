@@ -52,7 +52,7 @@ fn timers(look: &Look, shards: &Shards) -> Check {
 
 /// Another deployment has the fleet in etcd.
 fn another_fleet(look: &Look) -> Option<Check> {
-    let client = &look.part.client;
+    let client = look.part.client();
     let mine = (*client.identity().borrow())?;
     let recorded = look.fleet.as_ref()?.as_ref().ok()?.deployment;
     let other = recorded.filter(|&recorded| recorded != mine)?;
