@@ -33,8 +33,6 @@ LIMITS = {
     "crates/delayq": (10, 20),
     "crates/delayq-cli": (8, 17),
     "crates/delayq-cluster": (8, 20),
-    "crates/delayq-compensator": (9, 20),
-    "crates/delayq-spool": (9, 15),
     "crates/delayq-timer": (8, 27),
 }
 

@@ -7,7 +7,7 @@ use crate::error::BenchError;
 use crate::figures::{Figure, Target, percentile_ms};
 use crate::shape::Shape;
 use delayq::Admin;
-use delayq_compensator::{OutboxConfig, OutboxDeps, SourcesMetrics, build_outbox, outbox_keeper};
+use delayq_compensator::{OutboxConfig, SourceDeps, SourcesMetrics, build_outbox, outbox_keeper};
 use delayq_service::config::{HumanDuration, Secret};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use delayq_tests::postgres_server::PostgresServer;
@@ -176,7 +176,7 @@ fn wrong(fault: &Fault) -> BenchError {
 impl Reading {
     async fn start(config: OutboxConfig, prepared: &Prepared) -> Result<Self, BenchError> {
         let (client, shutdown) = (prepared.client.clone(), Shutdown::new());
-        let deps = OutboxDeps {
+        let deps = SourceDeps {
             client,
             metrics: SourcesMetrics::register(&Metrics::new()),
             readiness: Readiness::new(),

@@ -13,7 +13,7 @@ use crate::deployment::{BODY_BYTES, Deployment, metric};
 use crate::sinks::course::{Course, Figure};
 use crate::sinks::median;
 use delayq::{Message, MessageId, Producer, ProducerOptions, Topic, UnixMillis};
-use delayq_compensator::{IntakeConfig, IntakeDeps, SourcesMetrics, build_intakes};
+use delayq_compensator::{IntakeConfig, SourceDeps, SourcesMetrics, build_intakes};
 use delayq_service::{Metrics, Readiness, Shutdown, Tasks};
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use delayq_tests::shared::namespace;
@@ -92,7 +92,7 @@ async fn bare(stand: &Stand, redis: &SharedRedis, count: usize, name: &str) -> F
 async fn taken_in(stand: &Stand, redis: &SharedRedis, count: usize, name: &str) -> Figure {
     let deployment = Deployment::new(redis, SHARDS).await;
     let metrics = Metrics::new();
-    let deps = IntakeDeps {
+    let deps = SourceDeps {
         client: deployment.client.clone(),
         metrics: SourcesMetrics::register(&metrics),
         readiness: Readiness::new(),

@@ -26,11 +26,13 @@ impl Jars {
             .expect("target can be made");
         let lock = File::create(lock).expect("the folder of the build can be written to");
         lock.lock().expect("a lock is given when its holder has fetched");
-        // Written last, so that an interrupted fetch is repeated.
+        // Written last, so that an interrupted fetch is repeated, and one by another list of jars.
         let done = jars.join("complete");
-        if !done.exists() {
+        let list = std::fs::read_to_string(POM).expect("the list of jars is part of this crate");
+        if std::fs::read_to_string(&done).ok().as_ref() != Some(&list) {
+            let _ = std::fs::remove_dir_all(&jars);
             fetch(&jars);
-            std::fs::write(done, "").expect("the folder of the jars was just written to");
+            std::fs::write(done, list).expect("the folder of the jars was just written to");
         }
         (Self(jars), lock)
     }

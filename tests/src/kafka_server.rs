@@ -68,6 +68,27 @@ impl KafkaServer {
         server
     }
 
+    /// As [`Self::start_with`], with the rules for users that [`Self::acl_tool`] sets. Over the plain listener, everything is
+    /// allowed.
+    pub async fn start_with_acls(listener: &Listener) -> Self {
+        let listeners = std::slice::from_ref(listener);
+        let mut server = Self::formatted(&jars().await, Node::cluster(1).remove(0), listeners);
+        let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+        let rules = format!("authorizer.class.name={authorizer}\nsuper.users=User:ANONYMOUS\n");
+        let settings = server.settings(listeners) + &rules;
+        std::fs::write(server.settings_path(), settings).expect("a folder just made can be written to");
+        server.resume().await;
+        server
+    }
+
+    /// The shell function `kafka-acls.sh`, Kafka's own tool for rules.
+    #[must_use]
+    pub fn acl_tool(&self) -> String {
+        let (archive, jars) = (self.jars.archived(), self.jars.class_path());
+        let options = format!("-XX:TieredStopAtLevel=1 {archive} -cp '{}'", jars.display());
+        format!("kafka-acls.sh() {{ java {options} org.apache.kafka.tools.AclCommand \"$@\"; }}\n")
+    }
+
     /// Starts a cluster of this many nodes (from 1), each broker and controller, and waits for the cluster to form.
     /// More than half of the nodes must live.
     pub async fn start_cluster(count: usize) -> Vec<Self> {

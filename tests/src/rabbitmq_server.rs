@@ -1,7 +1,7 @@
 //! A private RabbitMQ.
 
 use crate::certs::Certificate;
-use crate::deadline::{LONG, wait_until, within};
+use crate::deadline::{LONG, wait_for, wait_until};
 use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
@@ -255,6 +255,11 @@ impl RabbitmqServer {
     /// The value of an expression inside the broker, by Erlang's own small client: `rabbitmqctl` starts a whole Erlang VM
     /// for each question.
     async fn evaluate(&self, expression: &str) -> String {
+        wait_for("an answer of erl_call", START, async || self.try_evaluate(expression).await).await
+    }
+
+    /// `None`: a busy broker did not accept the connection in time, so nothing was evaluated.
+    async fn try_evaluate(&self, expression: &str) -> Option<String> {
         let cookie = std::fs::read_to_string(self.folder.join(".erlang.cookie"));
         let mut command = tokio::process::Command::new("erl_call");
         command.args(["-n", &format!("t{}@localhost", self.port), "-e", "-c"]);
@@ -268,13 +273,14 @@ impl RabbitmqServer {
             .await
             .expect("erl_call reads the expression");
         drop(question);
-        let output =
-            within("erl_call's end", START, asked.wait_with_output()).await.expect("it can be waited for");
+        let output = asked.wait_with_output().await.expect("it can be waited for");
         let said = String::from_utf8_lossy(&output.stdout);
+        let failure = String::from_utf8_lossy(&output.stderr);
+        if failure.contains("failed to connect to node") {
+            return None;
+        }
         let value = said.strip_prefix("{ok, ").and_then(|rest| rest.trim_end().strip_suffix('}'));
-        let value = value
-            .unwrap_or_else(|| panic!("{expression}: {said}{}", String::from_utf8_lossy(&output.stderr)));
-        value.to_owned()
+        Some(value.unwrap_or_else(|| panic!("{expression}: {said}{failure}")).to_owned())
     }
 }
 

@@ -1,12 +1,12 @@
-//! Shards whose Redis is away while that of others can be used, as when a node of a cluster dies, or answers but takes no
+//! Shards whose Redis is away while other shards can be used, as when a node of a cluster dies, or answers but takes no
 //! messages.
 //!
-//! Their writes rest alone, and the others go on. For a while nothing is sent to these shards, or each call would wait for
-//! their deadline. Where all are away, or where all answer again, nothing is known here: then everything stays in order, and
-//! is tried again.
+//! Writes to these shards rest alone, and all other writes continue. For a while nothing is sent to these shards, because
+//! each call would wait for the deadline. If all shards are away, or all answer again, nothing is known here: then
+//! everything stays in order, and is tried again.
 //!
-//! A node that the producer knows to be silent is not asked: only the first silence is waited for, and what the others take
-//! is held up no more until it answers.
+//! A node that the producer knows to be silent is not asked: only the first silence is waited for, and the writes to other
+//! nodes are held up no more.
 
 use crate::outcome::Settle;
 use delayq::protocol::{Placement, Probe, ShardId};
@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long nothing is sent to a shard that is away: with the deadline of a call, it bounds how long its records wait once it
-/// is back.
+/// Time without calls to a shard that is away. Together with the deadline of a call, this bounds the wait of the shard's
+/// records after a recovery.
 const FOR: Duration = Duration::from_secs(1);
 
 /// The shards that are away, and why.
@@ -30,7 +30,7 @@ pub(crate) struct Away {
 // === impl Away ===
 
 impl Away {
-    /// Why nothing is sent to one of these places now.
+    /// Why nothing is sent to these places now.
     pub(crate) fn why(&self, places: impl FnOnce() -> Placement) -> Option<String> {
         if self.is_fresh() { self.of(places) } else { None }
     }
@@ -38,17 +38,17 @@ impl Away {
     /// Finds out which shards are away, if calls could not be carried out.
     pub(crate) async fn learn(&mut self, producer: &Producer, answers: &[Settle]) {
         if answers.iter().any(|settle| matches!(settle, Settle::Hold(..))) {
-            // Where none can be used, all are tried again.
+            // If no shard can be used, all are tried again.
             let _ = self.ask(producer).await;
         }
     }
 
-    /// Whether any shard can be used. None is asked while it is known that some are away.
+    /// True if any shard can be used. Asks no shard while some are known to be away.
     pub(crate) async fn probe(&mut self, producer: &Producer) -> Result<(), Error> {
         if self.is_fresh() && !self.shards.is_empty() { Ok(()) } else { self.ask(producer).await }
     }
 
-    /// What becomes of a write: one that only its own shards hold up rests alone.
+    /// The outcome of a write: a write that only its own shards hold up rests alone.
     pub(crate) fn judge(&self, settle: Settle, places: impl FnOnce() -> Placement) -> Settle {
         match settle {
             Settle::Hold(fate, why) if self.of(places).is_some() => Settle::Rest(fate, why),
@@ -108,7 +108,7 @@ mod tests {
         for (answers, placement, rests) in [
             ([true, false], place(1, &[]), true),
             ([true, false], place(0, &[]), false),
-            // A put asks where it belonged before a growth.
+            // A put also asks the earlier shard, from before a growth.
             ([true, false], place(0, &[1]), true),
             ([false, false], place(1, &[]), false),
             ([true, true], place(1, &[]), false),

@@ -1,23 +1,23 @@
-//! `[compensator]`: how the spool is resubmitted.
+//! `[compensator]`: resubmitting the spool.
 
 use delayq_service::config::{Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
 
-/// `[compensator]`: how the spool is resubmitted.
+/// `[compensator]`: resubmitting the spool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompensatorConfig {
     /// Maximum number of records in one step: 1 to 2,000; default 2,000.
     pub batch: u16,
-    /// How often an empty spool is polled, which costs some microseconds. 10 ms to 1 m; default 200 ms. It bounds how long a
-    /// record waits while Redis is available.
+    /// Interval between polls of an empty spool, each some microseconds. 10 ms to 1 m; default 200 ms. Bounds the wait of a
+    /// record while Redis is available.
     pub poll_interval: HumanDuration,
-    /// Longest rest between two tries while Redis is unavailable; the first is a hundredth of it. 100 ms to 10 m; default
-    /// 500 ms. Once Redis is back, records wait for it at most, plus `[redis] call_deadline` if a call that was sent before
-    /// is never answered.
+    /// Longest rest between two tries while Redis is unavailable; the first rest is a hundredth. 100 ms to 10 m; default 500
+    /// ms. After a recovery of Redis, records wait at most this long, plus `[redis] call_deadline` if a call that was sent
+    /// before is never answered.
     pub longest_rest: HumanDuration,
-    /// Maximum number of records a second, so that a large spool leaves Redis to others: 1 to 1,000,000; default 0: no
-    /// limit.
+    /// Maximum number of records a second, so that a large spool leaves capacity for other clients: 1 to 1,000,000; default
+    /// 0: no limit.
     pub rate: u32,
     /// Puts that have waited for longer are set aside instead: up to 365 days; default 0 s: no limit.
     pub max_age: HumanDuration,

@@ -8,10 +8,10 @@ use prometheus_client::registry::Unit;
 
 const BUCKETS: [f64; 10] = [0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 0.5, 1.0, 5.0];
 
-/// Registers them, and counts what this client and its clones wait for.
+/// Registers the metrics, and counts the confirmations that this client and clones wait for.
 ///
 /// # Panics
-/// If they are registered already.
+/// The metrics are registered already.
 pub fn watch_confirmations(client: &Client, metrics: &Metrics) {
     let took = metrics.register_with_unit(
         "confirm",

@@ -5,13 +5,13 @@ use delayq::spool::{GroupChange, GroupRecord};
 use delayq::{Error, Fate, Producer, UnixMillis};
 use std::time::Duration;
 
-/// How long a shard remembers under its token how far a shift is.
+/// Time for which a shard remembers the progress of a shift, by the token.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Carries out a change.
 ///
 /// # Errors
-/// It could not be.
+/// The change failed.
 pub(crate) async fn change(producer: &Producer, record: &GroupRecord) -> Result<Settle, Error> {
     let tally = match &record.change {
         GroupChange::Cancel => producer.cancel_group(record.members()).await?,
@@ -27,7 +27,7 @@ pub(crate) async fn change(producer: &Producer, record: &GroupRecord) -> Result<
     Ok(if tally.busy { Settle::Rest(Fate::Unknown, busy()) } else { Settle::Done })
 }
 
-/// Whether a try that may have shifted some of the group is so long past that its token is forgotten.
+/// True if an earlier try may have shifted some of the group, and the token is forgotten since.
 fn is_forgotten(record: &GroupRecord, now: UnixMillis) -> bool {
     record.fate == Fate::Unknown && now.since(record.tried_at) > REMEMBERED
 }

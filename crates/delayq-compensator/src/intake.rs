@@ -7,8 +7,8 @@
 //!    ▲                │                 └─► rejected ─┐
 //!    └────────────────└─► unreadable ─────────────────┴─► dead destination, confirmed ─► settled
 //! ```
-//! A record is settled after Redis's answer alone, so it is carried out at least once, and by its id exactly one message
-//! comes of it. Records of one message are carried out in the order of their partition, queue or stream.
+//! A record is settled only after Redis's answer, so every record is carried out at least once, and the id makes exactly one
+//! message. Records of one message are carried out in the order of the partition, queue or stream.
 
 mod broker;
 mod config;
@@ -22,15 +22,12 @@ mod reader;
 mod record;
 
 use crate::codes::INTAKE;
-use crate::source_metrics::SourcesMetrics;
-use crate::taking::{SourceLoop, Taking};
-use crate::writes::Carrier;
+use crate::taking::{Limits, SourceDeps, SourceLoop, Taking};
 use broker::Broker;
-use delayq::Client;
-use delayq_service::{Fault, Readiness};
+use delayq_service::Fault;
 use metrics::IntakesMetrics;
 use reader::Intake;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use config::IntakeConfig;
@@ -39,26 +36,16 @@ pub use look::{IntakeFault, IntakeLook};
 pub use nats::NatsIntakeConfig;
 pub use rabbitmq::RabbitmqIntakeConfig;
 
-/// How long Redis keeps the answers to settled records: the brokers' clients note what is settled a little later.
+/// Time for which Redis keeps the answers to settled records: the brokers' clients note settled records a little later.
 const NOTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What intakes work with.
-pub struct IntakeDeps {
-    /// The deployment.
-    pub client: Client,
-    /// Where they register their metrics.
-    pub metrics: SourcesMetrics,
-    /// Where each reports whether it takes in, as the condition `intake.NAME`.
-    pub readiness: Readiness,
-}
-
-/// Creates the intakes by their names. Brokers and Redis may be unavailable.
+/// Creates the named intakes. Brokers and Redis may be unavailable.
 ///
 /// # Errors
-/// Settings that cannot be used, or a broker whose client this program was built without.
+/// Unusable settings, or a broker without a client in this build.
 pub fn build_intakes(
     configs: &BTreeMap<String, IntakeConfig>,
-    deps: &IntakeDeps,
+    deps: &SourceDeps,
 ) -> Result<Vec<SourceLoop>, Fault> {
     let metrics = IntakesMetrics::register(&deps.metrics);
     let build = |(name, config): (&String, &IntakeConfig)| {
@@ -68,10 +55,10 @@ pub fn build_intakes(
     configs.iter().map(build).collect()
 }
 
-/// Looks at what an intake reads, and where its dead records go. Nothing is taken, and nothing is created.
+/// Looks at an intake's source and dead destination. Nothing is taken, and nothing is created.
 ///
 /// # Errors
-/// What keeps a compensator from taking in.
+/// The obstacle to taking in.
 pub async fn look_at_intake(config: &IntakeConfig) -> Result<IntakeLook, IntakeFault> {
     match config {
         #[cfg(feature = "intake-kafka")]
@@ -90,11 +77,11 @@ pub async fn look_at_intake(config: &IntakeConfig) -> Result<IntakeLook, IntakeF
     }
 }
 
-/// What one intake is made of.
+/// The parts of an intake.
 struct Parts<'p> {
     name: &'p str,
     config: &'p IntakeConfig,
-    deps: &'p IntakeDeps,
+    deps: &'p SourceDeps,
     metrics: &'p IntakesMetrics,
 }
 
@@ -126,29 +113,23 @@ impl Parts<'_> {
     }
 
     fn over<B: Broker + 'static>(&self, broker: B) -> SourceLoop {
-        let (metrics, source) = (self.metrics.of(self.name), format!("intake.{}", self.name));
-        SourceLoop(Box::new(Taking {
-            metrics: metrics.source.clone(),
-            source: Intake {
-                name: self.name.to_owned(),
-                config: self.config.clone(),
-                broker,
-                metrics,
-                is_connected: false,
-                untried: Vec::new(),
-                resting: Vec::new(),
-                unburied: Vec::new(),
-                stuck: None,
-            },
-            carrier: Carrier::new(self.deps.client.clone()),
-            condition: self.deps.readiness.condition(source.clone()),
-            name: source,
-            longest_rest: *self.config.longest_rest,
-            deadline: Duration::MAX,
-            noted_within: NOTED_WITHIN,
-            is_doubtful: false,
-            settled: VecDeque::new(),
-        }))
+        let metrics = self.metrics.of(self.name);
+        let reports =
+            (metrics.source.clone(), self.deps.readiness.condition(metrics.source.name().to_owned()));
+        let longest_rest = *self.config.longest_rest;
+        let limits = Limits { longest_rest, deadline: Duration::MAX, noted_within: NOTED_WITHIN };
+        let source = Intake {
+            name: self.name.to_owned(),
+            config: self.config.clone(),
+            broker,
+            metrics,
+            is_connected: false,
+            untried: Vec::new(),
+            resting: Vec::new(),
+            unburied: Vec::new(),
+            stuck: None,
+        };
+        SourceLoop(Box::new(Taking::new(source, self.deps.client.clone(), reports, limits)))
     }
 }
 

@@ -5,12 +5,12 @@
 //!             ▲                                                     │                     rejected conflict, refused, stale, …
 //!             └────────────────── back off ◄────────────────────────┘                     resting  until it is tried again
 //! ```
-//! A record that only its own shard or topic keeps from being carried out rests alone, with the later ones of its message or
-//! group. While Redis or a source cannot be used, everything of that source stays in order.
+//! A record that only its own shard or topic holds up rests alone, with later records of the same message or group. While
+//! Redis or a source cannot be used, everything of that source stays in order.
 //!
-//! Each source is a task of its own. It may die anywhere: what was not settled is carried out again under the same record id,
-//! by which Redis recognises the repeat. [`build`] takes the lease on the spool's folder, and on a full disk its compensator
-//! uses room that it has reserved.
+//! Each source runs as a separate task, which may die anywhere: unsettled records are carried out again under the same
+//! record ids, by which Redis recognises the repeats. [`build`] takes the lease on the spool's folder, and reserves room for
+//! resubmitting on a full disk.
 
 mod away;
 pub mod codes;
@@ -34,6 +34,7 @@ mod intake;
 )]
 mod outbox;
 mod outcome;
+mod parts;
 mod redis_clock;
 mod report;
 mod resting;
@@ -51,14 +52,13 @@ pub use compensator::{Compensator, Deps, build};
 pub use config::CompensatorConfig;
 pub use confirming::watch_confirmations;
 pub use intake::{
-    IntakeConfig, IntakeDeps, IntakeFault, IntakeLook, KafkaIntakeConfig, NatsIntakeConfig,
-    RabbitmqIntakeConfig, build_intakes, look_at_intake,
+    IntakeConfig, IntakeFault, IntakeLook, KafkaIntakeConfig, NatsIntakeConfig, RabbitmqIntakeConfig,
+    build_intakes, look_at_intake,
 };
 pub use outbox::{
-    AsideRow, AskedRow, Books, OutboxConfig, OutboxDeps, OutboxKeeper, Reconcile, Reconciled, build_outbox,
-    outbox_keeper,
+    AsideRow, AskedRow, Books, OutboxConfig, OutboxKeeper, Reconcile, Reconciled, build_outbox, outbox_keeper,
 };
 pub use report::Report;
 pub use source_metrics::SourcesMetrics;
 pub use sources::{Sources, SourcesConfig, SourcesDeps};
-pub use taking::SourceLoop;
+pub use taking::{SourceDeps, SourceLoop};

@@ -22,7 +22,7 @@ delayq_service::sections! {
     } and |config, at| config.deployment.contradictions(&config.redis, at)
 }
 
-/// Carries out the writes of its sources. One that cannot be used ends the process only if there is no other.
+/// Carries out the writes of all sources. An unusable source ends the process only if there is no other.
 struct CompensatorService {
     sources: Sources,
     fitness: Fitness,
@@ -45,7 +45,7 @@ impl Service for CompensatorService {
         }
         let client = delayq_service::deployment::client_of(Role::Compensator, &deployment, &redis)?;
         watch_confirmations(&client, &process.metrics);
-        // Redis may be unavailable: resubmitting starts once it is back.
+        // Redis may be unavailable: resubmitting starts once Redis is back.
         let fitness = Fitness::if_there(&client, &process.readiness).await?;
         let deps = SourcesDeps {
             client,

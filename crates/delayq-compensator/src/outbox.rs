@@ -1,4 +1,5 @@
-//! The outbox: a table in which producers ask for writes within their own transactions, and the one who carries them out.
+//! The outbox: a table in which producers ask for writes within business transactions, and the reader that carries out the
+//! rows.
 //!
 //! ```text
 //! INSERT … COMMIT ─► take the turn ─► next rows, in order ─► put · cancel · reschedule ─► note the progress, COMMIT
@@ -6,7 +7,7 @@
 //!                         └─── back off ◄── Redis is unavailable ──┘
 //! ```
 //! At least once: if the process dies between Redis's answer and the commit, rows are carried out again, under the same ids
-//! and with the time when they were added.
+//! and with the times of insertion.
 
 mod config;
 mod keeper;
@@ -24,17 +25,13 @@ mod store;
 mod tls;
 
 use crate::codes::{NO_OUTBOX, OUTBOX};
-use crate::source_metrics::SourcesMetrics;
-use crate::taking::{SourceLoop, Taking};
-use crate::writes::Carrier;
-use delayq::Client;
+use crate::taking::{Limits, SourceDeps, SourceLoop, Taking};
+use delayq_service::Fault;
 use delayq_service::config::ExposeSecret as _;
-use delayq_service::{Fault, Readiness};
 use notices::Notices;
 use prometheus_client::metrics::gauge::Gauge;
 use reader::{BOOKS_EVERY, Listen, Outbox};
 use side_job::SideJob;
-use std::collections::VecDeque;
 use std::time::Duration;
 use store::{Store, StoreError};
 use tokio::task::JoinSet;
@@ -47,21 +44,11 @@ pub use store::Books;
 /// The longest rest between two tries while Redis or the database is unavailable, and between two looks for rows that rest.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
-/// What the reader of an outbox works with.
-pub struct OutboxDeps {
-    /// The deployment.
-    pub client: Client,
-    /// Where it registers its metrics.
-    pub metrics: SourcesMetrics,
-    /// Where it reports whether rows can be carried out, as the condition `outbox`.
-    pub readiness: Readiness,
-}
-
 /// Creates the reader of an outbox. Database and Redis may be unavailable.
 ///
 /// # Errors
 /// The configuration cannot be used, or the database has no outbox that fits.
-pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<SourceLoop, Fault> {
+pub async fn build_outbox(config: OutboxConfig, deps: SourceDeps) -> Result<SourceLoop, Fault> {
     let mut outbox = outbox_of(config, &deps)?;
     match outbox.store.books().await {
         Err(error @ StoreError::Unfit(_)) => Err(Fault::new(&OUTBOX, "the outbox").because(error)),
@@ -69,30 +56,23 @@ pub async fn build_outbox(config: OutboxConfig, deps: OutboxDeps) -> Result<Sour
     }
 }
 
-/// Creates the reader of an outbox that is not looked at yet: while it does not fit, the reader waits, and says so.
+/// Creates the reader of an outbox that is not looked at yet: while the outbox does not fit, the reader waits, and reports
+/// that.
 ///
 /// # Errors
 /// The configuration cannot be used.
-pub(crate) fn outbox_reader(config: OutboxConfig, deps: OutboxDeps) -> Result<SourceLoop, Fault> {
+pub(crate) fn outbox_reader(config: OutboxConfig, deps: SourceDeps) -> Result<SourceLoop, Fault> {
     Ok(reader_of(outbox_of(config, &deps)?, deps))
 }
 
-fn reader_of(outbox: Outbox, deps: OutboxDeps) -> SourceLoop {
-    SourceLoop(Box::new(Taking {
-        name: "outbox".to_owned(),
-        metrics: outbox.metrics.clone(),
-        condition: outbox.condition.clone(),
-        longest_rest: LONGEST_REST,
-        deadline: *outbox.config.deadline,
-        source: outbox,
-        carrier: Carrier::new(deps.client),
-        noted_within: Duration::ZERO,
-        settled: VecDeque::new(),
-        is_doubtful: false,
-    }))
+fn reader_of(outbox: Outbox, deps: SourceDeps) -> SourceLoop {
+    let reports = (outbox.metrics.clone(), outbox.condition.clone());
+    let deadline = *outbox.config.deadline;
+    let limits = Limits { longest_rest: LONGEST_REST, deadline, noted_within: Duration::ZERO };
+    SourceLoop(Box::new(Taking::new(outbox, deps.client, reports, limits)))
 }
 
-fn outbox_of(config: OutboxConfig, deps: &OutboxDeps) -> Result<Outbox, Fault> {
+fn outbox_of(config: OutboxConfig, deps: &SourceDeps) -> Result<Outbox, Fault> {
     let notices = Notices::default();
     #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has notices"))]
     let mut listen: Option<Listen> = None;
@@ -128,7 +108,7 @@ fn outbox_of(config: OutboxConfig, deps: &OutboxDeps) -> Result<Outbox, Fault> {
     })
 }
 
-/// The outbox of a database, for an operator. It connects on first use.
+/// The outbox of a database, for an operator. The first use connects.
 ///
 /// # Errors
 /// The configuration cannot be used.
@@ -152,7 +132,7 @@ enum Kind {
 // === impl Kind ===
 
 impl Kind {
-    /// The kind of the configured one, with a configuration that it can use.
+    /// The kind of the configured database. Checks the configuration for that kind.
     fn of(config: &OutboxConfig) -> Result<Self, Fault> {
         let url = config.url.as_ref().ok_or_else(|| Fault::new(&NO_OUTBOX, "`[outbox] url` is unset"))?;
         let url = url.reveal().map_err(|why| Fault::new(&OUTBOX, format!("outbox.url: {why}")))?;

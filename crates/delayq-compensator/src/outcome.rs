@@ -1,39 +1,39 @@
-//! What becomes of a write, by Redis's answer: a pure decision.
+//! The outcome of a write, by Redis's answer: a pure decision.
 
 use delayq::{CancelOutcome, Error, Fate, PutOutcome, RescheduleOutcome};
 
-/// What becomes of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settle {
-    /// It was carried out, now or before.
+    /// Carried out, now or before.
     Done,
-    /// It can never be carried out: set aside with this reason.
+    /// Impossible to carry out: set aside with this reason.
     Reject(String),
-    /// Redis cannot be used: it stays and is retried, like all others; with its fate, and why.
+    /// Redis cannot be used: the write stays and is retried, like all others; with the fate and the reason.
     Hold(Fate, String),
-    /// Redis can be used, but not for this one: it rests alone; with its fate, and why.
+    /// Redis can be used, but not for this write, which rests alone; with the fate and the reason.
     Rest(Fate, String),
-    /// It was not tried: an older write of its message rests, or one before it is held.
+    /// Not tried: an older write of the message rests, or an earlier write is held.
     Untried,
 }
 
-/// Why a record rests behind an older one.
+/// The reason of a record that rests behind an older one.
 pub(crate) const BEHIND: &str = "an older record of its message rests";
 
 // === impl Settle ===
 
 impl Settle {
-    /// It rests, for an older write of its message does.
+    /// Rests, because an older write of the message rests.
     pub(crate) fn behind() -> Self {
         Self::Rest(Fate::NotApplied, BEHIND.to_owned())
     }
 
-    /// Whether Redis was asked.
+    /// True if Redis was asked.
     pub(crate) fn is_tried(&self) -> bool {
         !matches!(self, Self::Untried) && !matches!(self, Self::Rest(_, why) if why == BEHIND)
     }
 
-    /// Whether it is never tried again.
+    /// True if the write is never tried again.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Self::Done | Self::Reject(_))
     }
@@ -78,8 +78,8 @@ pub(crate) fn of_reschedule(answer: &RescheduleOutcome) -> Settle {
     }
 }
 
-/// What a script says of one write. It passes on the errors of Redis, such as that of a command that its user may not run,
-/// or of a key of the wrong type. They begin with a code in capitals, are no fault of the message, and may be mended.
+/// Judges a script's refusal of one write. A script passes on the errors of Redis, such as a denied command or a key of the
+/// wrong type. Such errors begin with a code in capitals, are no fault of the message, and may be mended.
 fn of_script(word: &str, why: &str) -> Settle {
     let code = why.split(' ').next().unwrap_or_default();
     let is_of_redis = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -88,7 +88,7 @@ fn of_script(word: &str, why: &str) -> Settle {
 }
 
 /// Only an error of the message itself is final; anything else may be fixed. Replicas or a disk that do not confirm hold up
-/// the topics that ask for that, and no others.
+/// only the topics that ask for confirmations.
 pub(crate) fn of_error(error: &Error) -> Settle {
     match error {
         Error::Message(_) | Error::Name(_) => Settle::Reject(error.to_string()),

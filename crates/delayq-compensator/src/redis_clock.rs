@@ -13,7 +13,7 @@ const SHARD: ShardId = ShardId::new(0);
 #[derive(Debug)]
 pub(crate) struct RedisClock {
     client: Client,
-    /// It ends with its source.
+    /// Ends with the source.
     reader: Weak<Mutex<SpoolReader>>,
 }
 
@@ -33,7 +33,7 @@ impl RedisClock {
         self.with(move |reader| reader.hear(heard)).await.is_some()
     }
 
-    /// Tells the spool the time of Redis's clock, and has it noted on disk.
+    /// Tells the spool the time of Redis's clock, which the spool notes on disk.
     pub(crate) async fn note(&self) {
         if self.tell().await {
             // A note that fails, as on a full disk, is made a minute later.

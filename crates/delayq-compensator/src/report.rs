@@ -1,4 +1,4 @@
-//! What became of the records of one step.
+//! The outcomes of a step's records.
 
 use crate::outcome::Settle;
 
@@ -15,7 +15,7 @@ pub struct Report {
     pub rejected: u64,
     /// Records that rest.
     pub resting: u64,
-    /// Why the first of these rests that is behind no other.
+    /// The reason of the first resting record that is behind no other.
     pub why: Option<String>,
     /// Why Redis could not be used; `None`: it could.
     pub held: Option<String>,

@@ -1,11 +1,11 @@
-//! Which writes rest alone.
+//! The writes that rest alone.
 //!
-//! A write that cannot be carried out although Redis can be used, such as one whose shard is missing, rests until it is
-//! tried again. So do the later writes of its message, for no write overtakes an older one; all others go on. A change of a
-//! group rests with the writes of its messages, and they with it.
+//! A write that cannot be carried out although Redis can be used, such as a write to a missing shard, rests until another
+//! try. Later writes of the same message rest too, because no write overtakes an older one; all other writes continue. A
+//! change of a group rests behind writes of the group's messages, and such writes behind the change.
 //!
-//! Here are those of one batch, by hashes of eight bytes: two that have the same hash rest together, which does no harm. What
-//! rests of earlier batches is kept by its source.
+//! This module has the resting writes of a batch, by hashes of eight bytes: two that have the same hash rest together, which
+//! does no harm. The source keeps the resting records of earlier batches.
 
 use delayq::spool::SpoolRecord;
 use delayq::{Group, Topic};
@@ -19,7 +19,7 @@ pub(crate) struct Resting {
     messages: HashSet<u64>,
     /// The groups of these messages.
     groups: HashSet<u64>,
-    /// Whether the group of one of them is unknown.
+    /// The group of some resting message is unknown.
     any_group: bool,
     /// The groups of which a change rests.
     changes: HashSet<u64>,
@@ -28,7 +28,8 @@ pub(crate) struct Resting {
 // === impl Resting ===
 
 impl Resting {
-    /// Whether a write has to rest, because an older one of its message or a change of its group does. Then it rests.
+    /// True if a write has to rest, because an older write of the message or a change of the group rests. Also adds that
+    /// write.
     pub(crate) fn holds(&mut self, write: &SpoolRecord) -> bool {
         let held = self.messages.contains(&self.hash(message_of(write)))
             || write.target.group.as_ref().is_some_and(|group| self.changes.contains(&self.hash(group)))
@@ -46,7 +47,7 @@ impl Resting {
         self.any_group |= write.is_of_any_group();
     }
 
-    /// Whether a change of a group has to rest, because a write of one of its messages does. Then it rests.
+    /// True if a change of a group has to rest, because a write of a message in the group rests. Also adds that change.
     pub(crate) fn holds_group(&mut self, group: &Group) -> bool {
         let hash = self.hash(group);
         let held = self.any_group || self.groups.contains(&hash) || self.changes.contains(&hash);
@@ -66,7 +67,7 @@ impl Resting {
     }
 }
 
-/// The message that a write is of: its topic and its stored id.
+/// The message that a write is of: topic and stored id.
 pub(crate) fn message_of(write: &SpoolRecord) -> (Topic, Vec<u8>) {
     (write.topic.clone(), write.target.stored().into_owned())
 }

@@ -1,4 +1,4 @@
-//! When to try again what rests: a pure decision.
+//! The time of the next try of resting records: a pure decision.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ impl Rests {
         Self { tries: 0, again_at: now, is_known: false, longest }
     }
 
-    /// So many records rest. Whether that is news.
+    /// So many records rest. True if that is news.
     pub(crate) fn note(&mut self, records: u64, now: Instant) -> bool {
         if records == 0 {
-            // What is due stays so.
+            // A due try stays due.
             let again_at = self.again_at.min(now + self.longest);
             *self = Self { again_at, ..Self::new(self.longest, now) };
             return false;
@@ -34,12 +34,12 @@ impl Rests {
         is_news
     }
 
-    /// Has them tried again at once.
+    /// Plans a try at once.
     pub(crate) fn hurry(&mut self, now: Instant) {
         (self.tries, self.again_at) = (0, now);
     }
 
-    /// Whether to try them now; the next try is planned then.
+    /// True if a try is due; then plans the next try.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.again_at <= now;
         if is_due {
@@ -59,7 +59,7 @@ impl Rests {
     }
 }
 
-/// The rest after so many failures in a row: first a hundredth of the longest one, then twice as long each time.
+/// The rest after so many failures in a row: first a hundredth of the longest rest, then twice as long each time.
 pub(crate) fn back_off(failures: u32, longest_rest: Duration) -> Duration {
     let first = longest_rest / 100;
     (first * 2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest_rest)
@@ -76,7 +76,7 @@ mod tests {
         let now = Instant::now();
         let mut rests = Rests::new(LONGEST, now);
         assert!(rests.is_due(now), "at the start");
-        // The books say so each time they are read.
+        // Every read of the books reports that.
         rests.note(0, now);
         rests.note(0, now + LONGEST / 2);
         assert!(!rests.is_due(now) && rests.is_due(now + LONGEST));

@@ -1,13 +1,13 @@
-//! Room that is reserved on the spool's disk: every step writes to the spool, and a full disk must not block what waits
-//! there.
+//! Room that is reserved on the spool's disk: every step writes to the spool, and a full disk must not block waiting
+//! records.
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Enough for the log of the spool, which is merged into its file first (producers keep it below 4 MiB and a commit), and
-/// for a step with the largest message.
+/// Enough for the log of the spool, which is merged into the database first (producers keep the log below 4 MiB and a
+/// commit), and for a step with the largest message.
 pub(crate) const ROOM_BYTES: u64 = 8 << 20;
 
 /// A file of that size in the spool's folder, to be given up when needed.
@@ -23,7 +23,7 @@ impl Room {
         Self { folder: spool.to_owned() }
     }
 
-    /// Reserves the room, if it is not reserved already. Blocks on the disk.
+    /// Reserves the room if needed. Blocks on the disk.
     ///
     /// # Errors
     /// The disk has less than twice as much: the producers need that more.
@@ -42,7 +42,7 @@ impl Room {
         Ok(())
     }
 
-    /// Gives it up; false if there is none.
+    /// Gives up the room; false if there is none.
     pub(crate) fn give(&self) -> bool {
         fs::remove_file(self.path()).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What a compensator needs of a place where writes are recorded: a spool, a table of a database, a broker.
+//! The operations on a place of recorded writes that a compensator needs: a spool, a table of a database, a broker.
 
 use crate::outcome::Settle;
 use crate::writes::Write;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 /// A place where writes are recorded.
 ///
 /// # Contract
-/// - Records of one message are handed out in their order. Those of one call are settled before the next one.
-/// - What is not settled as done or rejected is handed out again: at once if it is untried or held, by [`Want::Rested`] if it
-///   rests. The source keeps what rests, and says what is behind it.
-/// - After an error the source connects again at the next call. What was handed out is handed out again.
+/// - Records of a message are handed out in order. The records of a call are settled before the next call.
+/// - A record that is not settled as done or rejected is handed out again: an untried or held record at once, a resting
+///   record by [`Want::Rested`]. The source keeps resting records, and marks records behind these.
+/// - After an error the source connects again at the next call. Records of the old connection are handed out again.
 #[async_trait]
 pub(crate) trait Source: Send {
     /// The handle that settles a record.
@@ -28,21 +28,21 @@ pub(crate) trait Source: Send {
     /// Notes that a record is about to be tried of which Redis would recognise no repeat.
     ///
     /// # Errors
-    /// It is not to be tried.
+    /// The record must not be tried.
     async fn begin(&mut self, _key: &Self::Key) -> Result<(), String> {
         Ok(())
     }
 
-    /// Notes what became of records, in the order in which they were handed out. Safe to repeat.
+    /// Notes the outcomes of records, in the order of the hand-out. Safe to repeat.
     ///
     /// # Errors
-    /// Why not all of it is noted.
+    /// Some outcomes are not noted.
     async fn settle(&mut self, what: Vec<(Self::Key, Settle)>) -> Result<(), String>;
 
     /// The last known state, without a call.
     fn seen(&self) -> Seen;
 
-    /// Gives up what was handed out, and disconnects.
+    /// Gives up all records handed out, and disconnects.
     async fn close(&mut self);
 }
 
@@ -51,9 +51,9 @@ pub(crate) trait Source: Send {
 pub(crate) enum Want {
     /// Records that do not rest.
     New,
-    /// Some of those that rest, to see whether they still have to.
+    /// Some of the resting records, to be tried again.
     Rested,
-    /// Nothing for now: it keeps its connection.
+    /// Nothing for now: the source keeps the connection.
     Nothing,
 }
 

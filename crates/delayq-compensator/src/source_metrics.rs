@@ -11,10 +11,10 @@ use prometheus_client::registry::Unit;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The metrics of all sources of this process. Clones share them.
+/// The metrics of all sources of this process. Clones share the metrics.
 #[derive(Clone, Debug)]
 pub struct SourcesMetrics {
-    /// Where a source registers what it alone has.
+    /// The registry for metrics of a single kind of source.
     pub(crate) own: Metrics,
     /// Records ever appended to the spool.
     pub(crate) spooled: Counter,
@@ -34,14 +34,14 @@ pub(crate) struct SourceMetrics {
     oldest: Gauge<f64, AtomicU64>,
 }
 
-/// What became of a record.
+/// The outcome of a record.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfOutcome {
     source: String,
     outcome: &'static str,
 }
 
-/// Where a record stands.
+/// The state of a record.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfState {
     source: String,
@@ -95,7 +95,7 @@ impl SourcesMetrics {
         }
     }
 
-    /// Those of the source of this name: `spool`, `outbox`, or an intake such as `intake.orders`.
+    /// The metrics of the source of this name: `spool`, `outbox`, or an intake such as `intake.orders`.
     pub(crate) fn of(&self, source: impl Into<String>) -> SourceMetrics {
         let source = source.into();
         let of = OfSource { source: source.clone() };
@@ -111,12 +111,17 @@ impl SourcesMetrics {
 // === impl SourceMetrics ===
 
 impl SourceMetrics {
-    /// How many records had this outcome.
+    /// The name of the source.
+    pub(crate) fn name(&self) -> &str {
+        &self.source
+    }
+
+    /// Number of records with this outcome.
     pub(crate) fn settled(&self, outcome: &'static str) -> Counter {
         self.of.settled.get_or_create_owned(&OfOutcome { source: self.source.clone(), outcome })
     }
 
-    /// Counts what a step did but for what is rejected: its source says when that is noted.
+    /// Counts the outcomes of a step, except rejections: the source counts those when noted.
     pub(crate) fn count(&self, report: &Report) {
         for (outcome, records) in [("done", report.done), ("resting", report.resting)] {
             self.settled(outcome).inc_by(records);

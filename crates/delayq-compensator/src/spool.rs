@@ -1,4 +1,4 @@
-//! The spool as a source: its waiting records, in order, and what became of them.
+//! The spool as a source: the waiting records, in order, and the outcomes.
 
 use crate::config::CompensatorConfig;
 use crate::outcome::{BEHIND, Settle};
@@ -22,13 +22,14 @@ use tokio::time::{sleep, sleep_until};
 
 /// The shortest time between two reads of the books.
 const BOOKS_EVERY: Duration = Duration::from_secs(1);
-/// How often a spool that cannot be opened is tried again.
+/// Interval between tries to open an unusable spool.
 const OPEN_EVERY: Duration = Duration::from_secs(5);
-/// How often Redis's clock is noted.
+/// Interval between notes of Redis's clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(60);
-/// How often an idle Redis is asked whether it is still there.
+/// Interval between probes of an idle Redis.
 const ASK_EVERY: Duration = Duration::from_secs(2);
-/// How often some of what rests is tried again before all of it is: one may be mended that is not among those of its cause.
+/// Number of tries of some resting records before all are tried: a record may be mended that is not among the tried ones of
+/// the same cause.
 const TRIES_OF_SOME: u32 = 60;
 
 /// A spool.
@@ -36,40 +37,45 @@ pub(crate) struct Spool {
     config: CompensatorConfig,
     client: Client,
     folder: PathBuf,
-    /// The owner of the folder, as a second compensator reports it.
+    /// The name of the folder's owner, as reported by a second compensator.
     holder: String,
-    /// Maximum number of records in a batch, and now: fewer after one that filled the disk.
+    /// Maximum number of records in a batch, and now: fewer after a batch that filled the disk.
     batch: usize,
     max: usize,
     metrics: SourceMetrics,
     /// Records ever appended.
     spooled: Counter,
     reader: Option<Arc<Mutex<SpoolReader>>>,
-    /// Why it cannot be opened, and when that was tried.
+    /// The last failure to open the spool, with the time.
     closed: Option<(Instant, String)>,
     /// Tasks that run while the spool is open.
     beside: JoinSet<()>,
     room: Room,
     /// No room is reserved, so the spool is kept as small as possible.
     is_tight: bool,
-    /// Why the folder has other files than those that are read.
+    /// Why the folder has other files than the open ones.
     moved: Option<String>,
     /// No record waits that is to be dated by Redis's clock, or the spool was told of that clock.
     is_dated: bool,
     /// The number of the last record that was read in this pass over the spool.
     read: u64,
-    /// Reading begins again with the first record, those that rest included.
-    begins_again: bool,
-    /// Number of records that rest, and of tries of some of them since all were tried.
+    /// Once this number is read, reading begins again with the first record, resting records included.
+    again_behind: Option<u64>,
+    /// The number up to which records had been read when reading last began again. Only after a later record does reading
+    /// begin again: otherwise many resting records would keep the records behind from ever being read.
+    front: u64,
+    /// Number of resting records, and of partial tries since all were tried.
     resting: u64,
     tries: u32,
-    /// The batch is of those.
+    /// Some resting record was carried out: reading soon begins again, so none is tried until then.
+    is_mended: bool,
+    /// The batch consists of resting records.
     is_rested: bool,
     /// The change of a group that is being tried for the first time.
     begun: Option<u64>,
-    /// When the next batch is due, by the rate.
+    /// Due time of the next batch, by the rate.
     not_before: Instant,
-    /// Nothing waited the last time: when to look again.
+    /// The time of the next look, if nothing waited the last time.
     idle_until: Option<Instant>,
     books: SpoolStats,
     books_at: Option<Instant>,
@@ -102,17 +108,19 @@ impl Source for Spool {
     async fn begin(&mut self, place: &Place) -> Result<(), String> {
         let seq = place.seq;
         let begun = self.with(move |reader| reader.note_fate(seq, Fate::Unknown)).await;
-        self.begins_again |= begun.is_err();
+        if begun.is_err() {
+            self.read_back(seq);
+        }
         self.begun = Some(seq);
         begun
     }
 
     async fn settle(&mut self, what: Vec<(Place, Settle)>) -> Result<(), String> {
-        let (mut settled, mut sent, mut is_mended) = (Settled::default(), 0_u32, false);
-        let mut not_applied = None;
+        let (mut settled, mut sent, mut is_over) = (Settled::default(), 0_u32, false);
+        let (first, mut not_applied) = (what.first().map(|(place, _)| place.seq), None);
         for (Place { seq, topic }, settle) in what {
             sent += u32::from(settle.is_tried());
-            is_mended |= settle.is_over();
+            is_over |= settle.is_over();
             if let Settle::Hold(Fate::NotApplied, _) | Settle::Rest(Fate::NotApplied, _) = settle {
                 not_applied = self.begun.filter(|begun| *begun == seq).or(not_applied);
             }
@@ -127,19 +135,24 @@ impl Source for Spool {
                     settled.resting.push((seq, (why != BEHIND).then(cause)));
                     self.resting += u64::from(!self.is_rested);
                 }
-                Settle::Hold(..) | Settle::Untried => self.begins_again = true,
+                Settle::Hold(..) | Settle::Untried => self.read_back(seq),
             }
         }
-        // The cause seems to be over.
-        self.begins_again |= self.is_rested && is_mended;
         if self.config.rate > 0 {
             self.not_before = Instant::now() + Duration::from_secs(1) * sent / self.config.rate;
         }
         self.begun = None;
         let noted = self.note(settled).await;
         // Redis recognises the repeat of a write that could not be noted.
-        self.begins_again |= noted.is_err();
+        if let (Err(_), Some(first)) = (&noted, first) {
+            self.read_back(first);
+        }
         noted?;
+        // The cause seems to be over.
+        if self.is_rested && is_over {
+            self.is_mended = true;
+            self.read_all_again(self.front + 1).await?;
+        }
         match not_applied {
             Some(seq) => self.with(move |reader| reader.note_fate(seq, Fate::NotApplied)).await,
             None => Ok(()),
@@ -193,9 +206,11 @@ impl Spool {
             moved: None,
             is_dated: false,
             read: 0,
-            begins_again: true,
+            again_behind: Some(0),
+            front: 0,
             resting: 0,
             tries: 0,
+            is_mended: false,
             is_rested: false,
             begun: None,
             not_before: Instant::now(),
@@ -209,7 +224,7 @@ impl Spool {
         &self.metrics
     }
 
-    /// Takes the lease on the folder, checks its file, and reserves room, if that is not done yet.
+    /// Opens the spool if needed: takes the lease on the folder, checks the file, and reserves room.
     async fn open(&mut self) -> Result<(), String> {
         if self.reader.is_some() {
             return Ok(());
@@ -231,7 +246,7 @@ impl Spool {
     pub(crate) async fn try_open(&mut self) -> Result<(), SpoolError> {
         let (folder, holder, room) = (self.folder.clone(), self.holder.clone(), self.room.clone());
         let opened = spawn_blocking(move || match SpoolReader::open(&folder, &holder) {
-            // The index of its log is made again, in the room that an earlier process kept.
+            // SQLite creates the index of the log again, in the room that an earlier process kept.
             Err(SpoolError::DiskFull { .. }) if room.give() => SpoolReader::open(&folder, &holder),
             opened => opened,
         });
@@ -244,16 +259,40 @@ impl Spool {
         Ok(())
     }
 
-    /// Some of what rests.
+    /// Some of the resting records.
     async fn rested(&mut self) -> Result<Vec<Recorded<Place>>, String> {
-        if self.resting == 0 || self.begins_again {
+        if self.resting == 0 || self.is_mended {
             return Ok(Vec::new());
         }
         let (read, max) = (self.read, self.max);
-        let found = self.with(move |reader| reader.resting(read, max)).await?;
+        let Some(found) = self.with(move |reader| reader.resting(read, max)).await? else {
+            self.again_behind = Some(0);
+            return Ok(Vec::new());
+        };
         self.tries += 1;
-        self.begins_again = found.is_none() || self.tries > TRIES_OF_SOME;
-        Ok(self.recorded(found.filter(|_| !self.begins_again).unwrap_or_default()))
+        if self.tries > TRIES_OF_SOME && self.again_behind.is_none() {
+            self.read_all_again(u64::MAX).await?;
+        }
+        Ok(self.recorded(found))
+    }
+
+    /// Reads this record again, and all records behind that do not rest.
+    fn read_back(&mut self, seq: u64) {
+        if !self.is_rested {
+            self.read = self.read.min(seq.saturating_sub(1));
+        }
+    }
+
+    /// Reads all records again, once this number or the last record is read.
+    async fn read_all_again(&mut self, number: u64) -> Result<(), String> {
+        let number = number.min(self.with(|reader| reader.last()).await?);
+        self.again_behind = Some(self.again_behind.map_or(number, |earlier| earlier.min(number)));
+        Ok(())
+    }
+
+    /// True if it is time to begin again with the first record.
+    fn begins_again(&self) -> bool {
+        self.again_behind.is_some_and(|last| last <= self.read)
     }
 
     /// The records behind those that were read.
@@ -264,21 +303,33 @@ impl Spool {
         }
         self.idle_until = None;
         self.date().await?;
-        if self.begins_again {
+        if self.begins_again() {
             self.with(SpoolReader::end_rest).await?;
-            (self.read, self.resting, self.tries, self.begins_again) = (0, 0, 0, false);
+            self.front = self.front.max(self.read);
+            (self.read, self.resting, self.tries) = (0, 0, 0);
+            (self.again_behind, self.is_mended) = (None, false);
         }
-        let (read, max) = (self.read, self.max);
-        let batch = self.with(move |reader| reader.waiting(read, max)).await?;
-        self.max = (2 * self.max).min(self.batch);
-        self.read = batch.last().map_or(read, |last| last.seq);
-        self.keep_books(batch.is_empty()).await?;
-        Ok(self.recorded(batch))
+        loop {
+            let (read, max) = (self.read, self.max);
+            let mut batch = self.with(move |reader| reader.waiting(read, max)).await?;
+            self.max = (2 * self.max).min(self.batch);
+            self.read = batch.last().map_or(read, |last| last.seq);
+            let is_end = batch.is_empty();
+            if is_end {
+                // The number may be that of a record that an operator has discarded.
+                self.again_behind = self.again_behind.map(|_| 0);
+            }
+            self.keep_books(is_end).await?;
+            batch.retain(|spooled| !spooled.is_resting);
+            if is_end || !batch.is_empty() {
+                return Ok(self.recorded(batch));
+            }
+        }
     }
 
-    /// Waits until the spool has changed since it was read to its end, or until then; whether it has.
+    /// Waits for a change of the spool since the last read to the end, or until then. True if there was a change.
     async fn has_changed(&mut self, until: Instant) -> Result<bool, String> {
-        let Some(at) = self.idle_until.filter(|_| !self.begins_again) else { return Ok(true) };
+        let Some(at) = self.idle_until.filter(|_| !self.begins_again()) else { return Ok(true) };
         sleep_until(at.min(until).into()).await;
         if at > Instant::now() {
             return Ok(false);
@@ -289,7 +340,7 @@ impl Spool {
 
     fn recorded(&self, batch: Vec<Spooled>) -> Vec<Recorded<Place>> {
         let now = delayq_service::host_now();
-        let recorded = |Spooled { seq, spooled_at, id, rests, record }| {
+        let recorded = |Spooled { seq, spooled_at, id, rests, record, .. }| {
             let record = record.and_then(|record| self.young_enough(record, spooled_at, now));
             let topic = record.as_ref().ok().and_then(AnyRecord::message).map(|of| of.topic.clone());
             let what = match record {
@@ -307,8 +358,8 @@ impl Spool {
         batch.into_iter().map(recorded).collect()
     }
 
-    /// The record, unless it is set aside for its age. Puts alone are: a message whose cancel was set aside would be
-    /// delivered. When a record was spooled may be unreadable: 0.
+    /// The record, or the reason if the age sets the record aside. Puts alone are: a message would be delivered if the
+    /// cancel were set aside. An unreadable time of spooling is 0.
     fn young_enough(
         &self,
         record: AnyRecord,
@@ -328,7 +379,7 @@ impl Spool {
 
     /// Tells the spool of Redis's clock, where records of an earlier boot wait.
     async fn date(&mut self) -> Result<(), String> {
-        // What is appended from now on is of this boot.
+        // Records appended from now on are of this boot.
         if !self.is_dated {
             self.is_dated = !self.with(|reader| reader.spans_boots()).await?;
         }
@@ -350,14 +401,14 @@ impl Spool {
         Ok(())
     }
 
-    /// Reads the books, if it is time, and returns unused space to the disk; `is_end`: nothing more can be read.
+    /// Reads the books, if due, and returns unused space to the disk; `is_end`: nothing more can be read.
     async fn keep_books(&mut self, is_end: bool) -> Result<(), String> {
         let is_idle = is_end && self.resting == 0;
         if is_end {
             self.idle_until = Some(Instant::now() + *self.config.poll_interval);
         }
         if is_idle {
-            // What was let wait again has an old number.
+            // A record that an operator let wait again has an old number.
             self.read = 0;
         }
         if self.is_tight || is_idle && self.books_at.is_some() {
@@ -369,7 +420,7 @@ impl Spool {
         if is_idle || self.books_at.is_none_or(|at| at.elapsed() >= BOOKS_EVERY) {
             self.follow_folder(is_idle).await?;
             self.books = self.with(|reader| reader.books()).await?;
-            // The spool counts it, over all lives of this process.
+            // The spool counts appended records, over all lives of this process.
             self.spooled.inner().store(self.books.spooled, Ordering::Relaxed);
             self.books_at = Some(Instant::now());
         }
@@ -380,8 +431,8 @@ impl Spool {
         Ok(self.with(|reader| Ok(reader.has_moved())).await?.is_some())
     }
 
-    /// Follows the folder where its files are others by now, but not before all is carried out that waits in those that are
-    /// open: it was acknowledged, and no other process can read it.
+    /// Follows the folder to other files, but only after all records in the open files are carried out: these were
+    /// acknowledged, and no other process can read them.
     async fn follow_folder(&mut self, is_idle: bool) -> Result<(), String> {
         let Some(moved) = self.with(|reader| Ok(reader.has_moved())).await? else {
             self.moved = None;
@@ -394,7 +445,7 @@ impl Spool {
         self.moved = Some(moved);
         if is_idle {
             self.moved = self.with(SpoolReader::follow_folder).await.err();
-            self.begins_again = true;
+            self.again_behind = Some(0);
             if self.moved.is_none() {
                 tracing::info!("the spool is read from its folder again");
             }
@@ -413,7 +464,7 @@ impl Spool {
         self.is_tight = result.is_err();
     }
 
-    /// Merges the spool's log into its file, and returns unused space to the disk.
+    /// Merges the spool's log into the database, and returns unused space to the disk.
     async fn shrink(&self) -> Result<(), String> {
         match self.work(|reader| reader.shrink()).await {
             Err(SpoolError::DiskFull { .. }) => Ok(()),
@@ -421,7 +472,7 @@ impl Spool {
         }
     }
 
-    /// Works with the reader; on a full disk in the room that was reserved for it.
+    /// Works with the reader; on a full disk in the reserved room.
     async fn with<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut SpoolReader) -> Result<T, SpoolError> + Clone + Send + 'static,
@@ -449,22 +500,21 @@ impl Spool {
     ) -> Result<T, SpoolError> {
         let reader = self.reader.clone().ok_or(SpoolError::Closed)?;
         let worked = spawn_blocking(move || {
-            // The database has rolled back what a panic left half done.
+            // The database has rolled back a transaction that a panic interrupted.
             work(&mut reader.lock().unwrap_or_else(PoisonError::into_inner))
         });
         worked.await.unwrap_or(Err(SpoolError::Closed))
     }
 }
 
-/// Asks one shard of each Redis now and then whether it takes messages, so that a connection that has become silent is
-/// replaced before a record needs it.
+/// Probes a shard of each Redis now and then, so that a silent connection is replaced before a record needs the connection.
 async fn stay_connected(client: Client) {
     let places = Holder::new(client.clone()).places();
     loop {
         sleep(ASK_EVERY).await;
         let by_node = places.by_node(client.shards().shards(), |&shard| shard);
         let of_each: Vec<ShardId> = by_node.iter().map(|shards| shards[0]).collect();
-        // What fails is replaced by the client itself.
+        // The client itself replaces a failed connection.
         let _ = Probe::new(&client).takes_puts(&of_each).await;
     }
 }

@@ -5,58 +5,72 @@
 //!           ▲                          │
 //!           └────── back off ◄─────────┴─ Redis or the source cannot be used: everything stays in order
 //! ```
-//! The process may die between any two of these. Redis answers the repeat of a record's write as it answered the first, and
-//! changes nothing. Only changes of groups and records without ids are not recognised: they are settled one by one.
+//! The process may die between any two of these. Redis repeats the first answer to a repeated record, and changes nothing.
+//! Redis does not recognise changes of groups and records without ids, which are therefore settled one by one.
 
 use crate::outcome::Settle;
+use crate::parts::apart;
 use crate::report::Report;
-use crate::resting::{Resting, message_of};
+use crate::resting::Resting;
 use crate::rests::{Rests, back_off};
 use crate::source::{Recorded, Source, Want, What};
-use crate::source_metrics::SourceMetrics;
-use crate::writes::{Carrier, Write};
+use crate::source_metrics::{SourceMetrics, SourcesMetrics};
+use crate::writes::Carrier;
 use async_trait::async_trait;
 use delayq::protocol::RecordId;
 use delayq::spool::{GroupChange, GroupRecord};
-use delayq::{Fate, Target};
-use delayq_service::{Condition, Fault, Shutdown};
+use delayq::{Client, Fate, Target};
+use delayq_service::{Condition, Fault, Readiness, Shutdown};
 use futures_util::FutureExt as _;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// How often the metrics are brought up to date while nothing happens.
+/// Interval between updates of the metrics while nothing happens.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Longest time in which nothing of a batch is settled, until the process is not ready.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A source under way.
 pub(crate) struct Taking<S: Source> {
-    /// The name of the source.
-    pub(crate) name: String,
     pub(crate) source: S,
-    pub(crate) carrier: Carrier,
-    pub(crate) metrics: SourceMetrics,
-    pub(crate) condition: Condition,
+    carrier: Carrier,
+    metrics: SourceMetrics,
+    condition: Condition,
+    limits: Limits,
+    /// Settled records with the times of settling, the oldest first.
+    settled: VecDeque<(Instant, (Target, RecordId))>,
+    /// Redis could not be used the last time: a probe comes before the next call.
+    is_doubtful: bool,
+}
+
+/// The times of a source's loop.
+pub(crate) struct Limits {
     /// The longest rest between two tries.
     pub(crate) longest_rest: Duration,
-    /// How long calls to Redis for one batch may take.
+    /// Maximum time of the calls to Redis for a batch.
     pub(crate) deadline: Duration,
-    /// How long Redis keeps the answers to settled records: their source notes what is settled a little later.
+    /// Time for which Redis keeps the answers to settled records: the source notes settled records a little later.
     pub(crate) noted_within: Duration,
-    /// These, and since when: the oldest first.
-    pub(crate) settled: VecDeque<(Instant, (Target, RecordId))>,
-    /// Redis could not be used the last time: it is probed before anything is sent.
-    pub(crate) is_doubtful: bool,
+}
+
+/// The dependencies of an outbox's reader, or of intakes.
+pub struct SourceDeps {
+    /// The deployment.
+    pub client: Client,
+    /// The registry of metrics.
+    pub metrics: SourcesMetrics,
+    /// The readiness, with the condition `outbox`, or `intake.NAME` for each intake.
+    pub readiness: Readiness,
 }
 
 /// The loop of a source that is ready to run.
 pub struct SourceLoop(pub(crate) Box<dyn Takes>);
 
-/// A loop, whatever its source.
+/// A loop over any source.
 #[async_trait]
 pub(crate) trait Takes: Send {
-    /// Takes until shutdown; what is under way is finished.
+    /// Takes until shutdown; finishes the batch under way.
     async fn run(self: Box<Self>, shutdown: Shutdown);
 
     /// The name of the source.
@@ -78,7 +92,7 @@ struct Pace {
 #[async_trait]
 impl<S: Source> Takes for Taking<S> {
     async fn run(mut self: Box<Self>, shutdown: Shutdown) {
-        let rests = Rests::new(self.longest_rest, Instant::now());
+        let rests = Rests::new(self.limits.longest_rest, Instant::now());
         let mut pace = Pace { rests, failures: 0, held_until: None, said: None };
         while !shutdown.is_requested() {
             let (want, until) = pace.next(Instant::now());
@@ -91,16 +105,30 @@ impl<S: Source> Takes for Taking<S> {
             self.heed(want, step.unwrap_or_else(held), &mut pace);
         }
         self.source.close().await;
-        // Closed, it has noted all of them.
+        // The closed source has noted all outcomes.
         self.forget(Some(Instant::now())).await;
     }
 
     fn name(&self) -> &str {
-        &self.name
+        self.metrics.name()
     }
 }
 
 impl<S: Source> Taking<S> {
+    /// Takes from a source that reports by these metrics and this condition.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(crate) fn new(
+        source: S,
+        client: Client,
+        (metrics, condition): (SourceMetrics, Condition),
+        limits: Limits,
+    ) -> Self {
+        let carrier = Carrier::new(client);
+        Self { source, carrier, metrics, condition, limits, settled: VecDeque::new(), is_doubtful: false }
+    }
+
     /// One step, without a shutdown.
     ///
     /// # Errors
@@ -112,19 +140,19 @@ impl<S: Source> Taking<S> {
 
     /// Reports a step, and plans the next one.
     fn heed(&self, want: Want, report: Report, pace: &mut Pace) {
-        let (seen, now, source) = (self.source.seen(), Instant::now(), &self.name);
+        let (seen, now, source) = (self.source.seen(), Instant::now(), self.metrics.name());
         self.metrics.show(&seen);
         if pace.rests.note(seen.resting, now) {
             let (records, why) = (seen.resting, report.why);
             tracing::warn!(source, records, why, "records rest alone, and are tried again");
         }
         if want == Want::Rested && report.done > 0 {
-            // The cause seems to be over: the others do not wait for their next try.
+            // The cause seems to be over: the other records are tried at once.
             pace.rests.hurry(now);
         }
         if let Some(why) = report.held {
             pace.failures += 1;
-            pace.held_until = Some(now + back_off(pace.failures, self.longest_rest));
+            pace.held_until = Some(now + back_off(pace.failures, self.limits.longest_rest));
             self.metrics.hold();
             self.condition.unready(why.clone());
             if pace.said.as_ref() != Some(&why) {
@@ -143,7 +171,7 @@ impl<S: Source> Taking<S> {
     /// Carries out a batch, part by part, and settles each.
     ///
     /// # Errors
-    /// Why the source cannot note what became of it.
+    /// The source cannot note the outcomes.
     async fn carry_out(&mut self, batch: Vec<Recorded<S::Key>>) -> Result<Report, String> {
         let mut report = Report { taken: batch.len() as u64, ..Report::default() };
         let (mut resting, mut ended) = (Resting::default(), Ok(()));
@@ -153,7 +181,7 @@ impl<S: Source> Taking<S> {
             && let Some(part) = parts.next()
         {
             let condition = self.condition.clone();
-            // In a box: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
+            // In a box: the calls to Redis nest too deep for the compiler to prove `Send`.
             let done = self.part(part, &mut resting, &mut report).boxed();
             ended = watched(&condition, done).await;
         }
@@ -162,7 +190,7 @@ impl<S: Source> Taking<S> {
             ended = ended.and(self.source.settle(left).await);
         }
         self.is_doubtful |= report.held.is_some();
-        self.forget(Instant::now().checked_sub(self.noted_within)).await;
+        self.forget(Instant::now().checked_sub(self.limits.noted_within)).await;
         ended.map(|()| report)
     }
 
@@ -194,14 +222,14 @@ impl<S: Source> Taking<S> {
         Ok(())
     }
 
-    /// Has Redis forget its answers to what was settled at this time or before.
+    /// Lets Redis forget the answers to records settled up to this time.
     async fn forget(&mut self, then: Option<Instant>) {
         let some = self.settled.partition_point(|(at, _)| Some(*at) <= then);
         let over: Vec<_> = self.settled.drain(..some).map(|(_, of)| of).collect();
         self.carrier.settled(&over).await;
     }
 
-    /// Whether Redis can be used again, if it could not be the last time.
+    /// Probes a Redis that was unusable the last time.
     async fn is_usable(&mut self) -> Result<(), String> {
         if self.is_doubtful {
             self.carrier.probe().await.map_err(|error| error.to_string())?;
@@ -213,7 +241,7 @@ impl<S: Source> Taking<S> {
     /// Carries out a change of a group.
     ///
     /// # Errors
-    /// It could not be noted that it is tried.
+    /// The try could not be noted.
     async fn change(
         &mut self,
         key: &S::Key,
@@ -223,7 +251,7 @@ impl<S: Source> Taking<S> {
         if resting.holds_group(&record.group) {
             return Ok(Settle::behind());
         }
-        // A cancel of a group may be repeated for as long as nothing behind it was sent.
+        // A cancel of a group may be repeated until a later write is sent.
         if record.fate == Fate::NotApplied && matches!(record.change, GroupChange::Shift { .. }) {
             self.source.begin(key).await?;
         }
@@ -231,14 +259,14 @@ impl<S: Source> Taking<S> {
     }
 
     async fn call(&mut self, asked: &[What], resting: &mut Resting) -> Vec<Settle> {
-        let called = timeout(self.deadline, call(&mut self.carrier, asked, resting)).await;
+        let called = timeout(self.limits.deadline, call(&mut self.carrier, asked, resting)).await;
         called.unwrap_or_else(|_| {
-            let why = format!("a batch was not carried out within {:?}", self.deadline);
+            let why = format!("a batch was not carried out within {:?}", self.limits.deadline);
             vec![Settle::Hold(Fate::Unknown, why); asked.len()]
         })
     }
 
-    /// Where some rest and nothing at all is carried out, it may be the whole Redis: then all of them are held.
+    /// If some writes rest and none is carried out, the whole Redis may be unusable: then all writes are held.
     async fn judge(&mut self, settled: &mut [Settle]) {
         let is_other = |settle: &Settle| matches!(settle, Settle::Hold(..) | Settle::Done);
         let rests = settled.iter().any(|settle| matches!(settle, Settle::Rest(..)));
@@ -254,7 +282,8 @@ impl<S: Source> Taking<S> {
     }
 }
 
-/// Carries out the writes of a part. Where nothing ended it, a write that was not tried rests behind one of its message.
+/// Carries out the writes of a part. In a part that ran to the end, an untried write rests behind another write of the
+/// message.
 async fn call(carrier: &mut Carrier, asked: &[What], resting: &mut Resting) -> Vec<Settle> {
     let (mut writes, mut places) = (Vec::new(), Vec::new());
     let mut settled: Vec<Settle> = Vec::with_capacity(asked.len());
@@ -277,28 +306,7 @@ async fn call(carrier: &mut Carrier, asked: &[What], resting: &mut Resting) -> V
     settled
 }
 
-/// Cuts a batch into parts. A write whose repeat Redis cannot recognise is settled before the next one is sent, so that the
-/// repeat cannot undo it: a change of a group is a part of its own, and two writes of a message without ids are in two parts.
-fn apart<K>(batch: Vec<Recorded<K>>) -> Vec<Vec<Recorded<K>>> {
-    let (mut parts, mut open, mut is_closed) = (Vec::<Vec<_>>::new(), HashSet::new(), true);
-    for recorded in batch {
-        let message = match &recorded.what {
-            What::Write(Write { record, id: None, .. }) => Some(message_of(record)),
-            _ => None,
-        };
-        let is_change = matches!(recorded.what, What::Change(_));
-        if is_change || is_closed || message.as_ref().is_some_and(|message| open.contains(message)) {
-            parts.push(Vec::new());
-            open.clear();
-        }
-        is_closed = is_change;
-        open.extend(message);
-        parts.last_mut().expect("there is a first part").push(recorded);
-    }
-    parts
-}
-
-/// Waits for a part, and reports one that takes too long; the next report clears that.
+/// Waits for a part, and reports an overlong part; the next report clears that.
 async fn watched<T>(condition: &Condition, mut part: impl Future<Output = T> + Unpin) -> T {
     if let Ok(ended) = timeout(PATIENCE, &mut part).await {
         return ended;
@@ -325,10 +333,10 @@ impl Pace {
 // === impl SourceLoop ===
 
 impl SourceLoop {
-    /// Takes until shutdown; what is under way is finished.
+    /// Takes until shutdown; finishes the batch under way.
     ///
     /// # Errors
-    /// None: what cannot be used is tried again.
+    /// None: an unusable Redis or source is tried again.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Fault> {
         self.0.run(shutdown).await;
         Ok(())
@@ -343,60 +351,11 @@ impl SourceLoop {
 // === impl What ===
 
 impl What {
-    /// The answer that Redis forgets once the source has noted it.
+    /// The answer for Redis to forget once the source has noted the outcome.
     fn carried(&self, settle: &Settle) -> Option<(Target, RecordId)> {
         match self {
             Self::Write(write) if settle.is_over() => write.carried(),
             _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use delayq::spool::SpoolRecord;
-    use delayq::{Group, MessageId, Topic, UnixMillis};
-
-    /// `a`: a write of message a; `a'`: the same under a record id; `.`: a change of a group.
-    fn recorded(word: &str) -> Recorded<String> {
-        let at = UnixMillis::new(1);
-        let what = match word.split_at(1) {
-            (".", _) => What::Change(GroupRecord {
-                group: Group::new("g").unwrap(),
-                topic: None,
-                tried_at: at,
-                fate: Fate::NotApplied,
-                change: GroupChange::Cancel,
-            }),
-            (id, rest) => {
-                let target = Target::from(MessageId::own(id).unwrap());
-                let record = SpoolRecord::cancel(&Topic::new("t").unwrap(), &target, at);
-                What::Write(Write::new(
-                    record,
-                    (!rest.is_empty()).then(|| RecordId::of([b"id".as_slice()])),
-                    None,
-                ))
-            }
-        };
-        Recorded { key: word.to_owned(), what }
-    }
-
-    #[test]
-    fn what_redis_cannot_recognise_is_settled_before_what_follows_it() {
-        for (batch, expected) in [
-            ("", ""),
-            ("a' b' a'", "a' b' a'"),
-            ("a b a b a", "a b | a b | a"),
-            ("a' . . b' c'", "a' | . | . | b' c'"),
-            (". a b a", ". | a b | a"),
-        ] {
-            let parts = apart(batch.split_whitespace().map(recorded).collect());
-            let parts: Vec<String> = parts
-                .into_iter()
-                .map(|part| part.into_iter().map(|recorded| recorded.key).collect::<Vec<_>>().join(" "))
-                .collect();
-            assert_eq!(parts.join(" | "), expected, "{batch}");
         }
     }
 }

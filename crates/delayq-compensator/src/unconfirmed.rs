@@ -1,11 +1,11 @@
-//! Topics whose writes replicas or a disk do not confirm, and the shards where they do not; and the same of changes of groups,
-//! which wait for the most that any topic of their shard asks.
+//! Topics whose writes replicas or a disk do not confirm, with the shards concerned. The same for changes of groups, which
+//! need the strictest confirmation of any topic in the shard.
 //!
-//! Such a write may have been carried out, and its repeat may do so again: a message that was delivered and forgotten
-//! meanwhile is delivered once more, a group that was cancelled once more loses what it got meanwhile. Each also waits for as
-//! long as a confirmation may take. So after the first one none is repeated until a write that changes nothing was confirmed:
-//! a cancel of an id, or of a group, that nobody has, in every shard. First tries of messages' writes, and cancels, are sent
-//! all the same, at the end of their batch and together; changes of groups are not.
+//! Such a write may have been carried out, and a repeat may do harm: a message that was delivered and forgotten meanwhile is
+//! delivered once more, and a group that is cancelled once more loses new messages. Each repeat also waits for as long as a
+//! confirmation may take. So after the first unconfirmed write none is repeated until a write without any effect was
+//! confirmed: a cancel of an unused id, or of an unused group, in every shard. First tries of messages' writes, and cancels,
+//! are sent all the same, at the end of the batch and together; changes of groups are not.
 
 use delayq::protocol::{Placement, Probe, ShardId};
 use delayq::{Error, MessageId, Producer, Target, Topic};
@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a topic rests until it is asked about again.
+/// Rest of a topic between two requests for a confirmation.
 const FOR: Duration = Duration::from_secs(5);
 
 /// The topics whose writes are not confirmed; `None`: changes of groups are not.
@@ -24,16 +24,16 @@ pub(crate) struct Unconfirmed(HashMap<Option<Topic>, Noted>);
 
 #[derive(Debug)]
 struct Noted {
-    /// Where they are not, and why.
+    /// The shards concerned, with the reason.
     shards: HashMap<ShardId, String>,
-    /// When to ask again.
+    /// Time of the next request.
     until: Instant,
 }
 
 // === impl Unconfirmed ===
 
 impl Unconfirmed {
-    /// Why no write of this topic, or no change of a group, is sent to one of these places now.
+    /// Why no write of this topic, or no change of a group, is sent to these places now.
     pub(crate) fn why(&self, topic: Option<&Topic>, places: impl FnOnce() -> Placement) -> Option<String> {
         if self.0.is_empty() {
             return None;
@@ -56,8 +56,8 @@ impl Unconfirmed {
         }
     }
 
-    /// Asks for confirmations of those of these topics that have rested for long enough, all at once. Where the answer is
-    /// another one, such as of an outage, their own writes find out.
+    /// Requests confirmations for all topics that have rested for long enough, at the same time. After another answer, such
+    /// as an outage, the topic's writes find out.
     pub(crate) async fn ask_again(
         &mut self,
         producer: &Producer,
@@ -69,7 +69,7 @@ impl Unconfirmed {
         let now = Instant::now();
         let mut due: HashSet<Option<Topic>> = topics.map(Option::<&Topic>::cloned).collect();
         due.retain(|topic| self.0.get(topic).is_some_and(|noted| noted.until <= now));
-        // In boxes: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
+        // In boxes: the calls to Redis nest too deep for the compiler to prove `Send`.
         let asked = join_all(due.into_iter().map(async |topic| {
             let shards = ask(producer, topic.as_ref()).boxed().await;
             (topic, shards)

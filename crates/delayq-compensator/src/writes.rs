@@ -1,4 +1,4 @@
-//! Carrying out writes in their order: those of one message one after the other, others together.
+//! Carries out writes in order: writes of one message one after the other, other writes together.
 
 use crate::away::Away;
 use crate::groups;
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) record: SpoolRecord,
-    /// By which a repeat is recognised; `None`: its source cannot tell a record from others.
+    /// The id by which a repeat is recognised; `None`: the source has no unique ids.
     pub(crate) id: Option<RecordId>,
-    /// When it was first tried since it was recorded, if that try may have been applied.
+    /// Time of the first try after the recording, if that may have been applied.
     pub(crate) tried: Option<UnixMillis>,
     /// No try may have been applied, as far as is known.
     pub(crate) is_first: bool,
@@ -40,12 +40,12 @@ impl Write {
         Self { record, id, tried, is_first }
     }
 
-    /// What is to be forgotten in Redis once the source has noted what became of it.
+    /// The answer for Redis to forget once the source has noted the outcome.
     pub(crate) fn carried(&self) -> Option<(Target, RecordId)> {
         Some((self.record.target.clone(), self.id?))
     }
 
-    /// Whether to send it although it will most likely not be confirmed: it is no repeat that may be applied twice.
+    /// True if the write is sent even though a confirmation is unlikely: the write is no repeat that may be applied twice.
     fn goes_unconfirmed(&self) -> bool {
         self.is_first || self.record.verb() == "cancel"
     }
@@ -54,7 +54,7 @@ impl Write {
 // === impl Carrier ===
 
 impl Carrier {
-    /// Without a spool of its own: what cannot be carried out stays where it was recorded.
+    /// Creates a carrier without a spool: writes that cannot be carried out stay in the source.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -63,7 +63,7 @@ impl Carrier {
         Self { producer, away: Away::default(), unconfirmed: Unconfirmed::default() }
     }
 
-    /// Carries out a batch, as far as Redis can be used: writes of one message in their order. One answer for each write.
+    /// Carries out a batch, as far as Redis can be used: writes of a message in order. One answer for each write.
     pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[&Write]) -> Vec<Settle> {
         let mut settled = vec![Settle::Untried; batch.len()];
         let topics = batch.iter().map(|write| Some(&write.record.topic));
@@ -120,8 +120,8 @@ impl Carrier {
         settled
     }
 
-    /// Sends writes that rest for want of a confirmation, each of another message, all at once: they wait together, and no
-    /// other write waits with them.
+    /// Sends writes that rest for want of a confirmation, each of another message, all at once: only these writes wait
+    /// together.
     async fn send_unconfirmed(&self, batch: &[&Write], which: &[usize], settled: &mut [Settle]) {
         let mut runs = BTreeMap::<_, Vec<usize>>::new();
         for &at in which {
@@ -129,7 +129,7 @@ impl Carrier {
             let topic = (record.verb() != "put").then_some(&record.topic);
             runs.entry((record.verb(), topic)).or_default().push(at);
         }
-        // In boxes: the calls to Redis nest too deep for the compiler to see whether all of it may be sent.
+        // In boxes: the calls to Redis nest too deep for the compiler to prove `Send`.
         let sent = join_all(runs.into_values().map(async |run| {
             let writes: Vec<&Write> = run.iter().map(|&at| batch[at]).collect();
             let answers = call(&self.producer, &writes).boxed().await;
@@ -138,7 +138,7 @@ impl Carrier {
         for (run, answers) in sent.await {
             for (at, answer) in run.into_iter().zip(answers) {
                 settled[at] = match answer.unwrap_or_else(|error| of_error(&error)) {
-                    // What can be carried out without a confirmation has been.
+                    // All writes that need no confirmation have been carried out.
                     Settle::Hold(fate, why) => Settle::Rest(fate, why),
                     settle => settle,
                 };
@@ -168,7 +168,8 @@ impl Carrier {
         settle
     }
 
-    /// Forgets what Redis keeps of writes whose sources have noted the answers. What is not forgotten now goes after a month.
+    /// Lets Redis forget the answers to writes that the source has noted. After a failure, the answers expire within a
+    /// month.
     pub(crate) async fn settled(&self, carried: &[(Target, RecordId)]) {
         if carried.is_empty() {
             return;
@@ -178,7 +179,7 @@ impl Carrier {
         }
     }
 
-    /// Whether any shard can be used: where nothing at all is carried out, it may be the whole Redis.
+    /// Probes the shards: if nothing at all is carried out, the whole Redis may be unusable.
     pub(crate) async fn probe(&mut self) -> Result<(), Error> {
         self.away.probe(&self.producer).await
     }
@@ -201,7 +202,7 @@ fn runs(batch: &[&Write]) -> Vec<Vec<usize>> {
     runs.into_values().collect()
 }
 
-/// Calls Redis for a run: what becomes of each write, or the error.
+/// Calls Redis for a run: the outcome of each write, or the error.
 async fn call(producer: &Producer, run: &[&Write]) -> Vec<Result<Settle, Error>> {
     let now = delayq_service::host_now();
     let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);

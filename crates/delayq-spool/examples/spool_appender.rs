@@ -1,5 +1,5 @@
-//! Appends to the spool of the given folder, eight at a time, and says of each number whether it is acknowledged or
-//! refused: what the spool's tests kill.
+//! Appends to the spool of the given folder, eight records at a time, and prints each number as acknowledged or refused. The
+//! spool's tests kill this program.
 
 use delayq_core::fate::Fate;
 use delayq_core::id::Topic;
@@ -30,7 +30,7 @@ async fn append_for_ever(spool: SpoolWriter, topic: Topic, task: u64) -> Result<
         let message = Message::new(topic.clone(), "a payload of some bytes").id(n.to_string());
         let message = message.map_err(|error| error.to_string())?;
         let record = SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(n));
-        // One write for a line, so that a kill leaves none that is half.
+        // One write for a line, so that a kill leaves no half line.
         let line = match spool.append(vec![record]).await {
             Ok(()) => format!("acknowledged {n}\n"),
             Err(error) => format!("refused {n}: {error}\n"),

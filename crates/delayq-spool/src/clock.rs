@@ -1,8 +1,8 @@
-//! The clocks that date spooled records. They measure no due time.
+//! The clocks that date spooled records. Due times are measured by Redis.
 //!
-//! The wall clock may be set while a record waits, so each record also has the time since the host's boot. Within one boot, the
-//! difference of the two says by how much the wall clock was set since, and the record's times are corrected by that. Across
-//! boots, Redis's clock says so: the compensator notes what it said at each boot.
+//! The wall clock may be set while a record waits, so each record also has the time since the host's boot. Within one boot,
+//! the difference of the two says by how much the wall clock was set since, and corrects the record's times. Across boots,
+//! Redis's clock does: the compensator notes Redis's time at each boot.
 
 use delayq_core::time::UnixMillis;
 use rusqlite::{Connection, params};

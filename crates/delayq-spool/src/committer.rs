@@ -1,4 +1,4 @@
-//! The one thread of a process that writes to its spool: records that wait at the same time share a commit.
+//! The thread of a process that writes to the spool: records that wait at the same time share a commit.
 
 use crate::clock::Moment;
 use crate::error::SpoolError;
@@ -17,18 +17,18 @@ use tokio::sync::{mpsc, oneshot};
 /// Maximum bytes of one commit, so that no caller waits long for others.
 const COMMIT_BYTES: usize = 16 * 1024 * 1024;
 
-/// How often a commit looks in vain for a caller who may be on the way: some microseconds.
+/// Maximum times that a commit looks in vain for a caller on the way: some microseconds.
 const LOOKS: u32 = 32;
 
 /// Records that a caller appends together.
 pub(crate) struct Append {
     pub(crate) rows: Rows,
-    /// Each only if something waits already that it must not overtake.
+    /// Only the records that must not overtake a waiting one.
     pub(crate) only_behind: bool,
     pub(crate) answer: oneshot::Sender<Answers>,
 }
 
-/// Of each record of an append whether it was appended, or why it is refused.
+/// For each record of an append: true if appended, or the reason of the refusal.
 pub(crate) type Answers = Vec<Result<bool, SpoolError>>;
 
 pub(crate) struct Committer {
@@ -52,7 +52,7 @@ struct Room {
 // === impl Append ===
 
 impl Append {
-    /// Whether any row is to be appended, by what waits now.
+    /// True if any row is to be appended, by the records that wait now.
     fn has_work(&self, known: &Known<'_>) -> rusqlite::Result<bool> {
         for row in self.rows.iter() {
             if self.wants(row, known, &Chosen::new(false))? {
@@ -69,7 +69,7 @@ impl Append {
         room: &mut Room,
         chosen: &mut Chosen<'a>,
     ) -> rusqlite::Result<Answers> {
-        // Why a message's record is refused: its later ones must not overtake it.
+        // The refusals by message: later records of the message are refused too, for no write overtakes an older one.
         let mut refused: HashMap<i64, SpoolError> = HashMap::new();
         let mut answers = Vec::with_capacity(self.rows.len());
         for row in self.rows.iter() {
@@ -115,7 +115,7 @@ impl Committer {
         Ok(Self { connection, dir, path, identity, max_bytes, flag, keys: Keys::default(), _shared: shared })
     }
 
-    /// Opens the folder again if its files are no longer those that are open.
+    /// Opens the folder again if other files took the place of the open ones.
     fn follow_folder(&mut self) -> Result<(), SpoolError> {
         let Err(moved) = self.identity.check() else { return Ok(()) };
         tracing::error!("{moved}");
@@ -141,13 +141,13 @@ impl Committer {
                 appends.iter().map(|append| vec![Err(error.clone()); append.rows.len()]).collect()
             });
             for (append, answers) in appends.into_iter().zip(answers) {
-                // The caller may be gone: what is appended is resubmitted all the same.
+                // The caller may be gone: appended records are resubmitted all the same.
                 let _ = append.answer.send(answers);
             }
         }
     }
 
-    /// Writes all in one transaction; no caller gets an answer before it is on disk.
+    /// Writes all appends in one transaction; no caller gets an answer before the commit is on disk.
     fn commit(&mut self, appends: &[Append]) -> Result<Vec<Answers>, SpoolError> {
         // Asked first without a lock: most writes have nothing to wait for.
         if !self.has_work(appends).map_err(|error| SpoolError::of(&self.path, &error))? {
@@ -155,7 +155,8 @@ impl Committer {
         }
         self.follow_folder()?;
         let written = self.write(appends);
-        // What does not wait is not to cost every write a question. One that was locked out has set nothing.
+        // A flag that stays set without a waiting record costs every write a query. A locked-out transaction has set
+        // nothing.
         if matches!(&written, Err(error) if !matches!(error, SpoolError::Busy { .. })) && self.flag.is_set() {
             let _ = self.flag.renew(&mut self.connection);
         }
@@ -205,15 +206,15 @@ impl Committer {
         let booked = transaction.prepare_cached("UPDATE books SET spooled = spooled + ?");
         booked.and_then(|mut booked| booked.execute([chosen.len()])).map_err(of)?;
         transaction.commit().map_err(of)?;
-        // Moved since it was checked: the records may be where nobody reads them.
+        // The folder moved after the check: the records may be where no compensator reads.
         identity.check().map_err(|moved| SpoolError::Io { path: path.clone(), why: moved.to_string() })?;
         flag.note_last(last.cast_unsigned());
         Ok(answers)
     }
 }
 
-/// What waits at the same time. Callers who were answered together come again one after the other: after a commit of as many
-/// as are `usual`, the next one lets them come, as long as they do.
+/// The appends that wait at the same time. Callers that were answered together come again one after the other: after a
+/// commit of `usual` appends, the next commit waits for as many, as long as they keep coming.
 fn gather(first: Append, queue: &mut mpsc::Receiver<Append>, usual: usize) -> Vec<Append> {
     let (mut bytes, mut appends, mut next, mut looks) = (0, Vec::with_capacity(usual), Some(first), 0);
     while bytes < COMMIT_BYTES {
@@ -241,13 +242,13 @@ fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
 // === impl Room ===
 
 impl Room {
-    /// What is left within a transaction, in which nobody else takes any of it.
+    /// The bytes left within a transaction, which excludes other writers.
     fn of(transaction: &Transaction<'_>, path: &Path, max_bytes: u64) -> Result<Self, SpoolError> {
         let used = file::used_bytes(transaction, path)?;
         Ok(Self { left: max_bytes.saturating_sub(used), max_bytes })
     }
 
-    /// Takes the bytes of a row, if there is room for them.
+    /// Takes the bytes of a row, if there is room.
     fn take(&mut self, row: &Row) -> Result<(), SpoolError> {
         match self.left.checked_sub(row.cost()) {
             Some(left) => self.left = left,

@@ -5,7 +5,7 @@ use delayq_core::message::MessageError;
 use delayq_core::spool::SpoolRefusal;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a spool.
+/// The fault of a spool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpoolError {
@@ -17,15 +17,15 @@ pub enum SpoolError {
         /// The system's error.
         why: String,
     },
-    /// The file is of another kind. It is left as it is.
+    /// The file is of another kind. The file stays unchanged.
     #[error("{} is not a spool: {why}", path.display())]
     NotASpool {
         /// The file.
         path: PathBuf,
-        /// What it is instead, if known.
+        /// The other kind, if known.
         why: String,
     },
-    /// The file was written by a later version. It is left as it is.
+    /// The file was written by a later version. The file stays unchanged.
     #[error("{} has spool format {found}, newer than this version knows ({known}): upgrade delayq here", path.display())]
     Newer {
         /// The file.
@@ -41,12 +41,13 @@ pub enum SpoolError {
         /// The folder.
         path: PathBuf,
     },
-    /// The open files are no longer those of the folder: what is written to them would be read by no other process.
+    /// Other files took the place of the open ones in the folder: no other process would read what is written to the open
+    /// ones.
     #[error("{} is not spooled to any more: {why}", path.display())]
     Moved {
         /// The folder.
         path: PathBuf,
-        /// What has changed, and what to do.
+        /// The change, and the remedy.
         why: String,
     },
     /// The file is damaged. [`crate::salvage_spool`] recovers what can be read.
@@ -54,7 +55,7 @@ pub enum SpoolError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The finding.
         why: String,
     },
     /// Nothing is damaged: there is nothing to salvage.
@@ -68,7 +69,7 @@ pub enum SpoolError {
     Held {
         /// The folder.
         path: PathBuf,
-        /// Its name, as it recorded it.
+        /// The name that the compensator recorded.
         by: String,
     },
     /// The folder is in use, but the operation needs exclusive access.
@@ -116,7 +117,7 @@ pub enum SpoolError {
 // === impl SpoolError ===
 
 impl SpoolError {
-    /// Whether the records may be in the spool in spite of the error.
+    /// The fate of the records: some errors come after the write.
     pub fn fate(&self) -> Fate {
         match self {
             Self::Io { .. } | Self::Closed => Fate::Unknown,
@@ -160,7 +161,7 @@ impl SpoolError {
     }
 }
 
-/// Whether SQLite could not enlarge the index of its log, which it reports as a failure of the disk.
+/// True if SQLite could not enlarge the index of the log; SQLite reports that as a failure of the disk.
 fn is_of_index(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }

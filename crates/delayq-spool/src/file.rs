@@ -1,4 +1,4 @@
-//! The files of a spool: how the database is opened, its schema, and its size.
+//! The files of a spool: opening the database, the schema, and the size.
 
 use crate::clock;
 use crate::error::SpoolError;
@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 /// The database, in the spool's folder.
@@ -18,24 +19,27 @@ const APPLICATION_ID: i64 = 0x6471_7370;
 /// The schema that this version writes, and the newest it reads.
 const FORMAT: i64 = 1;
 
-/// How the folder begins in which a salvage has its new database until that takes the damaged one's place.
+/// Prefix of the folder for a salvage's new database, until the new database takes the place of the damaged one.
 pub(crate) const SALVAGED: &str = "salvaged-";
 
 /// The mode bits for users that are neither the owner nor in the group.
 const STRANGERS: u32 = 0o007;
 
-/// How long one process waits for others' transactions: each takes milliseconds, but hundreds of processes may share a spool,
-/// and SQLite lets them in without any order.
-const BUSY: Duration = Duration::from_secs(30);
+/// Longest pause between two tries to lock the database, and number of tries: together half a minute. Each transaction
+/// takes milliseconds, but hundreds of processes may share a spool. SQLite's own pauses grow to 100 ms, and meanwhile a
+/// busy process locks the database again and again.
+const PAUSE_MS: u64 = 10;
+const TRIES: i32 = 3000;
 
-/// The tables, with an order of creation that fixes their root pages: a salvage reads by them.
+/// The tables. The order of creation fixes the root pages, by which a salvage reads.
 ///
-/// `key` finds the records of a message, without an index (see `keys`); `waiting_again` has the keys of what waits again by an
-/// operator, which has an old number. `waiting_group` finds the waiting records of a group. What no longer waits is deleted
-/// from all of them together, by ranges of numbers, which is faster than a trigger. `books` counts the rows that were deleted.
-/// `boot` and `up_ms` date a row by the time since a boot of this host, and `clocks` has what Redis's clock said at each boot
-/// (see `clock`). A rejected record is `overtaken` once a later one of its message was resubmitted. `resting` has the waiting
-/// records that a compensator has let rest, with their keys, and the causes of those that rest behind no other.
+/// `key` finds the records of a message, without an index (see `keys`); `waiting_again` has the keys of records that an
+/// operator let wait again, under old numbers. `waiting_group` finds the waiting records of a group. Settled records are
+/// deleted from all of these tables together, by ranges of numbers, which is faster than a trigger. `books` counts the rows
+/// that were deleted. `boot` and `up_ms` date a row by the time since a boot of this host, and `clocks` has the time of
+/// Redis's clock at each boot (see `clock`). A rejected record is `overtaken` once a later record of the message was
+/// resubmitted. `resting` has the waiting records that a compensator has let rest, with keys; records that rest behind no
+/// other also have a cause.
 const SCHEMA: &str = "
     CREATE TABLE waiting (seq INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
         spooled_ms INTEGER NOT NULL, boot INTEGER NOT NULL, up_ms INTEGER NOT NULL, body BLOB NOT NULL);
@@ -71,7 +75,7 @@ pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
     if half.iter().any(|made| made.join(NAME).exists()) {
         return Err(SpoolError::Damaged { path, why: "a salvage of it was cut off".to_owned() });
     }
-    // Of two processes, only one may take an orphaned log for one.
+    // Only one process at a time may decide that a log is orphaned.
     let folder = lock_folder(dir)?;
     if !path.exists() {
         set_orphans_aside(dir)?;
@@ -84,7 +88,7 @@ pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
 fn connect(dir: &Path, path: &Path) -> Result<Connection, SpoolError> {
     let of = |error: rusqlite::Error| SpoolError::of(path, &error);
     let mut connection = Connection::open(path).map_err(of)?;
-    connection.busy_timeout(BUSY).map_err(of)?;
+    connection.busy_handler(Some(wait_for_lock)).map_err(of)?;
     // Checked before anything is set: a file of another kind is left unchanged.
     let is_new = !is_spool(&connection, path)?;
     // SQLite gives its log the database's current mode and owner.
@@ -104,13 +108,19 @@ fn connect(dir: &Path, path: &Path) -> Result<Connection, SpoolError> {
     Ok(connection)
 }
 
+/// Waits for another process's transaction; false: for too long.
+fn wait_for_lock(tries: i32) -> bool {
+    thread::sleep(Duration::from_millis(PAUSE_MS.min(tries.unsigned_abs().into())));
+    tries < TRIES
+}
+
 /// Locks the folder itself until the file is dropped.
 fn lock_folder(dir: &Path) -> Result<File, SpoolError> {
     let folder = File::open(dir).and_then(|folder| folder.lock().map(|()| folder));
     folder.map_err(|error| SpoolError::folder(dir, &error))
 }
 
-/// Renames the log of a database that was deleted: a new database would take its pages for its own.
+/// Renames the log of a database that was deleted: a new database would use the pages in the log.
 fn set_orphans_aside(dir: &Path) -> Result<(), SpoolError> {
     let stamp = clock::now().get();
     for log in ["-wal", "-shm"] {
@@ -126,12 +136,12 @@ fn set_orphans_aside(dir: &Path) -> Result<(), SpoolError> {
     Ok(())
 }
 
-/// Whether a folder has a spool, or one that a salvage was taking the place of.
+/// True if a folder has a spool, or an unfinished salvage.
 pub(crate) fn is_there(dir: &Path) -> bool {
     dir.join(NAME).exists() || salvaged(dir).is_ok_and(|half| !half.is_empty())
 }
 
-/// The folders of salvages that did not come to their end.
+/// The folders of unfinished salvages.
 pub(crate) fn salvaged(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let folders = fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path()));
     let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
@@ -165,13 +175,13 @@ pub(crate) fn issued(connection: &Connection) -> rusqlite::Result<u64> {
     issued.map(Option::unwrap_or_default)
 }
 
-/// Gives no number up to this one to any later record.
+/// Makes later records begin behind this number.
 pub(crate) fn issue(change: &Transaction<'_>, last: u64) -> rusqlite::Result<()> {
     change.execute("DELETE FROM sqlite_sequence WHERE name = 'waiting'", [])?;
     change.execute("INSERT INTO sqlite_sequence VALUES ('waiting', ?)", [last]).map(drop)
 }
 
-/// Whether a file can be opened as a spool, and all of its pages can be read.
+/// True if a file can be opened as a spool, and every page can be read.
 pub(crate) fn is_sound(path: &Path) -> Result<bool, SpoolError> {
     let checked = Connection::open(path).map_err(|error| SpoolError::of(path, &error)).and_then(|found| {
         let damage = damage(&found).map_err(|error| SpoolError::of(path, &error))?;
@@ -183,7 +193,7 @@ pub(crate) fn is_sound(path: &Path) -> Result<bool, SpoolError> {
     }
 }
 
-/// What is wrong with the pages of a database, if anything is.
+/// The damage of a database's pages, if there is any.
 pub(crate) fn damage(connection: &Connection) -> rusqlite::Result<Option<String>> {
     match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)) {
         Ok(found) if found == "ok" => Ok(None),
@@ -195,7 +205,7 @@ pub(crate) fn damage(connection: &Connection) -> rusqlite::Result<Option<String>
     }
 }
 
-/// A file's name survives a power cut only once its folder is synced, and the folder's name once its parent is.
+/// Syncs a folder and the parent: the name of a new file, or of the folder, survives a power cut only then.
 pub(crate) fn sync_folder(dir: &Path) -> Result<(), SpoolError> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     for folder in [Some(dir), parent].into_iter().flatten() {
@@ -217,7 +227,7 @@ pub(crate) fn used_bytes(connection: &Connection, path: &Path) -> Result<u64, Sp
     Ok(pages * number("page_size")? + log)
 }
 
-/// Moves the log into the database and empties it, unless other readers or writers still need it.
+/// Moves the log into the database and empties the log, unless other readers or writers still need the log.
 pub(crate) fn empty_log(connection: &Connection, path: &Path) -> Result<(), SpoolError> {
     let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).optional();
     done.map(drop).map_err(|error| SpoolError::of(path, &error))

@@ -1,14 +1,14 @@
-//! What the processes of a spool tell each other beside the database: `waiting.flag`, which is not synced.
+//! `waiting.flag`, a file beside the database by which the processes of a spool inform each other. The file is never synced.
 //!
 //! ```text
 //! 0  1  `1`: a record may wait; `0`: none does
 //! 1  8  the last number that was given, big-endian
 //! 9  8  the same again: of two that differ, one was not written whole
 //! ```
-//! The flag is read before every write. It is set within the transaction that appends, before its commit, and cleared within
-//! one in which nothing waits, so that nobody appends meanwhile: a `0` is never wrong. After a power cut, the process that
-//! opens the spool sets it by what waits. The last number is a witness of commits that a damaged log drops: it is written
-//! after the commit, so it is never newer than what was synced.
+//! The flag is read before every write. An appending transaction sets the flag before the commit. A transaction in which no
+//! record waits clears the flag; nobody appends meanwhile, so a `0` is never wrong. After a power cut, the process that
+//! opens the spool sets the flag by the waiting records. The last number is a witness of commits that a damaged log drops:
+//! the number is written after the commit, so the witness is never newer than the synced log.
 
 use crate::error::SpoolError;
 use crate::file;
@@ -47,23 +47,24 @@ impl Flag {
         self.file.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a record may wait.
+    /// True if a record may wait.
     pub(crate) fn is_set(&self) -> bool {
         let mut byte = [0];
         match self.file().read_at(&mut byte, 0) {
             Ok(1) => byte != *b"0",
-            // Never written, or the disk fails: then the database says what waits.
+            // Never written, or the disk fails: then the database is asked.
             _ => true,
         }
     }
 
     /// Sets it; to be called within a transaction that appends.
     pub(crate) fn set(&self) -> Result<(), SpoolError> {
-        // Nobody clears it meanwhile.
+        // The caller's transaction keeps others from clearing the flag meanwhile.
         if self.is_set() { Ok(()) } else { self.write(*b"1") }
     }
 
-    /// Sets or clears it by what waits. Writes nothing to the database. On a full disk it may stay set, which costs time only.
+    /// Sets or clears the flag by the waiting records. Writes nothing to the database. On a full disk the flag may stay set,
+    /// which costs time only.
     pub(crate) fn renew(&self, connection: &mut Connection) -> Result<(), SpoolError> {
         let of = |error: rusqlite::Error| SpoolError::of(&self.path, &error);
         let alone = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
@@ -75,14 +76,14 @@ impl Flag {
         alone.rollback().map_err(of)
     }
 
-    /// Notes the last number that was given; to be called once its commit is on disk. If that fails, or another process has
-    /// noted a later one before, a damaged log may be noticed later or not at all, and nothing else.
+    /// Notes the last number that was given; to be called once the commit is on disk. If the write fails, or another process
+    /// has noted a later number before, the only harm is that a damaged log may be noticed late or never.
     pub(crate) fn note_last(&self, seq: u64) {
         let number = seq.to_be_bytes();
         let _ = self.file().write_all_at(&[number, number].concat(), 1);
     }
 
-    /// The last number that was given, as far as it was noted.
+    /// The last number that was noted.
     pub(crate) fn last(&self) -> Option<u64> {
         let mut numbers = [[0; 8]; 2];
         self.file().read_exact_at(numbers.as_flattened_mut(), 1).ok()?;

@@ -1,7 +1,7 @@
-//! Whether the files that a process has open are still those of the folder.
+//! The identity of the files that a process has open, to be compared with the folder.
 //!
-//! A spool that was deleted, replaced, moved or mounted over can be written to all the same, but no other process reads what is
-//! written there. So a commit counts only if the folder's path leads to the same files before it and after it.
+//! A process can still write to a spool that was deleted, replaced, moved or mounted over, but no other process reads those
+//! writes. So a commit counts only if the folder's path leads to the same files before and after the commit.
 
 use crate::error::SpoolError;
 use crate::file;
@@ -9,13 +9,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The database, its log, the index of its log, and the files beside it.
+/// The database, the log, the index of the log, and the other files.
 const NAMES: [&str; 5] = [file::NAME, "spool.db-wal", "spool.db-shm", "waiting.flag", "users.lock"];
 
 /// Device and inode; `None`: there is none.
 type Id = Option<(u64, u64)>;
 
-/// The files of a folder, as they were opened.
+/// The files of a folder at the time of opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     dir: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Identity {
 // === impl Identity ===
 
 impl Identity {
-    /// Of what a folder has now.
+    /// The identity of the present files.
     pub(crate) fn of(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), folder: id(dir), files: NAMES.map(|name| id(&dir.join(name))) }
     }
@@ -34,7 +34,7 @@ impl Identity {
     /// Checks that the folder still has these files.
     ///
     /// # Errors
-    /// [`SpoolError::Moved`] names the first one that it does not have.
+    /// [`SpoolError::Moved`] names the first changed file.
     pub(crate) fn check(&self) -> Result<(), SpoolError> {
         let now = Self::of(&self.dir);
         let Some(changed) = (0..NAMES.len()).find(|&i| now.files[i] != self.files[i]) else { return Ok(()) };
@@ -53,8 +53,8 @@ impl Identity {
         Err(SpoolError::Moved { path: self.dir.clone(), why: format!("{name} {what}; {cure}") })
     }
 
-    /// Whether the folder may be opened again, although its files are others: no two logs are mixed, and no spool is begun in
-    /// a folder that took the place of another one, such as the mount point of a disk that is gone.
+    /// True if the folder may be opened again although the files changed: no two logs are mixed, and no spool begins in a
+    /// folder that took the place of another, such as the mount point of a missing disk.
     pub(crate) fn can_reopen(&self) -> bool {
         self.may_reopen(&Self::of(&self.dir))
     }

@@ -1,24 +1,24 @@
-//! The keys of what waits, in the memory of a process that asks what it must not overtake.
+//! The keys of waiting records, in the memory of a process that checks for records to wait behind.
 //!
-//! An index in the database would cost each record a change of some page: keys are spread like the hashes that they are. But
-//! nobody asks while Redis is away, and records get rising numbers. So a process reads the keys of what was appended since it
-//! asked last, and what it finds is looked up in the database, where it may wait no longer. That takes 8 bytes a record, until
-//! it asks when nothing near it waits any more.
+//! An index in the database would cost each record a change of some page: keys are hashes, and spread. But nobody asks while
+//! Redis is away, and records get rising numbers. So each check first reads the keys of records appended since the check
+//! before, and looks up a match in the database, where the record may be settled already. A record takes 8 bytes, until a
+//! check finds that the whole part with the record is settled.
 
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
-/// The lower bits of an entry say which record of its part it is, the others are its key's.
+/// The lower bits of an entry are the record's place in the part, the upper bits come from the key.
 const PART: u32 = 16;
 const LOW: i64 = (1 << PART) - 1;
 
-/// What was let wait again has an old number.
+/// A record that an operator let wait again has an old number.
 const AGAIN: &str = "SELECT 1 FROM waiting_again WHERE key = ?";
 
-/// The keys of what waits, and of some that waits no longer.
+/// The keys of waiting records, and of some settled ones.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    /// Sorted entries, by the upper bits of the numbers of their records.
+    /// Sorted entries, by the upper bits of the record numbers.
     parts: BTreeMap<i64, Vec<i64>>,
     /// The last number that was read.
     read: i64,
@@ -29,7 +29,7 @@ pub(crate) struct Keys {
 // === impl Keys ===
 
 impl Keys {
-    /// Reads what was appended since the last call.
+    /// Reads the keys of records appended since the last call.
     pub(crate) fn read_on(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut select =
             connection.prepare_cached("SELECT seq, key FROM waiting WHERE seq > ? ORDER BY seq")?;
@@ -46,7 +46,7 @@ impl Keys {
         self.forget(connection)
     }
 
-    /// Forgets the parts of which nothing waits, from the next one to one that stays.
+    /// Forgets parts without a waiting record, from the next part up to the first that stays.
     fn forget(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut any = connection.prepare_cached("SELECT 1 FROM waiting WHERE seq BETWEEN ? AND ? LIMIT 1")?;
         while let Some((&part, _)) = self.parts.range(self.looked + 1..).chain(&self.parts).next() {
@@ -59,7 +59,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Whether a record of a key waits, of those that were appended before the last [`Self::read_on`].
+    /// True if a record of a key waits that was appended before the last [`Self::read_on`].
     pub(crate) fn waits(&self, connection: &Connection, key: i64) -> rusqlite::Result<bool> {
         let mut waits = connection.prepare_cached("SELECT 1 FROM waiting WHERE seq = ? AND key = ?")?;
         for (part, entries) in &self.parts {

@@ -5,16 +5,17 @@
 //!                                    answered once it is on disk                  └─► rejected, with the reason
 //! ```
 //!
-//! It is an SQLite database (write-ahead log, fsync at every commit), so several producer processes and one compensator
-//! can share a folder, a killed process leaves no partial record, and `sqlite3` can inspect it. Each record has its own
-//! checksum. All processes that have the folder open share `users.lock`; `compensator.lock` is the lease of the one
-//! that resubmits. The books: spooled = replayed + rejected + discarded + waiting.
+//! The spool is an SQLite database (write-ahead log, fsync at every commit), so several producer processes and one
+//! compensator can share a folder, a killed process leaves no partial record, and `sqlite3` can inspect the records. Each
+//! record has a checksum. All processes that have the folder open share `users.lock`; `compensator.lock` is the lease of the
+//! compensator. The books: spooled = replayed + rejected + discarded + waiting.
 //!
-//! **Nothing overtakes what waits.** While a record of a message waits, producers of this folder append its later writes
-//! behind it, and with it wait changes of its group, and what is written to that group after them. `waiting.flag` says whether anything waits at all, so that they need not ask the database in most cases.
+//! **No write overtakes a waiting one.** While a record of a message waits, producers of this folder append later writes of
+//! the message behind that record. Changes of the message's group wait too, with the later writes of the group.
+//! `waiting.flag` says if any record waits at all, so that producers seldom have to query the database.
 //!
-//! **Damage is named.** A page that cannot be read refuses the file until it is salvaged. A log that ends before the last
-//! record that was acknowledged, as `waiting.flag` witnesses, leaves a rejected row with the numbers that are lost.
+//! **Damage is named.** A file with an unreadable page is refused until a salvage. A log that ends before the last record
+//! that was acknowledged, as `waiting.flag` witnesses, leaves a rejected row with the numbers that are lost.
 
 mod clock;
 mod committer;

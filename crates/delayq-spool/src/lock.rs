@@ -1,4 +1,4 @@
-//! The locks of a spool's folder: all its users share one, and the one compensator has a lease.
+//! The locks of a spool's folder: all users share a lock, and the compensator has a lease.
 
 use crate::error::SpoolError;
 use crate::file::open_beside;
@@ -6,14 +6,14 @@ use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-/// A lock that ends when it is dropped, or with its process, however that ends.
+/// A lock that ends when dropped, or with the process, even by a kill.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
 // === impl Lock ===
 
 impl Lock {
-    /// Locks the folder in shared mode, as all its users do; a salvage needs it exclusively.
+    /// Locks the folder in shared mode, as all users do; a salvage locks exclusively.
     pub(crate) fn share(dir: &Path) -> Result<Self, SpoolError> {
         Self::of_users(dir, File::try_lock_shared)
     }
@@ -32,7 +32,7 @@ impl Lock {
         }
     }
 
-    /// The lease of the one compensator.
+    /// Takes the compensator's lease.
     pub(crate) fn lease(dir: &Path, holder: &str) -> Result<Self, SpoolError> {
         let mut file = open(dir, "compensator.lock")?;
         let of = |error: std::io::Error| SpoolError::folder(dir, &error);
@@ -54,7 +54,7 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Closing the file is not enough: a child that this process is about to start holds a copy until it runs.
+    /// Closing the file is not enough: a child process that is about to start holds a copy until its program runs.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }

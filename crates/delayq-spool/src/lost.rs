@@ -1,5 +1,5 @@
-//! What a damaged log has lost: SQLite ends the log at the first frame that is not as it was written, and drops the commits
-//! behind it without a word.
+//! The records that a damaged log has lost: SQLite ends the log at the first damaged frame, and silently drops the commits
+//! behind that frame.
 
 use crate::error::SpoolError;
 use crate::flag::Flag;
@@ -7,11 +7,11 @@ use crate::{clock, file};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use std::path::Path;
 
-/// Sets one row aside that names the numbers that were given, and that the database knows nothing of. It has no bytes, so it
-/// can be discarded, and not be retried.
+/// Sets a row aside that names the numbers that were given and that the database lacks. The row has no bytes, so an operator
+/// can discard the row, but not retry the lost records.
 pub(crate) fn note(connection: &mut Connection, flag: &Flag, path: &Path) -> Result<(), SpoolError> {
     let mut note = || {
-        // Nobody is between a commit and its witness then, but with a number that is too low.
+        // A process that is between a commit and the witness of that commit has a lower number.
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let issued = file::issued(&change)?;
         match flag.last() {
@@ -21,7 +21,7 @@ pub(crate) fn note(connection: &mut Connection, flag: &Flag, path: &Path) -> Res
         change.commit()
     };
     match note().map_err(|error| SpoolError::of(path, &error)) {
-        // What waits has to get out of a full disk all the same.
+        // Waiting records have to leave a full disk all the same.
         Err(SpoolError::DiskFull { .. }) => Ok(()),
         result => result,
     }

@@ -1,4 +1,4 @@
-//! The compensator's side of a spool: the waiting records, in order, and their outcomes.
+//! The compensator's side of a spool: the waiting records, in order, and the outcomes.
 
 use crate::clock::{self, Clocks, Heard, Moment};
 use crate::error::SpoolError;
@@ -16,7 +16,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 
-/// Waiting records, as [`spooled`] reads them.
+/// Waiting records, in the form that [`spooled`] reads.
 const WAITING: &str = "SELECT seq, body, spooled_ms, boot, up_ms FROM waiting";
 
 /// Maximum number of records of a cause that are tried again.
@@ -25,7 +25,7 @@ const OF_A_CAUSE: usize = 16;
 /// The size at which a batch is full.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// The spool for its compensator. Calls block on the disk.
+/// The spool for the compensator. Calls block on the disk.
 #[derive(Debug)]
 pub struct SpoolReader {
     connection: Connection,
@@ -38,56 +38,58 @@ pub struct SpoolReader {
     /// The last cause of which records were tried again.
     cause: i64,
     flag: Flag,
-    /// Held while it reads.
+    /// Held until the reader is dropped.
     _shared: Lock,
-    /// With the name under which it is held.
+    /// With the holder's name.
     lease: Option<(Lock, String)>,
 }
 
 /// A waiting record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spooled {
-    /// Its number in the spool; they rise in the order of appending.
+    /// The number in the spool; numbers rise in the order of appending.
     pub seq: u64,
-    /// When it was spooled. This and all other times of it are on this host's clock as that is set now.
+    /// Time of spooling. All times of the record are on this host's clock as set now.
     pub spooled_at: UnixMillis,
-    /// By which Redis recognises a repeat of it. Of no other record; another one once it waits again.
+    /// The id by which Redis recognises a repeat. Unique; a retried record gets another id.
     pub id: RecordId,
-    /// The record rests, or another one that it must not overtake.
+    /// The record rests, or has to wait behind a record that does.
     pub rests: bool,
-    /// The record, or why its bytes are invalid: reject it.
+    /// The record itself rests since the last [`SpoolReader::end_rest`].
+    pub is_resting: bool,
+    /// The record, or why the bytes are invalid: reject those.
     pub record: Result<AnyRecord, String>,
 }
 
 /// A rejected record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// Its number in the spool.
+    /// The number in the spool.
     pub seq: u64,
-    /// When it was spooled, on this host's clock.
+    /// Time of spooling, on this host's clock.
     pub spooled_at: UnixMillis,
-    /// When it was rejected, on this host's clock.
+    /// Time of the rejection, on this host's clock.
     pub rejected_at: UnixMillis,
     /// Why.
     pub reason: String,
-    /// Whether a later record of its message was resubmitted since, which a retry would undo.
+    /// A later record of the message was resubmitted since, and a retry would undo that.
     pub overtaken: bool,
-    /// The record, or why its bytes are invalid.
+    /// The record, or why the bytes are invalid.
     pub record: Result<AnyRecord, String>,
 }
 
-/// What a retry did.
+/// The outcome of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retried {
     /// The record waits again.
     Waits,
-    /// It is overtaken, and stays aside.
+    /// The record is overtaken, and stays aside.
     Overtaken,
-    /// There is no such rejected record.
+    /// No rejected record has this number.
     Unknown,
 }
 
-/// The books of a spool, and its size.
+/// The books and the size of a spool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpoolStats {
     /// Records ever appended.
@@ -100,16 +102,16 @@ pub struct SpoolStats {
     pub discarded: u64,
     /// Waiting records.
     pub waiting: u64,
-    /// When the oldest waiting record was spooled, on this host's clock.
+    /// Time at which the oldest waiting record was spooled, on this host's clock.
     pub oldest: Option<UnixMillis>,
-    /// Its size on disk, without free pages.
+    /// Size on disk, without free pages.
     pub bytes: u64,
 }
 
 // === impl SpoolStats ===
 
 impl SpoolStats {
-    /// Whether the books balance: spooled = replayed + rejected + discarded + waiting.
+    /// True if the books balance: spooled = replayed + rejected + discarded + waiting.
     pub const fn balances(&self) -> bool {
         self.spooled == self.replayed + self.rejected + self.discarded + self.waiting
     }
@@ -123,17 +125,17 @@ impl SpoolStats {
 // === impl SpoolReader ===
 
 impl SpoolReader {
-    /// Takes the lease on a folder and checks the whole file; `holder` names its owner to a second compensator.
+    /// Takes the lease on a folder and checks the whole file; `holder` names the owner to a second compensator.
     ///
     /// # Errors
-    /// [`SpoolError::Held`] if another compensator has it; else the problem with the file.
+    /// [`SpoolError::Held`] if another compensator has the lease; else the problem with the file.
     pub fn open(dir: &Path, holder: &str) -> Result<Self, SpoolError> {
         let lease = Lock::lease(dir, holder)?;
         Self::checked(dir, Some((lease, holder.to_owned())))
     }
 
-    /// Opens a spool that exists, without its lease: for its books, and to list, retry and discard records, but not to
-    /// resubmit any.
+    /// Opens an existing spool without the lease: to read the books, and to list, retry and discard records, but not to
+    /// resubmit.
     ///
     /// # Errors
     /// [`SpoolError::Missing`] if there is none; else the problem with the file.
@@ -144,11 +146,11 @@ impl SpoolReader {
         }
     }
 
-    /// Opens the folder again once its files are no longer those that are open, as
-    /// [`has_moved`](Self::has_moved) says. What waits in these is out of reach then.
+    /// Opens the folder again after [`has_moved`](Self::has_moved) reports other files. Records that wait in the files open
+    /// until now are out of reach then.
     ///
     /// # Errors
-    /// Why not: it keeps what it has open.
+    /// The folder cannot be opened; the open files stay open.
     pub fn follow_folder(&mut self) -> Result<(), SpoolError> {
         if let Err(moved) = self.identity.check()
             && !self.identity.can_reopen()
@@ -162,7 +164,7 @@ impl SpoolReader {
         Ok(())
     }
 
-    /// Why the folder has other files than those that are open; `None`: it has these.
+    /// Why other files took the place of the open ones; `None`: the folder still has the open files.
     pub fn has_moved(&self) -> Option<SpoolError> {
         self.identity.check().err()
     }
@@ -197,7 +199,7 @@ impl SpoolReader {
         &self.dir
     }
 
-    /// Whether other processes have appended since the last call; true the first time. Costs a few microseconds.
+    /// True if other processes have appended since the last call, and at the first call. Costs a few microseconds.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -207,8 +209,8 @@ impl SpoolReader {
         Ok(std::mem::replace(&mut self.seen, version) != version)
     }
 
-    /// The first `most` waiting records behind number `after` (0: from the first), in the order in which they were
-    /// appended: at least one, and fewer if they exceed 16 MiB together. They stay until [`Self::note`] settles them.
+    /// The first `most` waiting records behind number `after` (0: from the first), in the order of appending: at least one,
+    /// and fewer than `most` above 16 MiB together. The records stay until [`Self::note`] settles them.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -218,6 +220,7 @@ impl SpoolReader {
             let sql = format!("{WAITING} WHERE seq > ? ORDER BY seq LIMIT ?");
             let mut select = self.connection.prepare_cached(&sql)?;
             let any_rests = self.connection.prepare_cached("SELECT 1 FROM resting LIMIT 1")?.exists([])?;
+            let mut resting = self.connection.prepare_cached("SELECT 1 FROM resting WHERE seq = ?")?;
             let (mut rows, mut batch, mut bytes) = (select.query(params![after, most])?, Vec::new(), 0);
             while bytes < BATCH_BYTES
                 && let Some(row) = rows.next()?
@@ -226,6 +229,7 @@ impl SpoolReader {
                 let mut next = spooled(row, &clocks)?;
                 if let (true, Ok(record)) = (any_rests, &next.record) {
                     next.rests = rests(&self.connection, record)?;
+                    next.is_resting = next.rests && resting.exists([next.seq])?;
                 }
                 batch.push(next);
             }
@@ -234,9 +238,9 @@ impl SpoolReader {
         read().map_err(self.of())
     }
 
-    /// Some of the records that rest, to be tried again: a few of each cause, for all of one cause are most often mended
-    /// together; the next causes in the next call. `None`: what waits up to this number is not what rested, for an operator
-    /// has discarded a record or lets one wait again.
+    /// Some of the resting records, to be tried again: a few of each cause, because most often one remedy mends all records
+    /// of a cause. The next call has the next causes. `None`: the waiting records up to this number have changed, because an
+    /// operator has discarded or retried a record.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -275,10 +279,19 @@ impl SpoolReader {
         Ok(found)
     }
 
-    /// Lets nothing rest any more.
+    /// The number of the last waiting record; 0: none waits.
     ///
     /// # Errors
-    /// All of it still does.
+    /// The file cannot be read.
+    pub fn last(&self) -> Result<u64, SpoolError> {
+        let last = "SELECT coalesce(max(seq), 0) FROM waiting";
+        self.connection.query_row(last, [], |row| row.get(0)).map_err(self.of())
+    }
+
+    /// Ends the rest of all records.
+    ///
+    /// # Errors
+    /// All resting records still rest.
     pub fn end_rest(&mut self) -> Result<(), SpoolError> {
         let any = || self.connection.prepare_cached("SELECT 1 FROM resting LIMIT 1")?.exists([]);
         match any().map_err(self.of())? {
@@ -287,7 +300,7 @@ impl SpoolReader {
         }
     }
 
-    /// Notes what became of records. Safe to repeat.
+    /// Notes the outcomes of records. Safe to repeat.
     ///
     /// # Errors
     /// Nothing is noted.
@@ -301,11 +314,11 @@ impl SpoolReader {
         Ok(())
     }
 
-    /// Notes that a waiting change of a group may have been applied from now on, or that it was not. Redis recognises no
-    /// repeat of such a change.
+    /// Notes that a waiting change of a group may be applied from now on, or that the change was not applied. Redis
+    /// recognises no repeat of such a change.
     ///
     /// # Errors
-    /// Nothing is noted: do not try it.
+    /// Nothing is noted: do not try the change.
     pub fn note_fate(&mut self, seq: u64, fate: Fate) -> Result<(), SpoolError> {
         let heard = self.heard;
         self.change(|change| {
@@ -321,7 +334,7 @@ impl SpoolReader {
         })
     }
 
-    /// Whether the oldest waiting record was appended before this host was booted.
+    /// True if the oldest waiting record was appended before this host was booted.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -362,12 +375,12 @@ impl SpoolReader {
         read().map_err(self.of())
     }
 
-    /// Lets a rejected record wait again, with the fate that it was spooled with, unless it is overtaken; `force`: in any
-    /// case, and as one that was never tried, so that a topic that refuses repeats takes it, perhaps a second time. What only
-    /// names lost records is unknown.
+    /// Lets a rejected record wait again, with the fate at spooling, unless the record is overtaken. `force` retries an
+    /// overtaken record too, as if never tried, so that a topic that refuses repeats accepts the record, perhaps a second
+    /// time. A row that only names lost records is unknown.
     ///
     /// # Errors
-    /// It stays rejected, or producers may not see that it waits: repeat it.
+    /// The record stays rejected, or producers may not see that the record waits: repeat the call.
     pub fn retry(&mut self, seq: u64, force: bool) -> Result<Retried, SpoolError> {
         let retried = self.change(|change| {
             let sql = "SELECT body, overtaken FROM rejected WHERE seq = ? AND body != x''";
@@ -377,7 +390,7 @@ impl SpoolReader {
                 Some((_, true)) if !force => return Ok(Retried::Overtaken),
                 Some((found, _)) => found,
             };
-            // It waits since now: its age may be why it was set aside.
+            // The waiting time begins now: the age may be why the record was set aside.
             let sql = "INSERT INTO waiting (seq, key, spooled_ms, boot, up_ms, body)
                        SELECT seq, key, ?, ?, ?, body FROM rejected WHERE seq = ?";
             let now = Moment::now();
@@ -398,11 +411,11 @@ impl SpoolReader {
         Ok(retried)
     }
 
-    /// Discards a record, waiting or rejected. Returns whether it existed. One that is being resubmitted meanwhile may be
-    /// carried out all the same.
+    /// Discards a record, waiting or rejected. Returns true if the record existed. A record under way may be carried out all
+    /// the same.
     ///
     /// # Errors
-    /// It stays.
+    /// The record stays.
     pub fn discard(&mut self, seq: u64) -> Result<bool, SpoolError> {
         let discarded = self.change(|change| {
             let waited = no_longer_waits(change, seq, seq)?;
@@ -462,7 +475,7 @@ impl SpoolReader {
         file::empty_log(&self.connection, &self.path)
     }
 
-    /// Clears the flag if nothing waits. If that fails it stays set, which costs producers time only.
+    /// Clears the flag if nothing waits. If that fails, the flag stays set, which costs producers time only.
     fn lower_flag(&mut self) {
         let any = self
             .connection
@@ -500,6 +513,7 @@ fn spooled(row: &Row<'_>, clocks: &Clocks) -> rusqlite::Result<Spooled> {
         spooled_at: spooled.wall.set_by(set_ms),
         id: id_of(seq, spooled, body.as_bytes().unwrap_or_default()),
         rests: false,
+        is_resting: false,
         record: record(body).map(|record| record.clock_set_by(set_ms)),
     })
 }
@@ -511,7 +525,7 @@ fn id_of(seq: u64, spooled: Moment, body: &[u8]) -> RecordId {
     RecordId::of([b"spool", numbers.as_flattened(), body])
 }
 
-/// A time and its place within a boot, in three columns.
+/// A time and the place within a boot, in three columns.
 fn moment(row: &Row<'_>, first: usize) -> rusqlite::Result<Moment> {
     let signed = |column| row.get_ref(column).map(|value| value.as_i64().unwrap_or_default());
     let wall = UnixMillis::new(number(row.get_ref(first)?));

@@ -1,7 +1,7 @@
-//! A readable copy of a damaged database: SQLite reads nothing of a file whose first page is damaged, or whose end is missing.
+//! A readable copy of a damaged database: SQLite refuses a file with a damaged first page or a missing end.
 //!
-//! The first page has the root pages of the tables. All spools are made by the same statements, so that of a new one fits. A
-//! missing end is filled with zeroes: pages that cannot be read, as any other damaged ones.
+//! The first page has the root pages of the tables. The same statements create every spool, so the first page of a new spool
+//! fits. A missing end is filled with zeroes: these pages are unreadable, like other damaged pages.
 
 use crate::error::SpoolError;
 use crate::file;
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 /// The size of all pages.
 const PAGE_BYTES: u64 = 4096;
 type Head = [u8; PAGE_BYTES as usize];
-/// How every database of SQLite begins.
+/// The first bytes of every database of SQLite.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Where the header has the number of pages, and that of the first free one.
+/// Offsets in the header: the number of pages, and the first free page.
 const PAGES_AT: usize = 28;
 const FREE_AT: usize = 32;
 
@@ -24,14 +24,14 @@ const FREE_AT: usize = 32;
 pub(crate) struct Copy {
     pub(crate) path: PathBuf,
     pub(crate) connection: Connection,
-    /// Its first page is that of a new spool.
+    /// The first page is from a new spool.
     pub(crate) is_headless: bool,
 }
 
 // === impl Copy ===
 
 impl Copy {
-    /// Copies a database and its log into a new folder, and repairs them there.
+    /// Copies a database and the log into a new folder, and repairs the copies.
     pub(crate) fn of(original: &Path, folder: &Path) -> Result<Self, SpoolError> {
         let of = |error: io::Error| SpoolError::folder(folder, &error);
         let head = head_of_a_new_spool(&folder.join("new"))?;
@@ -57,7 +57,7 @@ fn head_of_a_new_spool(folder: &Path) -> Result<Head, SpoolError> {
     Ok(head)
 }
 
-/// Repairs the first page and the length of a file; whether the first page had to be.
+/// Repairs the first page and the length of a file. Returns true if the first page was replaced.
 fn mend(path: &Path, mut new: Head) -> io::Result<bool> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let (length, mut head) = (file.metadata()?.len(), [0; PAGE_BYTES as usize]);
@@ -69,7 +69,7 @@ fn mend(path: &Path, mut new: Head) -> io::Result<bool> {
     }
     let count = u32::try_from(length.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX).max(pages(&new));
     new[PAGES_AT..PAGES_AT + 4].copy_from_slice(&count.to_be_bytes());
-    // Nothing is known of the free ones.
+    // The free pages are unknown.
     new[FREE_AT..FREE_AT + 8].fill(0);
     file.write_all_at(&new, 0)?;
     file.set_len(whole(u64::from(count) * PAGE_BYTES))?;
@@ -85,7 +85,7 @@ fn pages(head: &Head) -> u32 {
     u32::from_be_bytes([PAGES_AT, PAGES_AT + 1, PAGES_AT + 2, PAGES_AT + 3].map(|at| head[at]))
 }
 
-/// Whether the first page leads to the tables.
+/// True if the first page leads to the tables.
 fn has_tables(path: &Path) -> bool {
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('waiting', 'rejected', 'books')";
     let counted = Connection::open(path).and_then(|found| {

@@ -1,4 +1,4 @@
-//! A record as a row of the database, and what it waits behind.
+//! A record as a row of the database, and the records to wait behind.
 
 use crate::clock::Moment;
 use crate::error::SpoolError;
@@ -12,21 +12,22 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// A row's overhead besides its body: its columns, its index entry, its share of the page.
+/// A row's overhead besides the body: columns, index entry, share of the page.
 const ROW_BYTES: u64 = 64;
 
-/// Whether a waiting record has this note.
+/// Finds a waiting record with this note.
 const NOTED: &str = "SELECT 1 FROM waiting_group WHERE key = ?";
 
-/// About how many bytes a record takes besides its payload.
+/// Approximate bytes of a record besides the payload.
 const HEAD_BYTES: usize = 128;
 
-/// How many rows a statement appends, the most that there are: each statement reads and writes the last number.
+/// Numbers of rows that one statement can append; the largest that fits is used, because each statement reads and writes the
+/// last number.
 const TOGETHER: [usize; 3] = [32, 8, 1];
 
-/// What `waiting_group` has of a record that may be of any group, where others have the key of their group.
+/// The key in `waiting_group` of a record that may belong to any group. Other records have the key of the group.
 const ANY_GROUP: i64 = 0;
-/// What it has of a change of a group.
+/// The key in `waiting_group` of a change of a group.
 const CHANGE: i64 = 1;
 
 /// Records that are to be appended together.
@@ -40,28 +41,28 @@ pub(crate) struct Rows {
 /// A record that is to be appended.
 pub(crate) struct Row {
     keys: Keys,
-    /// Where its bytes are, or why it can have none.
+    /// The place of the bytes, or why the record cannot be encoded.
     body: Result<Range<usize>, SpoolError>,
 }
 
-/// What waits, as far as [`Keys::read_on`](keys::Keys::read_on) has read.
+/// The waiting records, as far as [`Keys::read_on`](keys::Keys::read_on) has read.
 pub(crate) struct Known<'k> {
     pub(crate) connection: &'k Connection,
     pub(crate) keys: &'k keys::Keys,
 }
 
-/// What is appended in one transaction.
+/// The rows to append in one transaction.
 #[derive(Default)]
 pub(crate) struct Chosen<'r> {
     rows: Vec<(&'r Row, &'r [u8])>,
-    /// Whether it is asked what others have to wait behind.
+    /// Some append checks for records to wait behind.
     is_asked: bool,
-    /// Then their keys, and those of `waiting_group`.
+    /// For that check: the keys of these rows, and the keys for `waiting_group`.
     keys: HashSet<i64>,
     noted: HashSet<i64>,
 }
 
-/// By what a record is found, and what it waits behind.
+/// The keys of a record, and of the records to wait behind.
 ///
 /// | record | `waiting.key` | behind | `waiting_group.key` | behind |
 /// | --- | --- | --- | --- | --- |
@@ -124,12 +125,12 @@ impl Rows {
         self.rows.len()
     }
 
-    /// The bytes of one of them.
+    /// The bytes of a row.
     pub(crate) fn body(&self, row: &Row) -> Result<&[u8], SpoolError> {
         row.body.as_ref().map(|place| &self.bytes[place.clone()]).map_err(Clone::clone)
     }
 
-    /// The bytes that they write.
+    /// The bytes of all rows.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -138,17 +139,17 @@ impl Rows {
 // === impl Row ===
 
 impl Row {
-    /// Finds the records of its message, or the changes of its group.
+    /// The key of the message's records, or of the group's changes.
     pub(crate) fn key(&self) -> i64 {
         self.keys.key
     }
 
-    /// Its maximum size: once in the log and once in the database.
+    /// Maximum size of the row: once in the log and once in the database.
     pub(crate) fn cost(&self) -> u64 {
         2 * (self.body.as_ref().map_or(0, Range::len) as u64 + ROW_BYTES)
     }
 
-    /// Whether something waits that it must not overtake, or is appended before it.
+    /// True if a record that this row must not overtake waits, or is appended first.
     pub(crate) fn has_to_wait(&self, known: &Known<'_>, chosen: &Chosen<'_>) -> rusqlite::Result<bool> {
         let Known { connection, keys } = known;
         let waits = |key| Ok(chosen.keys.contains(&key) || keys.waits(connection, key)?);
@@ -160,7 +161,7 @@ impl Row {
 // === impl Chosen ===
 
 impl<'r> Chosen<'r> {
-    /// Of nothing; `is_asked`: whether it is asked what others have to wait behind.
+    /// No rows; `is_asked`: some append checks for records to wait behind.
     pub(crate) fn new(is_asked: bool) -> Self {
         Self { is_asked, ..Self::default() }
     }
@@ -177,7 +178,7 @@ impl<'r> Chosen<'r> {
         self.rows.len()
     }
 
-    /// Appends all of them, and returns the last number.
+    /// Appends all rows, and returns the last number.
     pub(crate) fn append(&self, transaction: &Transaction<'_>, now: Moment) -> rusqlite::Result<i64> {
         let (mut left, mut last) = (&self.rows[..], 0);
         while let Some(count) = TOGETHER.into_iter().find(|count| *count <= left.len()) {
@@ -201,7 +202,7 @@ impl<'r> Chosen<'r> {
     }
 }
 
-/// Appends so many rows. What fails is undone with the transaction, and not for itself.
+/// The statement that appends so many rows. A failure undoes the whole transaction, not the statement.
 fn insert_of(count: usize) -> &'static str {
     static INSERTS: LazyLock<[String; TOGETHER.len()]> = LazyLock::new(|| {
         TOGETHER.map(|count| {
@@ -238,7 +239,7 @@ impl Keys {
         Self { key: key_of_group(&record.group), of: Of::Group }
     }
 
-    /// True if one of these has its key, or a note that it must not overtake.
+    /// True if a record has one of the keys, or one of the notes, that this record must not overtake.
     fn is_behind(
         &self,
         has: impl Fn(i64) -> rusqlite::Result<bool>,
@@ -255,7 +256,7 @@ impl Keys {
         }
     }
 
-    /// What `waiting_group` has of it.
+    /// The key for `waiting_group`.
     fn noted(&self) -> Option<i64> {
         match self.of {
             Of::Message => None,
@@ -282,7 +283,7 @@ pub(crate) fn note_group(
     Keys::of(record).note(transaction, seq.cast_signed())
 }
 
-/// True if a record rests, or one that it must not overtake.
+/// True if a record rests, or has to wait behind a resting one.
 pub(crate) fn rests(connection: &Connection, record: &AnyRecord) -> rusqlite::Result<bool> {
     let any = |sql| move |key: i64| connection.prepare_cached(sql)?.exists([key]);
     let by = "SELECT 1 FROM resting WHERE key = ?";
@@ -301,7 +302,8 @@ fn key_of(topic: &Topic, target: &Target) -> i64 {
     first_8_bytes(Sha256::new().chain_update(topic.as_str()).chain_update([0]).chain_update(target.stored()))
 }
 
-/// Finds the records of a group, as [`key_of`] those of a message. A collision costs a needless wait, nothing else.
+/// Finds the records of a group, as [`key_of`] finds the records of a message. A collision costs a needless wait, nothing
+/// else.
 fn key_of_group(group: &Group) -> i64 {
     first_8_bytes(Sha256::new().chain_update(group.as_str()))
 }

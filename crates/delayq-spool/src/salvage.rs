@@ -1,6 +1,6 @@
-//! Salvage: what can be read of a damaged spool, in a new one.
+//! Salvage: copies the readable records of a damaged spool to a new one.
 //!
-//! It reads a copy that is repaired first (see `repair`), so the damaged files stay as they are.
+//! The records come from a repaired copy (see `repair`), so the damaged files stay unchanged.
 
 use crate::clock::{self, Heard};
 use crate::error::SpoolError;
@@ -27,29 +27,29 @@ const FILES: [&str; 3] = ["spool.db-shm", "spool.db-wal", file::NAME];
 /// So many numbers in a row that cannot be read are the end of a table.
 const MOST_UNREADABLE: u32 = 1_000_000;
 
-/// What a salvage found.
+/// The findings of a salvage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
     /// Waiting records that were read.
     pub waiting: u64,
     /// Rejected records that were read.
     pub rejected: u64,
-    /// Records that cannot be read any more, by the books; `None`: these cannot be read either, so any of the numbers that are
-    /// missing up to `issued` may be lost, or resubmitted before.
+    /// Unreadable records, by the books; `None`: the books are unreadable too, so any missing number up to `issued` may be
+    /// lost, or was resubmitted before.
     pub lost: Option<u64>,
-    /// The numbers of lost records, if they can be told: if no others are missing.
+    /// The numbers of lost records, known only if no other number is missing.
     pub lost_numbers: Vec<u64>,
     /// The last number that was given to a record, as far as that can be told.
     pub issued: u64,
-    /// What the damaged file is called now.
+    /// The present name of the damaged file.
     pub aside: PathBuf,
 }
 
-/// What can be read of a file.
+/// The readable content of a file.
 struct Readable {
     waiting: Vec<RawRow>,
     rejected: Vec<RawRow>,
-    /// Of each boot, as far as it can be read: see `clock`.
+    /// Redis's time at each boot, as far as readable: see `clock`.
     clocks: Vec<Heard>,
     lost: Option<u64>,
     lost_numbers: Vec<u64>,
@@ -60,12 +60,12 @@ struct Readable {
 /// A row's columns, unchanged.
 type RawRow = Vec<Value>;
 
-/// Recovers what can be read of a damaged spool: the file is kept as `spool.db.damaged-<ms>`, and a new one gets its
-/// readable records, in order. One that was cut off begins again.
+/// Recovers the readable records of a damaged spool. The damaged file is kept as `spool.db.damaged-<ms>`, and a new file
+/// gets the records, in order. After an interrupted salvage, starts from scratch.
 ///
 /// # Errors
 /// [`SpoolError::InUse`] while a producer or compensator has the folder open, [`SpoolError::Sound`] if nothing is damaged;
-/// else what prevents a new file.
+/// else the problem with the new file.
 pub fn salvage_spool(dir: &Path) -> Result<Salvaged, SpoolError> {
     let _alone = Lock::have_alone(dir)?;
     let of = |error: std::io::Error| SpoolError::folder(dir, &error);
@@ -99,12 +99,12 @@ pub fn salvage_spool(dir: &Path) -> Result<Salvaged, SpoolError> {
     Ok(Salvaged { waiting, rejected, lost, lost_numbers, issued, aside: aside(dir, file::NAME, &stamp) })
 }
 
-/// Moves back what a salvage had moved when it was cut off before its end.
+/// Moves back the files that an interrupted salvage had moved.
 fn undo(dir: &Path) -> std::io::Result<()> {
     for made in file::salvaged(dir)? {
         let name = made.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let stamp = name.trim_start_matches(file::SALVAGED);
-        // Without its database it had come to its end.
+        // A salvage whose folder has no database was finished.
         let moved = if made.join(file::NAME).exists() { &FILES[..] } else { &[] };
         for name in moved.iter().filter(|name| !dir.join(name).exists()) {
             rename_if_there(&aside(dir, name, stamp), &dir.join(name))?;
@@ -114,7 +114,7 @@ fn undo(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a file of a damaged spool is called once it is replaced.
+/// The name of a damaged spool's file after the replacement.
 fn aside(dir: &Path, name: &str, stamp: &str) -> PathBuf {
     let log = name.trim_start_matches(file::NAME);
     dir.join(format!("{}.damaged-{stamp}{log}", file::NAME))
@@ -137,7 +137,7 @@ impl Readable {
         let of = |error: rusqlite::Error| SpoolError::of(path, &error);
         let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0)).ok();
         let last = [file::ISSUED, "SELECT max(seq) FROM waiting"].into_iter().find_map(number).max(witness);
-        // Each of them may be on a damaged page.
+        // Each of these numbers may be on a damaged page.
         let until = last.unwrap_or(i64::MAX.cast_unsigned());
         let waiting = rows(connection, WAITING, until).map_err(of)?;
         let rejected = rows(connection, REJECTED, until).map_err(of)?;
@@ -149,7 +149,7 @@ impl Readable {
         let found = numbers(&[&waiting[..], &rejected[..]].concat());
         let issued = last.max(found.last().copied()).unwrap_or_default();
         let booked = number("SELECT spooled - replayed - discarded FROM books");
-        // Of these the books say nothing: they were in a log that is gone.
+        // The books do not count these records, which were in a lost log.
         let unbooked = issued.saturating_sub(number(file::ISSUED).unwrap_or(issued));
         let lost = booked.map(|booked| (booked + unbooked).saturating_sub(kept));
         let lost_numbers = missing(&found, issued, lost);
@@ -181,7 +181,7 @@ impl Readable {
     }
 }
 
-/// Reads a table from row to row; where a page is broken, it goes on behind the numbers that it hides.
+/// Reads a table from row to row; behind a broken page, continues with the next readable number.
 fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> rusqlite::Result<Vec<RawRow>> {
     let sql = format!("SELECT {columns} FROM {table} NOT INDEXED WHERE seq > ? ORDER BY seq LIMIT 1");
     let mut next = connection.prepare(&sql)?;
@@ -191,7 +191,7 @@ fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> r
     while after < last && unreadable < MOST_UNREADABLE {
         match next.query_row([after], |row| Ok((row.get::<_, u64>(0)?, read(row)?))).optional() {
             Ok(None) => break,
-            // On a damaged page a number may be out of its order.
+            // On a damaged page a number may be out of order.
             Ok(Some((seq, row))) if seq > after => {
                 (after, unreadable) = (seq, 0);
                 rows.push(row);
@@ -217,7 +217,7 @@ fn missing(found: &BTreeSet<u64>, issued: u64, lost: Option<u64>) -> Vec<u64> {
     }
 }
 
-/// Whether a row's bytes are those of a record.
+/// True if a row's bytes are a record.
 fn is_record(row: &RawRow) -> bool {
     matches!(row.last(), Some(Value::Blob(body)) if encoding::decode(body).is_ok())
 }

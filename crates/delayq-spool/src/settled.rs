@@ -1,16 +1,16 @@
-//! What became of records.
+//! The outcomes of records.
 
 use crate::clock::Moment;
 use crate::row::cause_of;
 use rusqlite::{Transaction, params};
 
-/// Keeps a record aside. `group_key` is what `waiting_group` has of it.
+/// Keeps a record aside. `group_key` is the record's key in `waiting_group`.
 const SET_ASIDE: &str = "INSERT INTO rejected (seq, key, group_key, spooled_ms, rejected_ms, reason, body)
     SELECT seq, key, (SELECT key FROM waiting_group g WHERE g.seq = w.seq), spooled_ms, ?, ?, body
     FROM waiting w WHERE seq = ?";
 
-/// Marks what is aside of the same messages as later records: of their messages, of the groups that they change, or a change
-/// of their groups.
+/// Marks rejected records that later records overtook: records of the same message, of a group that a later record changes,
+/// or changes of a later record's group.
 const OVERTAKE: &str = "UPDATE rejected SET overtaken = 1 WHERE overtaken = 0 AND seq IN (
     SELECT r.seq FROM waiting w JOIN rejected r ON r.key = w.key
         WHERE w.seq BETWEEN ?1 AND ?2 AND r.seq < w.seq
@@ -23,21 +23,21 @@ const OVERTAKE: &str = "UPDATE rejected SET overtaken = 1 WHERE overtaken = 0 AN
 const LET_REST: &str = "INSERT OR REPLACE INTO resting (seq, key, group_key, cause)
     SELECT seq, key, (SELECT key FROM waiting_group g WHERE g.seq = w.seq), ? FROM waiting w WHERE seq = ?";
 
-/// What became of records.
+/// The outcomes of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Those that were resubmitted. They are removed.
+    /// Resubmitted records, to be removed.
     pub done: Vec<u64>,
-    /// Those that can never be carried out, and why. They are set aside.
+    /// Records that can never be carried out, with the reasons, to be set aside.
     pub rejected: Vec<(u64, String)>,
-    /// Those that rest until they are tried again, and why; `None`: behind another one that does.
+    /// Records that rest until another try, with the reasons; `None`: behind another resting record.
     pub resting: Vec<(u64, Option<String>)>,
 }
 
 // === impl Settled ===
 
 impl Settled {
-    /// Whether there is nothing to note.
+    /// True if there is nothing to note.
     pub fn is_empty(&self) -> bool {
         self.done.is_empty() && self.rejected.is_empty() && self.resting.is_empty()
     }
@@ -63,7 +63,7 @@ impl Settled {
     }
 }
 
-/// Deletes the waiting records from one number to another; how many there were.
+/// Deletes the waiting records from one number to another. Returns how many there were.
 pub(crate) fn no_longer_waits(change: &Transaction<'_>, first: u64, last: u64) -> rusqlite::Result<usize> {
     let delete = |table| {
         let sql = format!("DELETE FROM {table} WHERE seq BETWEEN ? AND ?");

@@ -9,17 +9,18 @@ use std::fmt;
 use std::path::Path;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many appends may wait for the disk before callers must wait.
+/// Maximum appends that wait for the disk before callers must wait.
 const QUEUE: usize = 1024;
 
 /// The limits of a spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpoolSettings {
-    /// Its maximum size, 1 MiB or more, beyond which appends are refused. Default 1 GiB.
+    /// Maximum size, 1 MiB or more, beyond which appends are refused. Default 1 GiB.
     pub max_bytes: u64,
 }
 
-/// A spool to append to. Cheap to clone; its thread ends with the last clone, once all accepted records are written.
+/// A spool to append to. Cheap to clone; the writing thread ends with the last clone, after all accepted records are
+/// written.
 #[derive(Clone)]
 pub struct SpoolWriter {
     queue: mpsc::Sender<Append>,
@@ -51,8 +52,8 @@ impl SpoolWriter {
         Ok(Self { queue, flag })
     }
 
-    /// Appends records, and says of each, in order, whether it is on disk or why it is refused. A refused one refuses the
-    /// later ones of its message. A dropped future may have appended some.
+    /// Appends records. The answers, in order, come after the commit is on disk, or say why a record is refused. After a
+    /// refused record, later records of the message are refused too. A dropped future may have appended some.
     pub async fn append_each(&self, records: &[SpoolRecord]) -> Vec<Result<(), SpoolError>> {
         let answers = self.send(Rows::of_messages(records), false).await;
         answers.into_iter().map(|answer| answer.map(drop)).collect()
@@ -61,20 +62,22 @@ impl SpoolWriter {
     /// Appends records; returns once they are on disk.
     ///
     /// # Errors
-    /// Why the first of those that are refused is; [`Self::append_each`] says which are.
+    /// The first refusal; [`Self::append_each`] returns the refusal of each record.
     pub async fn append(&self, records: Vec<SpoolRecord>) -> Result<(), SpoolError> {
         self.append_each(&records).await.into_iter().collect()
     }
 
-    /// Appends the records that must not overtake one that waits, and says of each, in order, whether it did or why it is refused.
+    /// Appends the records that must not overtake a waiting one. Returns for each, in order, true if appended, or the
+    /// refusal.
     pub async fn append_behind(&self, records: &[SpoolRecord]) -> Vec<Result<bool, SpoolError>> {
         self.send(Rows::of_messages(records), true).await
     }
 
-    /// Appends a change of a group: always, or only behind what it must not overtake. Returns whether it did.
+    /// Appends a change of a group: always, or only if records wait that the change must not overtake. Returns true if
+    /// appended.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The refusal.
     pub async fn append_group(&self, record: &GroupRecord, only_behind: bool) -> Result<bool, SpoolError> {
         self.send(Rows::of_group(record), only_behind).await.remove(0)
     }

@@ -72,6 +72,8 @@ fn numbers(folder: &Folder) -> (Vec<u64>, Vec<u64>) {
 #[tokio::test]
 async fn one_record_is_shown_with_its_payload() {
     let (redis, folder) = (deployment().await, spool().await);
+    let waiting = printed(&redis, &folder, &["waiting"]).await;
+    assert!(waiting.contains("reschedule") && waiting.contains("cancel"), "{waiting}");
     let shown = printed(&redis, &folder, &["show", "1"]).await;
     let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
     for expected in

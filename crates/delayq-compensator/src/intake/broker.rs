@@ -1,20 +1,20 @@
-//! What an intake needs of a broker.
+//! The operations on a broker that an intake needs.
 
 use super::record::Record;
 use async_trait::async_trait;
 use std::convert::Infallible;
 use std::fmt;
 
-/// A topic, queue or stream, and where records go that cannot be taken in.
+/// A topic, queue or stream, and the destination of dead records.
 ///
 /// # Contract
-/// - What was handed out and not settled is handed out again: after [`open`](Self::open), or by another process.
+/// - Records that were handed out and not settled are handed out again: after [`open`](Self::open), or by another process.
 /// - Records of one partition or queue are handed out in order, to one process at a time.
-/// - An error, but of [`bury`](Self::bury), ends the connection: what was handed out over it is lost to this process, until
-///   the next [`open`](Self::open).
+/// - An error ends the connection, except in [`bury`](Self::bury): records that came over the connection are lost to this
+///   process until the next [`open`](Self::open).
 #[async_trait]
 pub(crate) trait Broker: Send {
-    /// What settles one record; shown, it says where the record comes from.
+    /// The handle that settles a record. Its text names the record's origin.
     type Ticket: fmt::Display + Send + Sync;
 
     /// Connects, checks that the source and the dead destination exist, and forgets an earlier connection.
@@ -29,36 +29,36 @@ pub(crate) trait Broker: Send {
     /// Why the connection is of no use any more.
     async fn next(&mut self, most: usize) -> Result<Vec<Arrived<Self::Ticket>>, String>;
 
-    /// Takes nothing more, and keeps the connection and what was handed out, until records may be lost. Cancel safe.
+    /// Takes no more records, and keeps the connection with the records handed out, until some may be lost. Cancel safe.
     ///
     /// # Errors
     /// As [`next`](Self::next).
     async fn hold(&mut self) -> Result<Infallible, String>;
 
-    /// What no other record of the source has, in no process and over no other connection; `None`: the broker gives its
-    /// records no such place. Then [`settle`](Self::settle) ends when the broker has noted it.
+    /// The record's place in the source, unique over all processes and connections; `None`: the broker has no such places,
+    /// and [`settle`](Self::settle) waits for the broker's note instead.
     fn place(&self, ticket: &Self::Ticket) -> Option<String>;
 
-    /// Whether a record was lost to another process since it was handed out.
+    /// True if a record was lost to another process since.
     fn is_lost(&self, ticket: &Self::Ticket) -> bool;
 
-    /// Records that are over: they are not handed out again.
+    /// Settles finished records, which are never handed out again.
     ///
     /// # Errors
     /// As [`next`](Self::next).
     async fn settle(&mut self, tickets: &[&Self::Ticket]) -> Result<(), String>;
 
-    /// Publishes records to the dead destination, and says of each whether it is confirmed, or why it is not: it may be
-    /// there all the same. What was handed out stays so.
+    /// Publishes records to the dead destination. Returns for each record the confirmation, or why there is none; the record
+    /// may have arrived all the same. All records stay handed out.
     ///
     /// # Errors
     /// Why none is known to be confirmed.
     async fn bury(&mut self, dead: &[Dead<'_, Self::Ticket>]) -> Result<Vec<Buried>, String>;
 
-    /// How many records wait in the broker or are not settled, as far as that is known.
+    /// Number of unsettled records, including those that wait in the broker, as far as known.
     fn lag(&self) -> Option<u64>;
 
-    /// What the broker dropped before it was read, as found since the last call.
+    /// Records dropped by the broker before a read, as noticed since the last call.
     fn lost(&mut self) -> Vec<Lost> {
         Vec::new()
     }
@@ -67,16 +67,16 @@ pub(crate) trait Broker: Send {
     async fn close(&mut self);
 }
 
-/// Records that the broker's retention dropped before they were read.
+/// Records that the broker's retention dropped unread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// How many at most: some of these places may have had no record.
+    /// Maximum number: some of these places may have had no record.
     pub(crate) records: u64,
-    /// From where to where.
+    /// The first and the last place.
     pub(crate) place: String,
 }
 
-/// That a record is confirmed, or why it is not.
+/// The confirmation of a buried record, or why there is none.
 pub(crate) type Buried = Result<(), String>;
 
 /// A record that was handed out.
@@ -94,14 +94,14 @@ pub(crate) struct Dead<'r, T> {
     pub(crate) reason: &'r str,
 }
 
-/// The headers that a dead record has in addition to its own.
+/// The additional headers of a dead record.
 pub(crate) const REASON: &str = "delayq-reason";
 pub(crate) const ORIGIN: &str = "delayq-origin";
 
 // === impl Dead ===
 
 impl<T: fmt::Display> Dead<'_, T> {
-    /// The record's headers without those of an earlier burial, and why and from where it was buried.
+    /// The record's headers without the headers of an earlier burial, then the reason and the origin.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, Vec<u8>)> {
         let earlier = |name: &str| [REASON, ORIGIN].iter().any(|own| own.eq_ignore_ascii_case(name));
         let own = self.record.headers.iter().filter(move |(name, _)| !earlier(name));

@@ -7,11 +7,11 @@ use delayq::Topic;
 use delayq_service::config::{Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
 
-/// `[intake.NAME]`: records of one broker, taken in: a table with the name of its kind says which.
+/// `[intake.NAME]`: an intake from one broker. The table with the name of the kind has the broker's keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntakeConfig {
-    /// Where records go that cannot be taken in, in the broker's own terms: a topic, a queue, a subject. Required.
+    /// Destination of records that cannot be taken in, in the broker's own terms: a topic, a queue, a subject. Required.
     pub dead: String,
     /// The topic of records that name none; unset: they have to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -19,10 +19,10 @@ pub struct IntakeConfig {
     /// Maximum number of records in one step. 1 to 4,000; default 500.
     pub batch: u16,
     /// Maximum number of records that are taken from the broker and not settled. At least `batch`, at most 60,000; default
-    /// 2000. It bounds memory, and what waits behind records that rest.
+    /// 2000. Bounds memory, and the number of records behind resting ones.
     pub in_flight: u16,
-    /// Longest rest between two tries while the broker or Redis is unavailable; the first is a hundredth of it. 100 ms to
-    /// 10 m; default 5 s.
+    /// Longest rest between two tries while the broker or Redis is unavailable; the first rest is a hundredth. 100 ms to 10
+    /// m; default 5 s.
     pub longest_rest: HumanDuration,
     /// A topic of Kafka.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,16 +1,15 @@
-//! What an operator is told of a source: seen from beside it, and nothing is taken.
+//! An operator's view of a source, from outside: no record is taken.
 
 use thiserror::Error;
 
 /// A source that a compensator can take in from, or does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntakeLook {
-    /// How many records wait in the broker or are not settled.
+    /// Number of unsettled records, including those that wait in the broker.
     pub lag: u64,
-    /// How many records the broker dropped before they were read, as far as that can be seen from outside: until a
-    /// compensator has read on.
+    /// Number of records that the broker dropped unread, as far as visible from outside: until a compensator has read on.
     pub lost: u64,
-    /// Who reads it; `None`: nobody.
+    /// The reader; `None`: nobody.
     pub reader: Option<String>,
 }
 
@@ -20,10 +19,10 @@ pub enum IntakeFault {
     /// The broker does not answer, or refuses the login.
     #[error("{0}")]
     Unreachable(String),
-    /// The source or its dead destination does not exist, does not keep the order, or may not be used.
+    /// The source or the dead destination does not exist, does not keep the order, or may not be used.
     #[error("{0}")]
     Unusable(String),
-    /// This program has no client for it.
+    /// This program has no client for the broker.
     #[error("{0}")]
     Unknown(String),
 }

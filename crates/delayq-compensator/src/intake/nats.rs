@@ -26,6 +26,6 @@ pub(crate) use look::look;
 #[cfg(feature = "intake-nats")]
 pub(crate) use source::NatsSource;
 
-/// How long the server may take to answer.
+/// Maximum time for an answer of the server.
 #[cfg(feature = "intake-nats")]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The intake `rabbitmq`: a queue with a single active consumer, acks of each record of its own.
+//! The intake `rabbitmq`: a queue with a single active consumer, and an ack for each record.
 
 mod config;
 #[cfg(feature = "intake-rabbitmq")]
@@ -20,6 +20,6 @@ pub(crate) use look::look;
 #[cfg(feature = "intake-rabbitmq")]
 pub(crate) use source::RabbitmqSource;
 
-/// How long the broker may take to answer.
+/// Maximum time for an answer of the broker.
 #[cfg(feature = "intake-rabbitmq")]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);

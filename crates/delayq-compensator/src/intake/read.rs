@@ -5,8 +5,8 @@
 //!          ├─ ce_…  an event in binary mode ────┼─► what is asked, and the message's headers ─► a write
 //! body ────┴─ an event as one JSON document ────┘
 //! ```
-//! Nothing is ignored: what is asked under a name that is unknown, twice, or where it means nothing makes a record
-//! unreadable, for a misspelled delay would deliver at once.
+//! Nothing is ignored: an unknown name, a repeated one, or a header that means nothing with the verb makes a record
+//! unreadable, because a misspelled delay would deliver at once.
 
 mod asked;
 mod event;
@@ -18,17 +18,17 @@ use delayq::spool::SpoolRecord;
 use delayq::{Topic, UnixMillis};
 use delayq_service::headers::{EVENT_PREFIXES, own, rest_of};
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug, Default)]
 struct Content {
     asked: Asked,
     carried: Carried,
 }
 
-/// The write that a record asks for; `topic` is for those that name none, `now` is this host's clock.
+/// The write that a record asks for; `topic` is for records that name none, `now` is this host's clock.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The record is unreadable.
 pub(crate) fn read(record: &Record, topic: Option<&Topic>, now: UnixMillis) -> Result<SpoolRecord, String> {
     let Content { asked, carried } = content(record)?;
     asked.write(record, topic, now, carried)
@@ -76,7 +76,7 @@ fn content(record: &Record) -> Result<Content, String> {
     Ok(content)
 }
 
-/// The attribute of an event that a header holds. Names of headers may come in another case than they were written in.
+/// The attribute of an event that a header holds. The case of header names may change on the way.
 fn attribute(name: &str) -> Option<String> {
     EVENT_PREFIXES.iter().find_map(|prefix| rest_of(name, prefix)).map(str::to_ascii_lowercase)
 }

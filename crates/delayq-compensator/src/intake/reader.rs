@@ -1,8 +1,7 @@
 //! An intake as a source: the records of a broker, which are settled there or go to the dead destination.
 //!
-//! What cannot be carried out yet is kept here, unsettled: no more of it than may be in flight, for the broker hands out the
-//! next records only then. What the dead destination does not take waits for it, over the same connection: a new one would
-//! hand out again what is done already.
+//! Records that cannot be carried out yet are kept here, unsettled, up to the limit in flight. Records that the dead
+//! destination does not accept wait too, over the same connection: a new connection would hand out finished records again.
 
 use super::broker::{Arrived, Broker, Dead, Lost};
 use super::config::IntakeConfig;
@@ -23,9 +22,9 @@ use std::mem;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
-/// Maximum bytes of records that wait for another try, exceeded by one call's.
+/// Maximum bytes of records that wait for another try, exceeded by at most one call's records.
 const MOST_WAITING_BYTES: usize = 64 << 20;
-/// How long a broker may take to note what is settled or buried, or to close. Longer than the brokers' own bounds.
+/// Maximum time for a broker to note settled or buried records, or to close. Longer than the brokers' own bounds.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum characters of the reason that a dead record carries.
 const LONGEST_REASON: usize = 300;
@@ -37,24 +36,24 @@ pub(super) struct Intake<B: Broker> {
     pub(super) broker: B,
     pub(super) metrics: IntakeMetrics,
     pub(super) is_connected: bool,
-    /// Records that are tried again before others are taken.
+    /// Records to be tried again before others are taken.
     pub(super) untried: Vec<Origin<B::Ticket>>,
     pub(super) resting: Vec<Origin<B::Ticket>>,
     /// Records that the dead destination has not confirmed.
     pub(super) unburied: Vec<Letter<B::Ticket>>,
-    /// Its last refusal.
+    /// The dead destination's last refusal.
     pub(super) stuck: Option<String>,
 }
 
-/// A record as it was handed out.
+/// A record from the broker.
 pub(super) struct Origin<T> {
     record: Record,
     ticket: T,
-    /// When it was taken.
+    /// Time of taking.
     at: UnixMillis,
-    /// When it was first tried, if that try may have been applied.
+    /// Time of the first try, if that may have been applied.
     tried: Option<UnixMillis>,
-    /// The message that it is of; `None`: it cannot be read.
+    /// The record's message; `None`: the record is unreadable.
     message: Option<(Topic, Vec<u8>)>,
 }
 
@@ -85,7 +84,7 @@ impl<B: Broker> Source for Intake<B> {
     }
 
     async fn settle(&mut self, what: Vec<(Self::Key, Settle)>) -> Result<(), String> {
-        // Over the next connection it is handed out again.
+        // Over the next connection the record is handed out again.
         if !self.is_connected {
             return Ok(());
         }
@@ -122,7 +121,7 @@ impl<B: Broker> Source for Intake<B> {
         (self.untried, self.resting, self.unburied, self.stuck) = Default::default();
         self.is_connected = false;
         self.metrics.connected(false);
-        // A broker that does not answer learns of it by itself.
+        // A broker that does not answer notices by itself.
         let _ = timeout(PATIENCE, self.broker.close()).await;
     }
 }
@@ -130,7 +129,7 @@ impl<B: Broker> Source for Intake<B> {
 // === impl Intake ===
 
 impl<B: Broker> Intake<B> {
-    /// Takes what is due; none: nothing came until then, or the dead destination is waited for.
+    /// Takes due records; none: nothing came until then, or the dead destination is waited for.
     async fn take(&mut self, want: Want, until: Instant) -> Result<Vec<Origin<B::Ticket>>, String> {
         if !self.is_connected {
             self.broker.open().await?;
@@ -154,7 +153,7 @@ impl<B: Broker> Intake<B> {
         }
     }
 
-    /// Waits for records, or takes none while it is held or too much waits.
+    /// Waits for records. Takes none while the source is held or too many records wait.
     async fn wait(&mut self, is_held: bool, until: Instant) -> Result<Vec<Origin<B::Ticket>>, String> {
         let free = usize::from(self.config.in_flight).saturating_sub(self.waiting().count());
         let bytes: usize = self.waiting().map(|origin| origin.record.bytes()).sum();
@@ -185,7 +184,7 @@ impl<B: Broker> Intake<B> {
         Ok(arrived.map(origin).collect())
     }
 
-    /// A record to be tried, unless it is behind one that rests.
+    /// A record to be tried, unless a resting record is ahead.
     fn recorded(
         &self,
         mut origin: Origin<B::Ticket>,
@@ -224,7 +223,7 @@ impl<B: Broker> Intake<B> {
         within(self.broker.settle(&tickets)).await
     }
 
-    /// Buries and settles records; those that the dead destination does not take wait.
+    /// Buries and settles records; records that the dead destination does not accept wait.
     async fn bury(&mut self, dead: Vec<Letter<B::Ticket>>) -> Result<(), String> {
         if dead.is_empty() {
             return Ok(());
@@ -248,8 +247,7 @@ impl<B: Broker> Intake<B> {
         self.over(&buried).await
     }
 
-    /// After an error the connection is gone, and with it what was taken over it: the broker hands it out again, to another
-    /// process too.
+    /// Closes the connection after an error: the broker hands out all its records again, perhaps to another process.
     async fn ended<T>(&mut self, result: Result<T, String>) -> Result<T, String> {
         if result.is_err() {
             self.close().await;
@@ -267,8 +265,8 @@ impl<T> Letter<T> {
     }
 }
 
-/// A reason as it may stand in a header and in a log: it may quote what a producer wrote, and a record that it makes too
-/// large for the dead destination would block all behind it.
+/// Shortens a reason for a header and a log. The reason may quote a producer's text, and a record that becomes too large for
+/// the dead destination would block all later records.
 fn brief(reason: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let mut brief: String = reason.chars().map(plain).take(LONGEST_REASON).collect();
@@ -278,7 +276,7 @@ fn brief(reason: &str) -> String {
     brief
 }
 
-/// What Redis recognises a record by: a topic that was made again has its offsets again.
+/// The id by which Redis recognises a record. A topic that was created again repeats its offsets, so the content counts too.
 fn id_of(place: &str, record: &Record) -> RecordId {
     let at = record.at.map_or(0, UnixMillis::get).to_be_bytes();
     let headers = record.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_slice()]);

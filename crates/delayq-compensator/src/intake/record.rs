@@ -1,4 +1,4 @@
-//! A record as its broker hands it over.
+//! A record from a broker.
 
 use delayq::UnixMillis;
 
@@ -9,24 +9,24 @@ pub(crate) struct Record {
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     /// The body.
     pub(crate) body: Vec<u8>,
-    /// When it was published, by the clock of its broker or producer; `None`: that is not known.
+    /// Time of publication, by the clock of the broker or the producer; `None`: unknown.
     pub(crate) at: Option<UnixMillis>,
-    /// An id that the broker's protocol has a place of its own for.
+    /// The id in the broker's own field.
     pub(crate) id: Option<String>,
-    /// Whether the broker says that it has delivered it before, and nothing tells whether it was carried out.
+    /// The broker reports an earlier delivery, and the outcome of that is unknown.
     pub(crate) is_repeat: bool,
-    /// Whether it has no body at all, where its broker tells that from an empty one.
+    /// The record has no body at all; only Kafka distinguishes that from an empty body.
     pub(crate) has_no_value: bool,
-    /// Why it could not be taken over whole: it cannot be read then.
+    /// Why the record is incomplete, and so unreadable.
     pub(crate) damage: Option<&'static str>,
 }
 
 // === impl Record ===
 
 impl Record {
-    /// Its approximate size in memory.
+    /// Approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
-        /// That of two allocations and their addresses.
+        /// Size of two allocations with addresses.
         const HEADER: usize = 64;
         let headers = self.headers.iter().map(|(name, value)| HEADER + name.len() + value.len());
         size_of::<Self>() + self.body.len() + headers.sum::<usize>()

@@ -1,4 +1,4 @@
-//! `[outbox]`: the table of a database in which producers ask for writes within their own transactions.
+//! `[outbox]`: the table of a database in which producers ask for writes within business transactions.
 
 use delayq_service::config::{Faults, HumanDuration, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
@@ -8,19 +8,19 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutboxConfig {
-    /// `postgres://user@host/database` or `mysql://user@host/database`; unset: no outbox. A secret, for it may hold the
-    /// password.
+    /// `postgres://user@host/database` or `mysql://user@host/database`; unset: no outbox. A secret, because a URL may hold
+    /// the password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Secret>,
     /// Password; unset: the one in `url`, else none. A file is read again for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Whether to speak TLS, with a certificate that is checked; default false.
+    /// Uses TLS, and checks the server's certificate; default false.
     pub tls: bool,
-    /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `tls`.
+    /// PEM file of the authority that signed the server's certificate; unset: the authorities of the system. Needs `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `tls`.
+    /// PEM file of the client's certificate, if the server requests a certificate; needs `key` and `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
@@ -30,27 +30,27 @@ pub struct OutboxConfig {
     pub schema: String,
     /// Maximum number of rows in one transaction: 1 to 10000; default 1000.
     pub batch: u16,
-    /// How often an empty outbox is polled, by one small query. 10 ms to 1 m; default 100 ms. It bounds how long a row
-    /// waits.
+    /// Interval between polls of an empty outbox, each a small query. 10 ms to 1 m; default 100 ms. Bounds the wait of a
+    /// row.
     pub poll_interval: HumanDuration,
-    /// Whether producers notify the channel `delayq_outbox`, so that `poll_interval` may be longer; default false.
-    /// PostgreSQL only, without a pooler in between.
+    /// Producers notify the channel `delayq_outbox`, so `poll_interval` may be longer; default false. PostgreSQL only,
+    /// without a pooler in between.
     pub notify: bool,
-    /// Longest time for one batch, its calls to Redis included: 1 s to 5 m; default 15 s. The database ends a transaction
-    /// that waits for twice as long.
+    /// Longest time for a batch, including calls to Redis: 1 s to 5 m; default 15 s. The database ends a transaction that
+    /// waits for twice as long.
     pub deadline: HumanDuration,
-    /// Shortest time between two truncations, so that the tables keep what was inserted for up to twice as long: 1 s to 30
-    /// days; default 1 m. PostgreSQL only.
+    /// Shortest time between two truncations, so that the tables keep rows for up to twice as long: 1 s to 30 days; default
+    /// 1 m. PostgreSQL only.
     pub rotate_every: HumanDuration,
-    /// How long settled rows are kept, for `delayq outbox reconcile`: up to 365 days; default 0 s. PostgreSQL
-    /// only: MySQL's are deleted when they are settled.
+    /// Time for which settled rows are kept, for `delayq outbox reconcile`: up to 365 days; default 0 s. PostgreSQL only:
+    /// MySQL's settled rows are deleted at once.
     pub keep: HumanDuration,
 }
 
 // === impl OutboxConfig ===
 
 impl OutboxConfig {
-    /// The files of its certificates.
+    /// The files for TLS.
     pub(super) fn pem_files(&self) -> PemFiles<'_> {
         PemFiles {
             ca: self.ca.as_deref(),
@@ -102,7 +102,7 @@ impl Section for OutboxConfig {
     }
 }
 
-/// Whether a text is an identifier of SQL that needs no quotes.
+/// True if a text is an identifier of SQL that needs no quotes.
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte == b'_' || byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (1..=63).contains(&text.len()) && text.bytes().all(plain) && !text.as_bytes()[0].is_ascii_digit()

@@ -1,4 +1,4 @@
-//! What an operator does with an outbox.
+//! An operator's work with an outbox.
 
 use super::reconcile::RowKey;
 use super::row::Row;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Takes a row.
 pub(super) type Each<'a> = dyn FnMut(RowKey, Row) + Send + 'a;
 
-/// What a database does for an operator.
+/// A database's operations for an operator.
 ///
 /// # Contract
 /// Each method connects by itself, and may be called while readers run.
@@ -22,43 +22,43 @@ pub(super) trait Keeper: Send {
     /// The statements that make the tables, with notices of new rows or without.
     fn migration(&self, notify: bool) -> String;
 
-    /// Makes the tables, all or none; false: they are there already.
+    /// Creates the tables, all or none; false: the tables exist already.
     async fn init(&mut self, notify: bool) -> Result<bool, StoreError>;
 
-    /// Takes over tables that came from another cluster; returns how many rows wait in them.
+    /// Takes over tables from another cluster; returns the number of waiting rows.
     async fn adopt(&mut self) -> Result<u64, StoreError>;
 
-    /// What waits.
+    /// The books: the waiting rows.
     async fn books(&mut self) -> Result<Books, StoreError>;
 
     /// Rows aside.
     async fn aside(&mut self, page: Page) -> Result<Vec<AsideRow>, StoreError>;
 
-    /// Has rejected rows tried again, overtaken ones only by force; returns which are.
+    /// Lets rejected rows be tried again, but overtaken rows only by force; returns which are.
     async fn retry(&mut self, numbers: &[u64], force: bool) -> Result<Vec<u64>, StoreError>;
 
     /// Deletes rows aside; returns which were there.
     async fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>, StoreError>;
 
-    /// Waits for the turn and keeps it; passes on the kept rows that are no older than this and not aside, without their
-    /// payloads, in the order of [`Store`](super::store::Store).
+    /// Waits for the turn and keeps the turn. Passes on kept rows up to this age that are not aside, without payloads, in
+    /// the order of [`Store`](super::store::Store).
     async fn kept(&mut self, since: Duration, each: &mut Each<'_>) -> Result<(), StoreError>;
 
-    /// Rows that are there, each with its place in the keys.
+    /// Existing rows, each with the place in `keys`.
     async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError>;
 
     /// Gives up the turn.
     async fn release(&mut self) -> Result<(), StoreError>;
 }
 
-/// Which rows aside: in order, behind a number.
+/// A page of rows aside, in order, behind a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
-    /// Those that rest, or rejected ones.
+    /// Resting rows, or rejected rows.
     pub(super) resting: bool,
     pub(super) after: u64,
     pub(super) most: usize,
-    /// With payloads and headers; then as many as their bytes allow, and one at least.
+    /// With payloads and headers; then as many rows as the bytes allow, and at least one.
     pub(super) whole: bool,
 }
 
@@ -70,19 +70,19 @@ pub struct OutboxKeeper(pub(super) Box<dyn Keeper>);
 pub struct AsideRow {
     /// Its number.
     pub number: u64,
-    /// Whether it rests until it is tried again; or it was rejected.
+    /// The row rests until another try; false: rejected.
     pub rests: bool,
-    /// Whether a later row of its message was carried out since.
+    /// A later row of the message was carried out since.
     pub overtaken: bool,
-    /// Why it is kept aside.
+    /// Why the row is kept aside.
     pub reason: String,
     /// Since when, by the database's clock.
     pub since: UnixMillis,
-    /// What it asks for.
+    /// The request.
     pub row: AskedRow,
 }
 
-/// What a row asks for.
+/// The request of a row.
 #[derive(Clone, Debug)]
 pub struct AskedRow(Row);
 
@@ -94,15 +94,15 @@ impl OutboxKeeper {
         self.0.migration(notify)
     }
 
-    /// Makes the tables, all or none; false: they are there already.
+    /// Creates the tables, all or none; false: the tables exist already.
     ///
     /// # Errors
-    /// The database cannot be used, or its tables are of another version or cluster.
+    /// The database cannot be used, or the tables are of another version or cluster.
     pub async fn init(&mut self, notify: bool) -> Result<bool, Fault> {
         self.0.init(notify).await.map_err(unusable)
     }
 
-    /// Takes over tables that came from another cluster by a dump or an upgrade; returns how many rows wait in them.
+    /// Takes over tables that came from another cluster by a dump or an upgrade; returns the number of waiting rows.
     ///
     /// # Errors
     /// The database cannot be used, or has no tables.
@@ -110,7 +110,7 @@ impl OutboxKeeper {
         self.0.adopt().await.map_err(unusable)
     }
 
-    /// What waits.
+    /// The books: the waiting rows.
     ///
     /// # Errors
     /// The outbox cannot be read.
@@ -118,8 +118,8 @@ impl OutboxKeeper {
         self.0.books().await.map_err(unusable)
     }
 
-    /// Rows aside behind a number, in order: those that rest, or rejected ones. At most so many, and fewer where they have
-    /// more than 8 MiB; none: there are no more.
+    /// Rows aside behind a number, in order: resting or rejected rows. At most so many, and fewer above 8 MiB; none: there
+    /// are no more.
     ///
     /// # Errors
     /// The outbox cannot be read.
@@ -140,8 +140,8 @@ impl OutboxKeeper {
         self.0.aside(Page { resting, after, most, whole: false }).await.map_err(unusable)
     }
 
-    /// Has rejected rows tried again; by force also overtaken ones, which undo a later write of their message. Returns which
-    /// are tried again.
+    /// Lets rejected rows be tried again; by force also overtaken rows, which undo a later write of the message. Returns the
+    /// numbers of rows to be tried.
     ///
     /// # Errors
     /// The outbox cannot be changed.
@@ -177,22 +177,22 @@ fn unusable(error: StoreError) -> Fault {
 // === impl AskedRow ===
 
 impl AskedRow {
-    /// The verb as it is written.
+    /// The verb as written.
     pub fn verb(&self) -> &str {
         &self.0.verb
     }
 
-    /// The topic as it is written.
+    /// The topic as written.
     pub fn topic(&self) -> &str {
         &self.0.topic
     }
 
-    /// The id as it is written.
+    /// The id as written.
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// The payload; `None`: it has none, or one that no message can have.
+    /// The payload; `None`: there is none, or a payload that no message can have.
     pub fn payload(&self) -> Option<&[u8]> {
         self.0.payload.as_deref()
     }
@@ -200,7 +200,7 @@ impl AskedRow {
     /// The write, tried when the row was added.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The row is no valid write.
     pub fn record(&self) -> Result<SpoolRecord, String> {
         self.0.clone().record(delayq_service::host_now())
     }

@@ -5,19 +5,19 @@
 //! delayq_outbox_aside   rows that were rejected, or rest
 //! delayq_outbox_state   one row, whose lock is the turn
 //! ```
-//! **No row is passed over**, for there is no cursor that could pass it. A turn reads the first committed rows that there
-//! are, and deletes those that are settled, by their numbers. A transaction that commits late shows its rows to the next
-//! turn, whatever their numbers; a number that is never used, after a rollback, is nothing to wait for. A cursor would have
-//! to know that nobody can fill a gap any more, which InnoDB does not say: `AUTO_INCREMENT` gives a number before its row
-//! can be seen or locked, to long statements many at a time.
+//! **No row is passed over**, because there is no cursor that could pass a row. A turn reads the first committed rows, and
+//! deletes settled rows, by number. A transaction that commits late shows all rows to the next turn, whatever the numbers; a
+//! number that is never used, after a rollback, is nothing to wait for. A cursor would have to know that nobody can fill a
+//! gap any more, which InnoDB does not say: `AUTO_INCREMENT` gives a number before the row can be seen or locked, and long
+//! statements get many at a time.
 //!
 //! **In order.** Numbers are given in ascending order, so a row that was inserted after another one's commit has a larger
-//! number; and who sees it sees the other one, too, unless it is settled. The exception is documented: an `INSERT … SELECT`
-//! that takes numbers ahead of its rows.
+//! number; and a reader that sees the later row sees the earlier one too, unless that is settled. The exception is
+//! documented: an `INSERT … SELECT` that reserves numbers ahead of rows.
 //!
-//! **Rows are deleted**, and not truncated with their table: `TRUNCATE` commits what is under way, and waits for each
-//! transaction that has used the table while all producers wait behind it. The price: while an old read view is held,
-//! deleted rows are not purged, and each turn walks over them.
+//! **Rows are deleted**, and the table is not truncated: `TRUNCATE` commits the open transaction, and waits for each
+//! transaction that has used the table, while all producers wait. The price: while an old read view is held, deleted rows
+//! are not purged, and each turn scans all of those.
 
 mod admin;
 mod connection;
@@ -44,15 +44,15 @@ pub(super) struct MySql {
     connection: Connection,
     /// The present connection was made to a database with a fitting outbox.
     is_fit: bool,
-    /// What this process does with its turn, while it has it.
+    /// The present turn of this process.
     turn: Option<Turn>,
     /// The turn is being taken.
     is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
     tried_aside: u64,
-    /// Maximum rows of the next page: fewer while the database cannot read one of them.
+    /// Maximum rows of the next page: fewer while the database cannot read a row.
     most: usize,
-    /// Why it cannot read the first one.
+    /// Why the database cannot read the first row.
     unreadable: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl MySql {
         }
     }
 
-    /// The connection, a new one if there is none, to an outbox that can be read.
+    /// The connection to a readable outbox; connects if needed.
     async fn connect(&mut self) -> Result<&mut Link, StoreError> {
         if !self.connection.is_open() || !self.is_fit {
             (self.is_fit, self.turn) = (false, None);

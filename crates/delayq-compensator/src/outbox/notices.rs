@@ -1,4 +1,4 @@
-//! Notices of producers that there are new rows, where the database has them.
+//! Notices of producers about new rows, if the database supports notices.
 
 use std::sync::Arc;
 use tokio::sync::Notify;

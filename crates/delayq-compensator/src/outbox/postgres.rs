@@ -6,13 +6,13 @@
 //! delayq_outbox_aside      rows that were rejected, or rest
 //! delayq_outbox_state      one row, whose lock is the turn
 //! ```
-//! **No row is passed over.** The rows between two snapshots, a window, are those whose transaction the later one sees and
-//! the earlier one does not. A transaction that commits late is in a later window, whatever its number: so none is missed,
-//! and none that stays open holds up the others. Within a window rows go by `seq`: where one transaction waited for another
-//! one's commit, its rows come later, in both orders.
+//! **No row is passed over.** A window is the rows between two snapshots: the later snapshot sees the row's transaction, and
+//! the earlier does not. A transaction that commits late is in a later window, whatever the number, so no transaction is
+//! missed, and an open one holds up no others. Within a window rows go by `seq`: if a transaction waited for another
+//! transaction's commit, the rows come later in both orders.
 //!
-//! **No settled row is deleted.** They are truncated with their table, so there are no dead versions, whatever the oldest
-//! snapshot of the database is. The progress is inserted too, for the same reason. Only rows that an operator discards are
+//! **No settled row is deleted.** Tables of settled rows are truncated, so there are no dead versions, whatever the oldest
+//! snapshot of the database. The progress is inserted too, for the same reason. Only rows that an operator discards are
 //! deleted.
 
 pub(super) mod admin;
@@ -44,19 +44,19 @@ pub(super) struct Postgres {
     connection: Connection,
     /// The present connection was made to a database with a fitting outbox.
     is_fit: bool,
-    /// The window that is being read, as far as this process knows it.
+    /// The present window, as far as this process knows.
     window: Option<Window>,
-    /// What this process does with its turn, while it has it.
+    /// The present turn of this process.
     turn: Option<Turn>,
     /// The turn is being taken.
     is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
     tried_aside: i64,
-    /// Maximum rows of the next page: fewer while the database cannot read one of them.
+    /// Maximum rows of the next page: fewer while the database cannot read a row.
     most: usize,
-    /// That one, and why.
+    /// The unreadable row, and why.
     unreadable: Option<(Key, String)>,
-    /// What keeps a table from being truncated.
+    /// The transaction that keeps a table from being truncated.
     held: Option<String>,
 }
 
@@ -130,7 +130,7 @@ impl Store for Postgres {
 
     async fn leave(&mut self) {
         if self.is_taking {
-            // What it reads would go on, and this process may be gone before the server is asked to end it.
+            // The read would continue, and this process may end before the request to cancel is sent.
             if let Some(asking) = self.connection.close() {
                 let _ = asking.await;
             }
@@ -175,7 +175,7 @@ impl Postgres {
     }
 }
 
-/// Refuses tables whose transactions have numbers of another cluster.
+/// Refuses tables with transaction numbers of another cluster.
 fn is_of(same_cluster: bool) -> Result<(), StoreError> {
     if same_cluster {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The outbox as a source: turns of its database, each with its rows.
+//! The outbox as a source: turns of the database, each with rows.
 
 use super::config::OutboxConfig;
 use super::notices::Notices;
@@ -20,7 +20,7 @@ use tokio::time::{sleep, sleep_until, timeout_at};
 
 /// The shortest time between two reads of the books.
 pub(super) const BOOKS_EVERY: Duration = Duration::from_secs(2);
-/// A reason has at most so many characters, for it has to fit into a column.
+/// Maximum characters of a reason, which has to fit into a column.
 const REASON: usize = 1000;
 
 /// The outbox of a database.
@@ -34,9 +34,9 @@ pub(super) struct Outbox {
     pub(super) notices: Notices,
     /// Listens for notices of producers.
     pub(super) listen: Option<Listen>,
-    /// It ends with the outbox.
+    /// Ends with the outbox.
     pub(super) listening: JoinSet<Infallible>,
-    /// Nothing waited the last time: when to look again.
+    /// The time of the next look, if nothing waited the last time.
     pub(super) idle_until: Option<Instant>,
     /// A turn was settled since the side jobs were looked at.
     pub(super) has_settled: bool,
@@ -49,19 +49,19 @@ pub(super) struct Outbox {
     pub(super) books_job: SideJob,
 }
 
-/// Listens for as long as it is polled.
+/// Listens while polled.
 pub(super) type Listen = Pin<Box<dyn Future<Output = Infallible> + Send>>;
 
 #[async_trait]
 impl Source for Outbox {
-    /// A turn settles its rows in their order.
+    /// A turn settles rows in order.
     type Key = ();
 
     async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<()>>, String> {
         if let Some(listen) = self.listen.take() {
             self.listening.spawn(listen);
         }
-        // Rows come first: a database that cannot be used is reported by them.
+        // Rows come first: a turn reports an unusable database.
         if std::mem::take(&mut self.has_settled) {
             self.side_jobs().await;
         }
@@ -75,7 +75,8 @@ impl Source for Outbox {
 
     async fn settle(&mut self, what: Vec<((), Settle)>) -> Result<(), String> {
         let mut verdicts: Vec<Verdict> = what.into_iter().map(|((), settle)| verdict(settle)).collect();
-        // What follows a row that is still to be carried out is read again with it. Rows aside are each settled by itself.
+        // Rows behind a row that is still to be carried out are read again with that row. Rows aside are each settled by
+        // itself.
         if !self.is_aside {
             let settled = verdicts.iter().take_while(|verdict| **verdict != Verdict::Untried).count();
             verdicts.truncate(settled);
@@ -108,14 +109,14 @@ impl Source for Outbox {
 // === impl Outbox ===
 
 impl Outbox {
-    /// Waits until it is time to look for rows, or until then; whether it is time.
+    /// Waits for the time to look for rows, or until then. True if that time has come.
     async fn is_time(&mut self, until: Instant) -> bool {
         let Some(at) = self.idle_until else { return true };
         let told = timeout_at(at.min(until).into(), self.notices.next()).await.is_ok();
         told || at <= Instant::now()
     }
 
-    /// Takes the turn, with its rows; none: there are none for now.
+    /// Takes the turn, with rows; none: there are none for now.
     async fn turn(&mut self, resting: bool) -> Result<Vec<Recorded<()>>, StoreError> {
         self.is_aside = resting;
         let taken = self.take(resting).await?;
@@ -152,7 +153,7 @@ impl Outbox {
         }
     }
 
-    /// Rotates the tables and reads the books, if it is time.
+    /// Rotates the tables and reads the books, if due.
     async fn side_jobs(&mut self) {
         let began = Instant::now();
         if self.rotation.is_due(began) {
@@ -188,7 +189,7 @@ impl Outbox {
     }
 }
 
-/// A row; `resting`: it rested before, and may have been carried out.
+/// A row; `resting`: the row rested before, and may have been carried out.
 fn recorded(row: Row, resting: bool) -> Recorded<()> {
     let id = Some(row.id());
     let what = match row.is_behind {

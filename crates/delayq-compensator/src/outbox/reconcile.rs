@@ -1,7 +1,8 @@
-//! The outbox as a second copy: what its kept rows, taken together, say is pending, for a Redis that may have lost it.
+//! The outbox as a second copy: puts the messages that the kept rows, taken together, show as pending, if Redis has lost
+//! them.
 //!
-//! Rows are read and put under the turn, so no reader carries out a cancel in between; and a put never replaces, so what
-//! Redis knows stays as it is.
+//! Rows are read and put under the turn, so no reader carries out a cancel in between; and a put never replaces, so messages
+//! that Redis knows stay unchanged.
 
 use super::keeper::OutboxKeeper;
 use super::row::Row;
@@ -16,21 +17,21 @@ use std::time::{Duration, Instant};
 /// So many messages are put together.
 const PAGE: usize = 500;
 
-/// What identifies a row.
+/// The identity of a row.
 pub(super) type RowKey = (i64, i64);
 
-/// What to reconcile.
+/// The extent of a reconcile.
 #[derive(Clone, Copy, Debug)]
 pub struct Reconcile {
     /// Rows that were added no longer ago than this.
     pub since: Duration,
-    /// Messages that were due no longer ago than this: they may have been delivered.
+    /// Messages that were due no longer ago than this: these may have been delivered.
     pub overdue: Duration,
     /// Ask only.
     pub dry_run: bool,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
     /// Rows that were read.
@@ -45,18 +46,17 @@ pub struct Reconciled {
     pub overdue: u64,
     /// Messages that were put again after a cancel, which may have had no effect: not put.
     pub unclear: u64,
-    /// Messages that Redis refuses, or whose row is no write.
+    /// Messages that Redis refuses, or without a valid row.
     pub refused: u64,
 }
 
-/// The topic, the id and the group of a message, as they are written in a row. The group is missing where it is not part of
-/// the name.
+/// The topic, the id and the group of a message, as written in a row. The group is missing if not part of the name.
 type Name = (String, String, Option<String>);
 
-/// What the rows of a message say of it so far.
+/// The state of a message, by the rows so far.
 #[derive(Clone, Debug, PartialEq)]
 enum Net {
-    /// `past`: for how long it has been due.
+    /// `past`: the time since the due time.
     Pending {
         key: RowKey,
         due: Due,
@@ -78,7 +78,7 @@ impl Ledger {
         let name = name_of(row);
         let due = due_of(row, now);
         let net = match (row.verb.as_str(), self.0.get(&name)) {
-            // Its id may have been forgotten by then, and it be another message.
+            // The id may have been forgotten by then, and the put be another message.
             ("put", Some(Net::Pending { past, .. })) if !row.replaces && *past > row.age => Net::Unclear,
             ("put", Some(Net::Pending { .. } | Net::Unclear)) if !row.replaces => return,
             ("put", Some(Net::Cancelled)) if !row.replaces => Net::Unclear,
@@ -87,7 +87,7 @@ impl Ledger {
                 Net::Pending { key, due, past }
             }
             ("cancel", _) => Net::Cancelled,
-            // It came too late.
+            // The row came too late.
             ("reschedule", Some(Net::Pending { past, .. })) if *past > row.age => return,
             ("reschedule", Some(Net::Pending { key, due: before, .. })) => match (due, before) {
                 (Some(_), Due::At(at)) if row.expected.is_some_and(|expected| time(expected) != *at) => {
@@ -109,7 +109,7 @@ fn name_of(row: &Row) -> Name {
     (row.topic.clone(), row.id.clone(), group)
 }
 
-/// When a row's message is due, of a delay what is left of it; and for how long it has been due.
+/// The due time of a row's message, or the rest of a delay; and the time since the due time.
 fn due_of(row: &Row, now: UnixMillis) -> Option<(Due, Duration)> {
     let at = row.due.map(|at| (Due::At(time(at)), now.since(time(at))));
     at.or_else(|| {
@@ -118,7 +118,7 @@ fn due_of(row: &Row, now: UnixMillis) -> Option<(Due, Duration)> {
     })
 }
 
-/// A due time so much later: of a delay, what is left then.
+/// A due time so much later: the rest of a delay.
 fn later(due: Due, by: Duration) -> Due {
     match due {
         Due::At(at) => Due::At(at),
@@ -133,8 +133,8 @@ fn time(at: std::time::SystemTime) -> UnixMillis {
 // === impl OutboxKeeper ===
 
 impl OutboxKeeper {
-    /// Puts what the kept rows say is pending and Redis does not know. Readers wait until it is done. `progress` is called
-    /// with the messages that were asked about, and how many there are.
+    /// Puts the messages that the kept rows show as pending and that Redis does not know. Readers wait until the end.
+    /// `progress` is called with the messages that were asked about, and how many there are.
     ///
     /// # Errors
     /// The database or Redis cannot be used; some are put then. A repeat continues.
@@ -174,7 +174,7 @@ impl OutboxKeeper {
         Ok(found)
     }
 
-    /// The messages of rows, as they are to be put now.
+    /// The messages of rows, as to be put now.
     async fn messages(&mut self, some: &[(RowKey, Due)], begun: Instant) -> Result<Vec<Message>, Fault> {
         let keys: Vec<RowKey> = some.iter().map(|(key, _)| *key).collect();
         let rows = self.rows_of(&keys).await?;
@@ -230,7 +230,7 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis::new(1);
 
-    /// What a sequence of rows of one message says of it, such as `p5 r7`: put due at 5 ms, rescheduled to 7 ms.
+    /// The state after a sequence of rows of a message, such as `p5 r7`: put due at 5 ms, rescheduled to 7 ms.
     fn net(rows: &str) -> Option<Net> {
         let mut ledger = Ledger::default();
         for (seq, word) in (1..).zip(rows.split_whitespace()) {
@@ -268,7 +268,7 @@ mod tests {
             ("p5 c P6", pending(3, 6)),
             ("p5 c p6 c", Some(Net::Cancelled)),
             ("p5 c r7", Some(Net::Cancelled)),
-            // Its put is not kept any more.
+            // The put is not kept any more.
             ("r7", None),
         ] {
             assert_eq!(net(rows), expected, "{rows}");
@@ -308,10 +308,10 @@ mod tests {
         };
         let left = |s| Due::After(Duration::from_secs(s));
         for (rows, expected) in [
-            // Put 100 s ago for 90 s later; 50 s ago, it was still pending.
+            // Put 100 s ago for 90 s later; 50 s ago, the message was still pending.
             ([row("put", 90, 100), row("put", 90, 50)], (1, Some((left(0), 10)))),
             ([row("put", 90, 100), row("reschedule", 90, 50)], (1, Some((left(40), 0)))),
-            // Put 100 s ago for 10 s later; 50 s ago, it had been delivered.
+            // Put 100 s ago for 10 s later; 50 s ago, the message had been delivered.
             ([row("put", 10, 100), row("put", 90, 50)], (0, None)),
             ([row("put", 10, 100), row("reschedule", 90, 50)], (1, Some((left(0), 90)))),
         ] {

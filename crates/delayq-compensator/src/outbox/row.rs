@@ -1,4 +1,4 @@
-//! A row of the outbox as the write that it asks for.
+//! A row of the outbox as a write.
 
 use delayq::protocol::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, RecordId};
 use delayq::spool::SpoolRecord;
@@ -6,15 +6,15 @@ use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Target, Topic, Un
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// No deployment allows a longer payload: it is not read.
+/// No deployment allows a longer payload: a longer payload is not read.
 pub(super) const MAX_PAYLOAD: usize = MAX_PAYLOAD_BYTES;
-/// Headers whose JSON is longer are not read. It has escapes of six bytes for one.
+/// Headers with longer JSON are not read. JSON has escapes of six bytes for a single byte.
 pub(super) const MAX_HEADERS: usize = 8 * MAX_HEADER_BYTES;
 
-/// A page of rows has no more bytes of payloads and headers, unless one row has.
+/// Maximum bytes of payloads and headers in a page of several rows.
 pub(super) const MAX_PAGE_BYTES: i64 = 8 << 20;
 
-/// The columns of a row that say what to do.
+/// The columns of a row that ask for a write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) verb: String,
@@ -30,20 +30,20 @@ pub(crate) struct Row {
     pub(crate) expires: Option<SystemTime>,
     pub(crate) max_attempts: Option<i32>,
     pub(crate) replaces: bool,
-    /// How long it has waited, by the database's clock.
+    /// Time of waiting, by the database's clock.
     pub(crate) age: Duration,
-    /// Why it was not read whole.
+    /// Why the row was not read completely.
     pub(crate) fault: Option<String>,
-    /// Whether an older row of its message rests.
+    /// An older row of the message rests.
     pub(crate) is_behind: bool,
-    /// Its number and when it was added: of no other row.
+    /// The number and the time of insertion, together unique.
     pub(crate) key: String,
 }
 
 // === impl Row ===
 
 impl Row {
-    /// By which Redis recognises a repeat of it.
+    /// The id by which Redis recognises a repeat.
     pub(crate) fn id(&self) -> RecordId {
         RecordId::of([
             b"outbox",
@@ -54,10 +54,10 @@ impl Row {
         ])
     }
 
-    /// The write that it asks for. Its delay counts from when the row was added.
+    /// The write. A delay counts from the insertion of the row.
     ///
     /// # Errors
-    /// Why it can never be carried out.
+    /// The row can never be carried out.
     pub(crate) fn record(self, now: UnixMillis) -> Result<SpoolRecord, String> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -106,7 +106,7 @@ impl Row {
     }
 }
 
-/// A time in whole milliseconds, never before the one that was written.
+/// A time in whole milliseconds, rounded up.
 pub(super) fn time(column: &str, at: SystemTime) -> Result<UnixMillis, String> {
     let since = at.duration_since(UNIX_EPOCH).map_err(|_| format!("{column}: it is before 1970"))?;
     Ok(UnixMillis::new(millis(since + Duration::from_nanos(999_999))))
@@ -116,8 +116,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Headers in the order of an array of pairs, or of an object by name; `null`, as object mappers write what is missing, is
-/// none. The error of the parser is left out, for it quotes values.
+/// Headers in the order of an array of pairs, or of an object by name; `null`, which object mappers write for a missing
+/// value, means no headers. The parser's error is left out, because that quotes values.
 fn headers(json: &str) -> Result<Vec<(String, String)>, String> {
     let read = match json.trim_start().as_bytes().first() {
         Some(b'[') => serde_json::from_str(json),

@@ -1,15 +1,15 @@
-//! What a reader does besides carrying out rows, from time to time. It holds up no row: what fails is logged, and done
-//! later.
+//! A reader's work besides carrying out rows, from time to time. A side job holds up no row: a failure is logged, and the
+//! job tried again later.
 
 use super::store::StoreError;
 use std::time::{Duration, Instant};
 
-/// After a slow one, rows have so many times as long to themselves.
+/// After a slow job, rows have so many times as long without any job.
 const SHARE: u32 = 9;
 
-/// A side job, and when it is due.
+/// A side job, and the next due time.
 pub(super) struct SideJob {
-    /// What it does, for the log.
+    /// The job's name in the log, as a verb.
     what: &'static str,
     /// The shortest time between two.
     every: Duration,
@@ -20,7 +20,7 @@ pub(super) struct SideJob {
 // === impl SideJob ===
 
 impl SideJob {
-    /// One that is due at once.
+    /// A job that is due at once.
     pub(super) fn new(what: &'static str, every: Duration) -> Self {
         Self { what, every, at: Instant::now(), has_failed: false }
     }
@@ -29,7 +29,7 @@ impl SideJob {
         self.at <= now
     }
 
-    /// Plans the next time, and logs the first of its failures in a row.
+    /// Plans the next run, and logs the first failure in a row.
     pub(super) fn ended<T>(
         &mut self,
         began: Instant,

@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject as _;
 #[cfg(feature = "postgres")]
 use {rustls::ClientConfig, rustls::pki_types::PrivateKeyDer, std::sync::Arc};
 
-/// What a client trusts, and who it says it is.
+/// The authorities that a client trusts, and the client's own certificate.
 ///
 /// # Errors
 /// A sentence: a file cannot be read or used, or the system has no authorities.
@@ -33,7 +33,7 @@ fn roots(files: PemFiles<'_>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// The authorities to trust: those of the file, or of the system.
+/// The authorities to trust: the authorities of the file, or of the system.
 ///
 /// # Errors
 /// A sentence: the file cannot be read, or there is none that can be used.

@@ -8,7 +8,6 @@ use delayq_spool::{SpoolReader, SpoolSettings, SpoolStats, SpoolWriter};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::environment::at_length;
 use delayq_tests::process::{Process, Signal};
-use std::cell::Cell;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -53,15 +52,17 @@ fn start(host: &Host) -> Process {
     Process::spawn("delayq-compensator", command)
 }
 
-/// Waits for this; the most memory that the process had meanwhile.
-async fn most_kib(process: &Process, what: &str, is_so: impl Fn() -> bool) -> u64 {
-    let most_kib = Cell::new(0);
-    wait_until(what, LONG * at_length(1, 20), async || {
-        most_kib.set(most_kib.get().max(process.resident_kib().unwrap()));
-        is_so()
-    })
-    .await;
-    most_kib.get()
+/// Waits until the compensator is so far.
+async fn is_so(what: &str, is_so: impl Fn() -> bool) {
+    wait_until(what, LONG * at_length(1, 20), async || is_so()).await;
+}
+
+/// Ends a compensator, which has taken little memory; how much, in KiB.
+async fn end(mut process: Process) -> u64 {
+    let most_kib = process.most_kib().unwrap();
+    process.ends_well_by(Signal::TERM, LONG).await;
+    assert!(most_kib < MOST_KIB, "{most_kib} KiB");
+    most_kib
 }
 
 /// Every record was carried out once.
@@ -77,12 +78,11 @@ async fn is_carried_out(host: &Host, count: u64, stats: SpoolStats) {
 async fn a_day_of_records_is_carried_out_in_memory_that_does_not_grow_with_them() {
     let count = at_length(20_000, 1_000_000);
     let host = after_a_day(count).await;
-    let (mut process, began) = (start(&host), Instant::now());
+    let (process, began) = (start(&host), Instant::now());
     let books = SpoolReader::open_beside(host.folder.path()).unwrap();
-    let most_kib = most_kib(&process, "an empty spool", || books.books().unwrap().waiting == 0).await;
-    println!("{count} records in {:?}, at most {most_kib} KiB resident", began.elapsed());
-    process.ends_well_by(Signal::TERM, LONG).await;
-    assert!(most_kib < MOST_KIB, "{most_kib} KiB");
+    is_so("an empty spool", || books.books().unwrap().waiting == 0).await;
+    let took = began.elapsed();
+    println!("{count} records in {took:?}, at most {} KiB resident", end(process).await);
     is_carried_out(&host, count, books.stats().unwrap()).await;
 }
 
@@ -97,18 +97,16 @@ async fn however_many_records_rest_they_take_no_memory_and_none_behind_them_wait
     for shard in 0..3 {
         rename(shard, "meta", "away").await;
     }
-    let mut process = start(&host);
+    let process = start(&host);
     let books = SpoolReader::open_beside(host.folder.path()).unwrap();
     let marks = || resting(host.folder.path());
-    let before = most_kib(&process, "all to be tried", || marks() == books.books().unwrap().waiting).await;
+    is_so("all to be tried", || marks() == books.books().unwrap().waiting).await;
     let rest = marks();
     assert!(rest > count / 2 && books.books().unwrap().replayed > 0, "{rest} of {count} rest");
     for shard in 0..3 {
         rename(shard, "away", "meta").await;
     }
-    let after = most_kib(&process, "an empty spool", || books.books().unwrap().waiting == 0).await;
-    println!("{rest} of {count} records rested, at most {} KiB resident", before.max(after));
-    process.ends_well_by(Signal::TERM, LONG).await;
-    assert!(before.max(after) < MOST_KIB, "{before} KiB, {after} KiB");
+    is_so("an empty spool", || books.books().unwrap().waiting == 0).await;
+    println!("{rest} of {count} records rested, at most {} KiB resident", end(process).await);
     is_carried_out(&host, count, books.stats().unwrap()).await;
 }

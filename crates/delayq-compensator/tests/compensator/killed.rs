@@ -1,8 +1,9 @@
 //! The process `delayq-compensator`, killed in the middle of its work (SIGKILL).
 
 use super::{Host, message, topic};
+use delayq::protocol::ShardId;
 use delayq::spool::SpoolRecord;
-use delayq::{Admin, Fate, UnixMillis};
+use delayq::{Admin, Fate, MessageId, UnixMillis};
 use delayq_spool::SpoolReader;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::process::{Process, Signal};
@@ -14,8 +15,13 @@ const COUNT: u64 = 3000;
 #[tokio::test]
 async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice() {
     let host = Host::start().await;
+    let now_ms = host.deployment.now().await.get();
     let records: Vec<SpoolRecord> = (0..COUNT)
-        .map(|n| SpoolRecord::put(&message(&format!("m{n}")), Fate::NotApplied, UnixMillis::new(1)))
+        .map(|n| match n % 2 {
+            0 => message(&format!("m{n}")),
+            _ => message("m").with_id(MessageId::generate(ShardId::new((n % 4) as u16), now_ms)),
+        })
+        .map(|message| SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1)))
         .collect();
     for some in records.chunks(500) {
         host.spool.append(some.to_vec()).await.unwrap();

@@ -214,6 +214,18 @@ async fn a_due_time_that_is_past_makes_it_ready_and_a_conflict_is_kept_aside() {
 }
 
 #[tokio::test]
+async fn a_message_whose_delay_and_expiry_passed_in_an_outage_is_expired_and_not_rejected() {
+    let host = Host::start().await;
+    // Tried in 1970.
+    let message = Message::new(topic(), "x").id("a").unwrap().after(Duration::from_secs(1));
+    let message = message.expires(UnixMillis::new(5_000));
+    let record = SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1));
+    host.spool.append(vec![record]).await.unwrap();
+    assert_eq!(drain(&mut host.resubmitter().await).await, resubmitted(1));
+    assert_eq!(Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap().accepted, 1);
+}
+
+#[tokio::test]
 async fn a_replace_of_unknown_fate_is_not_delivered_again() {
     let host = Host::start().await;
     // Delivered by the try whose answer was lost, or long before it.

@@ -3,7 +3,8 @@
 pub(crate) use crate::look::an_operator_sees_what_waits_who_reads_it_and_what_is_missing;
 use crate::stage::{Books, Broker, Guard, PASSWORD, Place, Running, Sent, Stage, USER, topic};
 pub(crate) use crate::stress::each_message_ends_as_the_order_of_its_records_says;
-use delayq::{Message, PutOutcome, State, UnixMillis};
+use delayq::protocol::Holder;
+use delayq::{Message, PutOutcome, Settled, State, UnixMillis};
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::environment::at_length;
@@ -71,6 +72,24 @@ pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
     let answer = stage.deployment.producer.put(again).await.unwrap().outcome;
     assert_eq!(answer, PutOutcome::Exists(State::Delayed, UnixMillis::new(4_102_444_805_000)));
     stage.is_settled().await;
+    compensator.stop().await;
+}
+
+/// What replaces a message that is leased rests until the handler's ack, and another message does not.
+pub(crate) async fn an_occurrence_that_a_handler_publishes_before_its_ack_is_put_after_it<B: Broker>() {
+    let stage = Stage::<B>::start().await;
+    let compensator = stage.compensator("").await;
+    let daily = Sent::new(&[("delayq-topic", "orders"), ("delayq-id", "daily")], "body of daily");
+    stage.broker.publish(vec![daily]).await;
+    let held = stage.reserved(1).await.remove("daily").unwrap();
+    stage.broker.publish(vec![Sent::put("daily", &[("delayq-replace", "true")]), Sent::put("b", &[])]).await;
+    compensator.shows("source_records{source=\"intake.orders\",state=\"resting\"}", 1.0).await;
+    stage.has_delayed(1).await;
+    let settled = Holder::new(stage.deployment.client.clone()).ack(&[held.receipt]).await;
+    assert!(matches!(settled[..], [Ok(Settled::Delivered)]), "{settled:?}");
+    stage.has_delayed(2).await;
+    stage.is_settled().await;
+    assert_eq!(stage.broker.buried().await, 0);
     compensator.stop().await;
 }
 
@@ -367,6 +386,7 @@ macro_rules! conforms {
         conforms! { $broker:
             each_form_reaches_a_consumer,
             writes_of_one_message_keep_their_order,
+            an_occurrence_that_a_handler_publishes_before_its_ack_is_put_after_it,
             poison_is_buried_with_its_reason_and_its_neighbours_go_on,
             an_outage_of_redis_pauses_and_loses_nothing,
             a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice,

@@ -2,7 +2,9 @@
 
 use crate::conformance::{self, conforms};
 use crate::guide;
+use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
+use delayq_compensator::IntakeFault;
 use delayq_tests::content::texts;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::kafka_listener::Listener;
@@ -30,6 +32,13 @@ struct Kafka {
 }
 
 impl Kafka {
+    fn producer(server: &KafkaServer) -> FutureProducer {
+        let mut settings = ClientConfig::new();
+        settings.set("bootstrap.servers", server.address()).set("linger.ms", "5");
+        settings.set("partitioner", "murmur2_random");
+        settings.create().unwrap()
+    }
+
     fn settings(&self) -> ClientConfig {
         let mut settings = ClientConfig::new();
         settings.set("bootstrap.servers", self.server.address()).set("group.id", "delayq");
@@ -58,10 +67,7 @@ impl Broker for Kafka {
         for (name, partitions) in [topic(Place::Source), topic(Place::Dead)] {
             server.create_topic(name, partitions, &[]).await;
         }
-        let mut settings = ClientConfig::new();
-        settings.set("bootstrap.servers", server.address()).set("linger.ms", "5");
-        settings.set("partitioner", "murmur2_random");
-        Self { producer: settings.create().unwrap(), server, guarded }
+        Self { producer: Self::producer(&server), server, guarded }
     }
 
     fn section(&self) -> String {
@@ -225,7 +231,7 @@ async fn what_the_retention_dropped_before_it_was_read_is_counted_and_a_transact
     first.stop().await;
     stage.broker.publish_to(0, 10..30).await;
     stage.broker.drop_before(0, 22).await;
-    let seen = crate::look::look(&stage.broker, "").await.unwrap();
+    let seen = look(&stage.broker, "").await.unwrap();
     assert_eq!((seen.lag, seen.lost), (8, 12));
     let compensator = stage.compensator("").await;
     stage.has_delayed(18).await;
@@ -273,6 +279,59 @@ async fn a_tombstone_is_buried() {
     let dead = stage.broker.dead(1).await;
     assert!(dead[0].header("delayq-reason").contains("a tombstone is no put"), "{dead:?}");
     compensator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_permissions_of_the_guide_are_all_that_an_intake_needs_and_one_that_is_missing_is_named() {
+    let listener = Listener::plain().login(USER, PASSWORD);
+    let server = KafkaServer::start_with_acls(&listener).await;
+    for (name, partitions) in [topic(Place::Source), topic(Place::Dead)] {
+        server.create_topic(name, partitions, &[]).await;
+    }
+    let producer = Kafka::producer(&server);
+    let stage = Stage::on(Kafka { server, producer, guarded: Some(listener) }).await;
+    let login = format!("mechanism = \"PLAIN\"\nusername = \"{USER}\"\npassword = \"{PASSWORD}\"\n");
+    let block = guide::block("# Kafka: read the topic").replace("kafka:9092", &stage.broker.server.address());
+    let tool = stage.broker.server.acl_tool();
+    let run = |commands: &str| guide::run(stage.folder.path(), &format!("{tool}{commands}"));
+    run(&block);
+    guide::rights_are_enough(&stage, &login).await;
+
+    let commands: Vec<&str> = block.lines().filter(|line| line.starts_with("kafka-acls.sh ")).collect();
+    let denied = [
+        "the user has no right on the topic `orders-in`",
+        "the user has no right Read on the group `delayq`",
+        "the user has no right on the topic `orders-dead`",
+    ];
+    assert_eq!(commands.len(), denied.len());
+    for (command, why) in commands.into_iter().zip(denied) {
+        run(&command.replace("--add", "--remove --force"));
+        names_what_is_missing(&stage, &login, why).await;
+        run(command);
+    }
+    // Each topic is seen, and not enough.
+    let described = block.replace("--operation Read --topic", "--operation Describe --topic");
+    run(&format!("{}\n{described}", block.replace("--add", "--remove --force")));
+    let compensator = stage.compensator_with("", &login).await;
+    compensator.is_unready("the user has no right Read on the topic `orders-in`").await;
+    compensator.stop().await;
+    let described = block.replace("--operation Write", "--operation Describe");
+    run(&format!("{}\n{described}", block.replace("--add", "--remove --force")));
+    let compensator = stage.compensator_with("", &login).await;
+    stage.broker.publish(vec![Sent::new(&[], "without an id")]).await;
+    compensator.is_unready("the user has no right Write on it").await;
+    run(&block);
+    stage.broker.dead(2).await;
+    compensator.stop().await;
+}
+
+/// A compensator and an operator hear of a right that is missing.
+async fn names_what_is_missing(stage: &Stage<Kafka>, login: &str, why: &str) {
+    let compensator = stage.compensator_with("", login).await;
+    compensator.is_unready(why).await;
+    compensator.stop().await;
+    let seen = look(&stage.broker, login).await;
+    assert!(matches!(&seen, Err(IntakeFault::Unusable(said)) if said.contains(why)), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

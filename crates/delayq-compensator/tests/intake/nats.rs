@@ -381,8 +381,7 @@ async fn the_program_of_the_guide_takes_a_payload_of_any_content_byte_for_byte()
 async fn the_permissions_of_the_guide_are_all_that_an_intake_needs() {
     let rules = Folder::new("nats");
     let path = rules.join("rules.conf");
-    let block = guide::block("# Kafka: read the topic");
-    let (_, users) = block.split_once("the turn among compensators\n").unwrap();
+    let users = guide::block("# nats-server.conf: ");
     let users =
         users.replace("dead.reminders", "dead").replace("REMINDERS", "in").replace("$PASSWORD", PASSWORD);
     let users = users.replace("users = [", "users = [ { user: all, password: p },");

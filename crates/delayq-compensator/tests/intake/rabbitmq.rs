@@ -250,6 +250,9 @@ async fn a_queue_that_is_missing_or_cannot_keep_order_is_named_until_it_is_right
     stage.broker.declare(QUEUE, &[("x-single-active-consumer", AMQPValue::Boolean(true)), priorities]).await;
     compensator.is_unready("x-max-priority=3").await;
     stage.broker.delete(Place::Source).await;
+    stage.broker.declare(QUEUE, &[("x-queue-type", AMQPValue::LongString("stream".into()))]).await;
+    compensator.is_unready("is a stream").await;
+    stage.broker.delete(Place::Source).await;
     stage.broker.create(Place::Source).await;
     compensator.is_ready().await;
     compensator.stop().await;

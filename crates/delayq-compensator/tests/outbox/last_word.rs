@@ -1,11 +1,12 @@
 //! Of the writes of one message the last one counts, however often they are sent, and whatever happens in between.
 
-use crate::mysql::stand::Stand as MariaDb;
+use crate::mysql::stand::{Stand as MariaDb, payload_by, put};
 use crate::readers::{Readers, topic};
 use crate::stand::{Stand, shadow};
 use delayq::admin::{Policy, Repeats};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
 use delayq::{Message, Settled, State};
+use delayq_service::config::Secret;
 use delayq_tests::deadline::{LONG, wait_until};
 use futures_util::future::join_all;
 
@@ -228,6 +229,21 @@ async fn a_role_with_a_short_statement_timeout_reads_a_window_that_takes_longer(
     database.batch_execute("ALTER ROLE postgres SET statement_timeout = '1s'").await.unwrap();
     let reader = stand.read();
     stand.is_settled(60).await;
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_a_user_with_a_short_limit_for_statements_reads_a_page_that_takes_longer() {
+    let mut stand = MariaDb::start().await;
+    let mut database = stand.database().await;
+    database.run(&put(0..60)).await;
+    // It takes longer than the user's limit to read one of the rows, however few are read at once.
+    database.run(&payload_by("IF(id = 'm7' AND SLEEP(1.2), payload, payload)")).await;
+    stand.config.url = Some(Secret::plain(database.limited_user(&stand.mariadb.url()).await));
+    let reader = stand.read();
+    stand.is_settled(60).await;
+    stand.is_all_settled().await;
+    assert_eq!((stand.accepted().await, stand.keeper().books().await.unwrap().rejected), (60, 0));
     reader.end().await;
 }
 

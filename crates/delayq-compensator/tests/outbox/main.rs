@@ -4,6 +4,7 @@
 
 mod adopted;
 mod aside;
+mod backlog;
 mod bounded;
 mod hosts;
 mod last_word;

@@ -3,7 +3,7 @@
 use delayq::protocol::Envelope;
 use delayq::{Admin, Group, MessageId, Target, Topic};
 use delayq_compensator::{
-    OutboxConfig, OutboxDeps, OutboxKeeper, SourcesMetrics, build_outbox, outbox_keeper,
+    OutboxConfig, OutboxKeeper, SourceDeps, SourcesMetrics, build_outbox, outbox_keeper,
 };
 use delayq_service::config::{HumanDuration, Secret};
 use delayq_service::{Fault, Metrics, Readiness, Shutdown};
@@ -117,11 +117,11 @@ impl Readers {
         outbox_keeper(&self.config).unwrap()
     }
 
-    fn deps(&self) -> OutboxDeps {
+    fn deps(&self) -> SourceDeps {
         let (metrics, readiness) = (Metrics::new(), Readiness::new());
         self.reports.lock().unwrap().push((metrics.clone(), readiness.clone()));
         let metrics = SourcesMetrics::register(&metrics);
-        OutboxDeps { client: self.deployment.client.clone(), metrics, readiness }
+        SourceDeps { client: self.deployment.client.clone(), metrics, readiness }
     }
 
     /// Why there can be no reader.

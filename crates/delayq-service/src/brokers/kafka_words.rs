@@ -11,7 +11,7 @@ pub struct KafkaWords(Arc<Mutex<Option<Said>>>);
 #[derive(Clone, Debug)]
 struct Said {
     words: String,
-    refused_login: bool,
+    code: Option<RDKafkaErrorCode>,
 }
 
 // === impl KafkaWords ===
@@ -29,7 +29,18 @@ impl KafkaWords {
     /// True if the brokers refused the login: a client keeps its original password.
     #[must_use]
     pub fn refused_login(&self) -> bool {
-        self.said().as_ref().is_some_and(|said| said.refused_login)
+        self.code() == Some(RDKafkaErrorCode::Authentication)
+    }
+
+    /// True if the brokers denied the user a topic, or the producer id that only a user with a right to write gets.
+    #[must_use]
+    pub fn denied_write(&self) -> bool {
+        use RDKafkaErrorCode::{ClusterAuthorizationFailed, TopicAuthorizationFailed};
+        matches!(self.code(), Some(TopicAuthorizationFailed | ClusterAuthorizationFailed))
+    }
+
+    fn code(&self) -> Option<RDKafkaErrorCode> {
+        self.said().as_ref().and_then(|said| said.code)
     }
 
     /// Discards the message after an ack.
@@ -50,7 +61,6 @@ impl ClientContext for KafkaWords {
         if code == Some(RDKafkaErrorCode::AllBrokersDown) {
             return;
         }
-        let refused_login = code == Some(RDKafkaErrorCode::Authentication);
-        *self.said() = Some(Said { words: reason.to_owned(), refused_login });
+        *self.said() = Some(Said { words: reason.to_owned(), code });
     }
 }

@@ -1,7 +1,8 @@
 //! Writers that end in the middle of an append.
 
 use super::{ids, open, put, reader, released};
-use delayq_tests::deadline::SHORT;
+use delayq_tests::deadline::{LONG, SHORT};
+use delayq_tests::environment::at_length;
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal, Stream};
 use std::path::Path;
@@ -60,4 +61,20 @@ async fn what_a_killed_writer_had_acknowledged_is_there_without_a_gap() {
         assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
         assert!(reader.stats().unwrap().balances());
     }
+}
+
+#[tokio::test]
+async fn processes_that_share_a_spool_wait_for_each_other_and_none_is_refused() {
+    let folder = Folder::new("spool");
+    let mut writers: Vec<Process> = (0..at_length(40, 300)).map(|_| appender(folder.path())).collect();
+    for writer in &mut writers {
+        writer.wait_for_line("acknowledged 80", LONG * at_length(1, 10)).await;
+    }
+    for writer in &mut writers {
+        writer.end_by(Signal::KILL, LONG).await;
+    }
+    let said = writers.iter().map(|writer| writer.text(Stream::Out)).collect::<String>();
+    let refused: Vec<_> = said.lines().filter(|line| line.starts_with("refused")).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert!(reader(folder.path()).stats().unwrap().balances());
 }

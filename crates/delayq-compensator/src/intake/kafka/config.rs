@@ -13,14 +13,15 @@ pub struct KafkaIntakeConfig {
     pub brokers: Vec<String>,
     /// The topic; default `delayq`.
     pub topic: String,
-    /// The consumer group that all compensators of this intake share; default `delayq`. It begins with the oldest record.
+    /// The consumer group that all compensators of this intake share; default `delayq`. A new group begins with the oldest
+    /// record.
     pub group: String,
-    /// Whether to speak TLS; default false.
+    /// Uses TLS; default false.
     pub tls: bool,
-    /// PEM file of the authority that signed the brokers' certificates; unset: those of the system. Needs `tls`.
+    /// PEM file of the authority that signed the brokers' certificates; unset: the authorities of the system. Needs `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `tls`.
+    /// PEM file of the client's certificate, if the server requests a certificate; needs `key` and `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
@@ -40,7 +41,7 @@ pub struct KafkaIntakeConfig {
 // === impl KafkaIntakeConfig ===
 
 impl KafkaIntakeConfig {
-    /// The files of its certificates.
+    /// The files for TLS.
     pub(super) fn pem_files(&self) -> PemFiles<'_> {
         let off = (!self.tls).then_some(("tls", "`tls` is false"));
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }

@@ -6,11 +6,12 @@ use crate::intake::broker::{Buried, Dead};
 use delayq_service::brokers::KafkaWords;
 use futures_util::future::join_all;
 use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use std::time::Duration;
 
-/// How long an ack may take.
+/// Maximum time for an ack.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The producer of dead records.
@@ -38,7 +39,7 @@ impl Burial {
         Ok(Self { topic: topic.to_owned(), producer: producer.map_err(|error| error.to_string())?, words })
     }
 
-    /// Publishes them together.
+    /// Publishes dead records together.
     pub(super) async fn publish(&self, dead: &[Dead<'_, KafkaTicket>]) -> Vec<Buried> {
         let sends = dead.iter().map(|dead| async move {
             let headers = dead.headers().fold(OwnedHeaders::new(), |headers, (name, value)| {
@@ -49,10 +50,19 @@ impl Burial {
             if let Some(key) = &dead.ticket.key {
                 record = record.key(key);
             }
-            // Where the queue is full, it waits.
+            // A full queue delays the call.
             let sent = self.producer.send(record, PATIENCE).await.map(drop);
-            sent.map_err(|(error, _)| self.words.explain(format!("the dead topic `{}`: {error}", self.topic)))
+            sent.map_err(|(error, _)| self.refused(&error))
         });
         join_all(sends).await
+    }
+
+    fn refused(&self, error: &KafkaError) -> String {
+        let is_denied = error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed);
+        let missing = match is_denied || self.words.denied_write() {
+            true => " (the user has no right Write on it)",
+            false => "",
+        };
+        self.words.explain(format!("the dead topic `{}`{missing}: {error}", self.topic))
     }
 }

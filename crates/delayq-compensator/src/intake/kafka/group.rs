@@ -1,5 +1,6 @@
-//! The consumer's own reports: which partitions are assigned to it, how far it is behind, and what it complains about.
+//! The consumer's own reports: assigned partitions, lag, and error messages.
 
+use super::config::KafkaIntakeConfig;
 use super::offsets::Offsets;
 use crate::intake::broker::Lost;
 use delayq_service::brokers::KafkaWords;
@@ -12,18 +13,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the brokers may take to say what is committed, while nothing else is done.
+/// Maximum time for the brokers' answer about committed offsets, while nothing else is done.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// No report yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What a consumer reports; clones share it.
+/// The reports of a consumer. Clones share the state.
 #[derive(Clone)]
 pub(super) struct Group(Arc<Shared>);
 
 struct Shared {
     topic: String,
+    /// The name of the group.
+    name: String,
     words: KafkaWords,
     offsets: Mutex<Offsets>,
     /// Nothing is to be fetched, of newly assigned partitions either.
@@ -35,9 +38,10 @@ struct Shared {
 // === impl Group ===
 
 impl Group {
-    pub(super) fn new(topic: &str) -> Self {
+    pub(super) fn new(config: &KafkaIntakeConfig) -> Self {
         Self(Arc::new(Shared {
-            topic: topic.to_owned(),
+            topic: config.topic.clone(),
+            name: config.group.clone(),
             words: KafkaWords::default(),
             offsets: Mutex::default(),
             is_paused: AtomicBool::new(false),
@@ -50,17 +54,34 @@ impl Group {
         &self.0.words
     }
 
+    /// An error with the right that the user lacks, or with the client's last message.
+    pub(super) fn explain(&self, error: &KafkaError) -> String {
+        match self.missing_right(error) {
+            Some(missing) => format!("{error}: {missing}"),
+            None => self.0.words.explain(error.to_string()),
+        }
+    }
+
+    fn missing_right(&self, error: &KafkaError) -> Option<String> {
+        let on = match error.rdkafka_error_code()? {
+            RDKafkaErrorCode::TopicAuthorizationFailed => format!("topic `{}`", self.0.topic),
+            RDKafkaErrorCode::GroupAuthorizationFailed => format!("group `{}`", self.0.name),
+            _ => return None,
+        };
+        Some(format!("the user has no right Read on the {on}"))
+    }
+
     pub(super) fn offsets(&self) -> MutexGuard<'_, Offsets> {
-        // Each change of it is whole before anything that could panic.
+        // Each change is complete before anything that could panic.
         self.0.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is paused, before this call made it so or not.
+    /// Sets the pause. Returns the state from before.
     pub(super) fn set_paused(&self, is_paused: bool) -> bool {
         self.0.is_paused.swap(is_paused, Ordering::Relaxed)
     }
 
-    /// What the brokers dropped, to be taken out.
+    /// Records that the brokers dropped, to be taken out.
     pub(super) fn lost(&self) -> MutexGuard<'_, Vec<Lost>> {
         self.0.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,11 +93,12 @@ impl Group {
 
 impl ClientContext for Group {
     fn error(&self, error: KafkaError, reason: &str) {
-        self.0.words.error(error, reason);
+        let missing = self.missing_right(&error).map(|missing| format!("{reason} {missing}"));
+        self.0.words.error(error, missing.as_deref().unwrap_or(reason));
     }
 
-    /// High watermark minus committed offset, over the partitions that are assigned; where nothing was ever committed, all
-    /// that is there.
+    /// High watermark minus committed offset, over the partitions that are assigned; without any commit so far, the whole
+    /// log counts.
     fn stats(&self, statistics: Statistics) {
         let Some(topic) = statistics.topics.get(&self.0.topic) else { return };
         let mut offsets = self.offsets();
@@ -98,7 +120,7 @@ impl ClientContext for Group {
     }
 }
 
-/// From where partitions are read on; those that are missing are read from their beginning, or that cannot be asked now.
+/// Committed offsets by partition. A missing partition is read from the beginning, or the brokers did not answer.
 fn committed(consumer: &BaseConsumer<Group>, partitions: &TopicPartitionList) -> HashMap<i32, i64> {
     let asked = consumer.committed_offsets(partitions.clone(), PATIENCE);
     let known = asked.inspect_err(|error| {
@@ -113,8 +135,8 @@ fn committed(consumer: &BaseConsumer<Group>, partitions: &TopicPartitionList) ->
 }
 
 impl ConsumerContext for Group {
-    /// It runs inside a call that waits for records, so nothing is under way: what was handed out is settled, or waits for
-    /// another try and is lost with its partition. What is settled is committed by the client before it lets go.
+    /// Runs inside a call that waits for records, so nothing is under way: every record is settled, or waits for another try
+    /// and is lost with the partition. The client commits settled records before releasing a partition.
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         match rebalance {
             Rebalance::Assign(partitions) => {
@@ -134,7 +156,7 @@ impl ConsumerContext for Group {
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        // What is not committed is carried out again, by the next owner of the partition.
+        // Uncommitted records are carried out again, by the next owner of the partition.
         match result {
             Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
             Err(error) => tracing::warn!(topic = self.0.topic, %error, "offsets were not committed"),

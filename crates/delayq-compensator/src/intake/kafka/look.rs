@@ -1,4 +1,4 @@
-//! Looking at a topic and its group, without joining it.
+//! A look at a topic and a group, without joining the group.
 
 use super::config::KafkaIntakeConfig;
 use super::group::Group;
@@ -13,10 +13,10 @@ use rdkafka::{Offset, TopicPartitionList};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How long the brokers may take for each answer.
+/// Maximum time for each answer of the brokers.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// What the brokers answer while they elect who keeps a partition or a group: it passes.
+/// The brokers' answers during an election for a partition or a group, which pass.
 const ELECTING: [RDKafkaErrorCode; 5] = [
     RDKafkaErrorCode::CoordinatorLoadInProgress,
     RDKafkaErrorCode::CoordinatorNotAvailable,
@@ -29,7 +29,7 @@ const ELECTING: [RDKafkaErrorCode; 5] = [
 pub(crate) async fn look(config: &KafkaIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
     let mut settings = config.access().settings("delayq-look").map_err(IntakeFault::Unreachable)?;
     settings.set("group.id", &config.group).set("allow.auto.create.topics", "false");
-    let group = Group::new(&config.topic);
+    let group = Group::new(config);
     let consumer = BaseConsumer::from_config_and_context(&settings, group.clone());
     let consumer = consumer.map_err(|error| IntakeFault::Unreachable(error.to_string()))?;
     let looker = Looker { consumer, group, config: config.clone(), dead: dead.to_owned() };
@@ -38,7 +38,7 @@ pub(crate) async fn look(config: &KafkaIntakeConfig, dead: &str) -> Result<Intak
 }
 
 struct Looker {
-    /// It never subscribes, so it is no member of the group.
+    /// Never subscribes, so never joins the group.
     consumer: BaseConsumer<Group>,
     group: Group,
     config: KafkaIntakeConfig,
@@ -53,7 +53,8 @@ impl Looker {
         let metadata = described.map_err(|error| {
             IntakeFault::Unreachable(self.config.pem_files().explain(self.explain(&error)))
         })?;
-        topics::exist(&metadata, [&self.config.topic, &self.dead]).map_err(IntakeFault::Unusable)?;
+        let topics = [self.config.topic.as_str(), &self.dead];
+        topics::exist(&metadata, topics, (&self.consumer, PATIENCE)).map_err(IntakeFault::Unusable)?;
         let fault = |error: KafkaError| match error.rdkafka_error_code() {
             Some(code) if ELECTING.contains(&code) => IntakeFault::Unreachable(self.explain(&error)),
             _ => IntakeFault::Unusable(self.explain(&error)),
@@ -62,8 +63,8 @@ impl Looker {
         Ok(IntakeLook { lag, lost, reader: self.reader().map_err(fault)? })
     }
 
-    /// What lies behind the committed offsets, or where nothing was ever committed, all that is there; and how many offsets are
-    /// dropped already between these and what is there.
+    /// The number of records behind the committed offsets, or in the whole log without any commit; and the number of offsets
+    /// dropped between the commits and the log's beginning.
     fn lag(&self, metadata: &Metadata) -> Result<(u64, u64), KafkaError> {
         let topic = self.config.topic.as_str();
         let mut partitions = TopicPartitionList::new();
@@ -92,8 +93,8 @@ impl Looker {
         Ok((lag, lost))
     }
 
-    /// Where the first record of each partition is, or where the next one will be. As for the first record since a time,
-    /// each broker is asked once for all of its partitions.
+    /// The offset of each partition's first record, or of the next one. A query by time takes one request to each broker,
+    /// for all partitions together.
     fn ends(&self, partitions: &TopicPartitionList, end: Offset) -> Result<HashMap<i32, i64>, KafkaError> {
         let mut asked = partitions.clone();
         asked.set_all_offsets(end)?;
@@ -122,9 +123,9 @@ impl Looker {
         })
     }
 
-    /// An error with what the client said before it.
+    /// An error with the client's last message.
     fn explain(&self, error: &KafkaError) -> String {
         while self.consumer.poll(Duration::ZERO).is_some() {}
-        self.group.words().explain(error.to_string())
+        self.group.explain(error)
     }
 }

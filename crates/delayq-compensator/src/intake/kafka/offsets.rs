@@ -1,7 +1,6 @@
-//! Which offsets of which partitions are handed out and settled. Pure.
+//! The offsets of each partition that are handed out and settled. Pure.
 //!
-//! Records are settled in any order, but a partition has one committed offset: it goes up to the first record that is not
-//! settled yet.
+//! Records are settled in any order, but a partition has one committed offset: the first unsettled record.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +11,7 @@ pub(super) struct Offsets {
     assignments: u64,
 }
 
-/// Where a record is, and under which assignment of its partition it was handed out.
+/// A record's place, and the partition's assignment at the time of the hand-out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) partition: i32,
@@ -25,9 +24,9 @@ struct Partition {
     assignment: u64,
     /// The next offset, if nothing is missing; `None`: that is not known.
     next: Option<i64>,
-    /// Offsets that were passed over, and how often they were looked at since.
+    /// Offsets that were passed over.
     gaps: Vec<Gap>,
-    /// Offsets that were handed out, from the first one that is not settled, and whether each is.
+    /// Offsets that were handed out, from the first unsettled one on, each with true if settled.
     out: VecDeque<(i64, bool)>,
 }
 
@@ -39,13 +38,13 @@ struct Gap {
     looks: u8,
 }
 
-/// How often a gap is compared with the beginning of its log: what is known of that is some time old.
+/// Number of times that a gap is compared with the beginning of the log, which is known only with a delay.
 const LOOKS: u8 = 3;
 
 // === impl Offsets ===
 
 impl Offsets {
-    /// A partition was assigned: what was handed out of it before is lost. `next` is the committed offset.
+    /// A partition was assigned: records handed out before are lost. `next` is the committed offset.
     pub(super) fn assign(&mut self, partition: i32, next: Option<i64>) {
         self.assignments += 1;
         let assigned =
@@ -62,8 +61,8 @@ impl Offsets {
         self.partitions.keys().copied()
     }
 
-    /// Hands out a record; `None`: its partition is not assigned. Where offsets go back, because the log was cut off or the
-    /// topic created again, what was handed out before is lost.
+    /// Hands out a record; `None`: the partition is not assigned. If offsets go back, because the log was cut off or the
+    /// topic created again, earlier records are lost.
     pub(super) fn hand_out(&mut self, partition: i32, offset: i64) -> Option<Place> {
         if self.partitions.get(&partition)?.out.back().is_some_and(|(last, _)| *last >= offset) {
             self.assign(partition, None);
@@ -77,8 +76,8 @@ impl Offsets {
         Some(Place { partition, offset, assignment: known.assignment })
     }
 
-    /// The offsets that were passed over because the log of a partition begins behind them by now: `from` and `to` of each. What
-    /// compaction or a transaction leaves out lies behind the beginning, and is no loss.
+    /// Offsets that were passed over because the partition's log now begins further on: `from` and `to` of each. Offsets
+    /// left out by compaction or a transaction lie behind the beginning, and are no loss.
     pub(super) fn dropped(&mut self, partition: i32, low: i64) -> Vec<(i64, i64)> {
         let Some(known) = self.partitions.get_mut(&partition) else { return Vec::new() };
         let mut dropped = Vec::new();
@@ -96,7 +95,7 @@ impl Offsets {
         self.partitions.get(&place.partition).is_none_or(|known| known.assignment != place.assignment)
     }
 
-    /// Settles a record; the last offset up to which all of its partition are settled now, if that is a later one.
+    /// Settles a record; the last offset up to which the whole partition is settled now, if that has advanced.
     pub(super) fn settle(&mut self, place: &Place) -> Option<i64> {
         if self.is_lost(place) {
             return None;
@@ -138,7 +137,7 @@ mod tests {
         for offset in [160, 161, 163, 170] {
             offsets.hand_out(0, offset).unwrap();
         }
-        // What is known of the beginning may be from before the gap.
+        // The known beginning may be from before the gap.
         assert_eq!(offsets.dropped(0, 100), []);
         assert_eq!(offsets.dropped(0, 160), [(100, 160)]);
         assert_eq!(offsets.dropped(0, 165), [(162, 163), (164, 165)]);

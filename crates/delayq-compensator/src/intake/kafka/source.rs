@@ -1,5 +1,5 @@
-//! Consuming: offsets are stored as records are settled, and committed by the client from time to time, when it gives
-//! partitions up, and when it closes.
+//! Consuming: settled records store offsets, which the client commits from time to time, when releasing partitions, and when
+//! closing.
 
 use super::config::KafkaIntakeConfig;
 use super::dead::Burial;
@@ -24,12 +24,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How long the brokers may take to describe their topics.
+/// Maximum time for the brokers' description of all topics.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum bytes of the records of one call, exceeded by one record.
+/// Maximum bytes of a call's records, exceeded by at most one record.
 const MOST_BYTES: usize = 16 << 20;
 
-/// A topic, and that of its dead records.
+/// A topic, and the topic of dead records.
 pub(crate) struct KafkaSource {
     config: KafkaIntakeConfig,
     dead: String,
@@ -39,7 +39,7 @@ pub(crate) struct KafkaSource {
 struct Open {
     consumer: Arc<StreamConsumer<Group>>,
     group: Group,
-    /// None after it failed: the next one reads the password again.
+    /// None after a failure: the next burial reads the password again.
     burial: Option<Burial>,
 }
 
@@ -48,7 +48,7 @@ struct Open {
 pub(crate) struct KafkaTicket {
     topic: Arc<str>,
     place: Place,
-    /// Its dead record has the same.
+    /// The dead record gets the same key.
     pub(super) key: Option<Vec<u8>>,
 }
 
@@ -72,11 +72,11 @@ impl KafkaSource {
             .set("enable.auto.commit", "true")
             .set("auto.commit.interval.ms", "200")
             .set("allow.auto.create.topics", "false")
-            // What librdkafka itself fetches ahead.
+            // The read-ahead of librdkafka.
             .set("queued.max.messages.kbytes", "32768")
             .set("session.timeout.ms", "10000")
             .set("statistics.interval.ms", "1000");
-        let group = Group::new(&self.config.topic);
+        let group = Group::new(&self.config);
         let consumer = StreamConsumer::from_config_and_context(&settings, group.clone());
         let consumer = Arc::new(consumer.map_err(|error| error.to_string())?);
         let burial = Some(Burial::new(&self.config, &self.dead)?);
@@ -91,15 +91,18 @@ impl KafkaSource {
 // === impl Open ===
 
 impl Open {
-    async fn check(&self, topics: [&str; 2], files: PemFiles<'_>) -> Result<(), String> {
+    async fn check(&self, topics: [String; 2], files: PemFiles<'_>) -> Result<(), String> {
         let consumer = Arc::clone(&self.consumer);
-        let fetched = tokio::task::spawn_blocking(move || consumer.client().fetch_metadata(None, PATIENCE));
-        let metadata = fetched.await.map_err(|panic| panic.to_string())?;
-        let explain = |error: KafkaError| files.explain(self.group.words().explain(error.to_string()));
-        topics::exist(&metadata.map_err(explain)?, topics)
+        let check = move || {
+            let metadata = consumer.fetch_metadata(None, PATIENCE)?;
+            let topics = topics.each_ref().map(String::as_str);
+            Ok(topics::exist(&metadata, topics, (&*consumer, PATIENCE)))
+        };
+        let checked = tokio::task::spawn_blocking(check).await.map_err(|panic| panic.to_string())?;
+        checked.map_err(|error: KafkaError| files.explain(self.group.explain(&error)))?
     }
 
-    /// What an error of the client means: it mends most by itself.
+    /// Judges an error of the client, which recovers from most errors by itself.
     fn judge(&self, error: &KafkaError) -> Result<(), String> {
         use RDKafkaErrorCode as Code;
         match error.rdkafka_error_code() {
@@ -112,7 +115,7 @@ impl Open {
                 | Code::CoordinatorNotAvailable
                 | Code::CoordinatorLoadInProgress,
             ) if !matches!(error, KafkaError::MessageConsumptionFatal(_)) => Ok(()),
-            _ => Err(self.group.words().explain(error.to_string())),
+            _ => Err(self.group.explain(error)),
         }
     }
 
@@ -150,7 +153,7 @@ fn headers(message: &BorrowedMessage<'_>) -> (Vec<(String, Vec<u8>)>, Option<&'s
             let Header { key, value } = headers.get(index);
             (key.to_owned(), value.unwrap_or_default().to_vec())
         };
-        // It changes nothing that could be left half done.
+        // The closure has no state that a panic could leave half changed.
         match catch_unwind(AssertUnwindSafe(read)) {
             Ok(header) => all.push(header),
             Err(_) => damage = Some("it has a header whose name is not UTF-8, which is left out"),
@@ -166,7 +169,8 @@ impl Broker for KafkaSource {
     async fn open(&mut self) -> Result<(), String> {
         self.close().await;
         let open = self.connect()?;
-        let checked = open.check([&self.config.topic, &self.dead], self.config.pem_files()).await;
+        let topics = [self.config.topic.clone(), self.dead.clone()];
+        let checked = open.check(topics, self.config.pem_files()).await;
         let subscribe = || open.consumer.subscribe(&[&self.config.topic]).map_err(|error| error.to_string());
         let subscribed = checked.and_then(|()| subscribe());
         match subscribed {
@@ -273,13 +277,13 @@ impl Broker for KafkaSource {
 
     async fn close(&mut self) {
         if let Some(open) = self.open.take() {
-            // It commits and leaves the group.
+            // The drop commits and leaves the group.
             let _ = drop_apart(open).await;
         }
     }
 }
 
-/// Drops a client, which waits for its threads and for answers of the brokers.
+/// Drops a client, which waits for threads and for answers of the brokers.
 fn drop_apart(client: impl Send + 'static) -> JoinHandle<()> {
     tokio::task::spawn_blocking(move || drop(client))
 }

@@ -13,7 +13,7 @@ pub struct NatsIntakeConfig {
     pub servers: Vec<String>,
     /// The stream; default `delayq`.
     pub stream: String,
-    /// The durable consumer that all compensators of this intake share; default `delayq`. It is created where it is missing.
+    /// The durable consumer that all compensators of this intake share; default `delayq`. Created if missing.
     pub consumer: String,
     /// The subject of the stream that is read, wildcards included; unset: all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,13 +27,13 @@ pub struct NatsIntakeConfig {
     /// Token, in place of user and password; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
-    /// A file of credentials (JWT and key), in place of the others; unset: none.
+    /// A file of credentials (JWT and key), in place of user or token; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<PathBuf>,
-    /// PEM file of the authority that signed the server's certificate; unset: those of the system.
+    /// PEM file of the authority that signed the server's certificate; unset: the authorities of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key`.
+    /// PEM file of the client's certificate, if the server requests a certificate; needs `key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.
@@ -67,7 +67,7 @@ impl NatsIntakeConfig {
     }
 }
 
-/// Whether a subject with wildcards matches one without.
+/// True if a subject with wildcards matches a plain subject.
 fn matches(pattern: &str, subject: &str) -> bool {
     let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
     loop {

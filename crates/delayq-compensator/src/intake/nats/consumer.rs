@@ -1,11 +1,11 @@
-//! The stream, the consumer and the stream of the dead records, as an intake needs them.
+//! Checks of the stream, the consumer and the stream of dead records.
 
 use super::config::NatsIntakeConfig;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{AckPolicy, Config};
 use async_nats::jetstream::stream::Stream;
 
-/// The stream, if another one takes its dead records.
+/// The stream, if another stream takes the dead records.
 pub(super) async fn stream(
     context: &Context,
     config: &NatsIntakeConfig,

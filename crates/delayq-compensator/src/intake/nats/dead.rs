@@ -1,4 +1,4 @@
-//! Dead records: published to a subject of another stream, and acked by it.
+//! Dead records: published to a subject of another stream, which acks.
 
 use super::source::NatsTicket;
 use crate::intake::broker::{Buried, Dead};
@@ -8,7 +8,7 @@ use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use futures_util::future::join_all;
 use std::str::FromStr;
 
-/// Publishes them all, then waits for the acks.
+/// Publishes all records, then waits for the acks.
 pub(super) async fn publish(context: &Context, subject: &str, dead: &[Dead<'_, NatsTicket>]) -> Vec<Buried> {
     let mut acks = Vec::with_capacity(dead.len());
     for dead in dead {
@@ -34,7 +34,7 @@ async fn send(
 fn headers(dead: &Dead<'_, NatsTicket>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in dead.headers() {
-        // A value has no line breaks: of a reason they are spaces.
+        // A value has no line breaks: in a reason, spaces take their place.
         let value = String::from_utf8_lossy(&value).replace(['\r', '\n'], " ");
         let name = HeaderName::from_str(name).map_err(|error| error.to_string())?;
         headers.append(name, HeaderValue::from_str(&value).map_err(|error| error.to_string())?);

@@ -1,4 +1,4 @@
-//! Looking at a stream and its consumer, which is not created by it.
+//! A look at a stream and a consumer, which creates no consumer.
 
 use super::config::NatsIntakeConfig;
 use super::consumer;
@@ -11,7 +11,7 @@ use futures_util::TryStreamExt as _;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long the server may take for each answer: what a user may not ask is never answered.
+/// Maximum time for each answer of the server, which never answers a request without permission.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Looks at the stream, the consumer and the stream of the dead records.
@@ -20,7 +20,7 @@ pub(crate) async fn look(config: &NatsIntakeConfig, dead: &str) -> Result<Intake
     let options = config.access().options("delayq-look").await.map_err(IntakeFault::Unreachable)?;
     let options =
         options.connection_timeout(PATIENCE).request_timeout(Some(PATIENCE)).event_callback(move |event| {
-            // What a user may not do is not answered, but said beside.
+            // The server does not answer a request without permission, but reports an error apart.
             if let Event::ServerError(error) = event {
                 said.send_replace(Some(error.to_string()));
             }
@@ -47,7 +47,7 @@ async fn see(client: &Client, config: &NatsIntakeConfig, dead: &str) -> Result<I
             let lost = first.saturating_sub(info.delivered.stream_sequence + 1);
             (info.num_pending + info.num_ack_pending as u64, lost)
         }
-        // The first compensator creates it, and begins with the oldest record.
+        // The first compensator creates the consumer, and begins with the oldest record.
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
             let counted = records(&mut stream, config.subject.as_deref()).await;
             (counted.map_err(|error| format!("the stream `{of}`: {error}"))?, 0)
@@ -58,7 +58,7 @@ async fn see(client: &Client, config: &NatsIntakeConfig, dead: &str) -> Result<I
     Ok(IntakeLook { lag, lost, reader: held.then(|| format!("a compensator, through the consumer {name}")) })
 }
 
-/// How many records a stream has, or has of a subject.
+/// Number of records in a stream, or with a subject.
 async fn records(stream: &mut Stream, subject: Option<&str>) -> Result<u64, InfoError> {
     let Some(subject) = subject else { return Ok(stream.info().await?.state.messages) };
     let of_subjects = stream.info_with_subjects(subject).await?;

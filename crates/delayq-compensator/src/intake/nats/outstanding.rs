@@ -1,5 +1,5 @@
-//! The records that were handed out and are not acked. The server delivers one again that it hears nothing of for a while,
-//! so it is told of those that take long.
+//! The records that were handed out and are not acked. The server delivers a record again after a while without a sign of
+//! life, so signs are sent for records that take long.
 
 use async_nats::{Client, Subject};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The server is told of them until this is dropped.
+/// Signs are sent until the value is dropped.
 pub(super) struct Outstanding {
     records: Arc<Mutex<Records>>,
     telling: AbortHandle,
@@ -16,37 +16,37 @@ pub(super) struct Outstanding {
 
 #[derive(Default)]
 struct Records {
-    /// By their sequence numbers in the stream.
+    /// By sequence number in the stream.
     out: BTreeMap<u64, Out>,
     bytes: usize,
-    /// The last that were acked: one of them that comes again, because the server heard of it too late, is no new record.
+    /// The last that were acked: a repeated delivery, caused by a late ack, is no new record.
     acked: BTreeSet<u64>,
 }
 
 struct Out {
-    /// Where it is acked.
+    /// The subject for the ack.
     reply: Subject,
     since: Instant,
     bytes: usize,
 }
 
-/// What a record that arrives is.
+/// The kind of an arriving record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     New,
-    /// It is here already.
+    /// The record is here already.
     Here,
-    /// It was acked already.
+    /// The record was acked already.
     Acked,
 }
 
-/// Maximum number of records that are remembered after their ack.
+/// Maximum number of acked records that are remembered.
 const MOST_ACKED: usize = 1 << 16;
 
 // === impl Outstanding ===
 
 impl Outstanding {
-    /// `patience`: how long the server waits for a sign of a record.
+    /// `patience`: the server's wait for a sign of a record.
     pub(super) fn start(client: &Client, patience: Duration) -> Self {
         let records = Arc::<Mutex<Records>>::default();
         let telling = tokio::spawn(tell(client.clone(), Arc::clone(&records), patience / 3)).abort_handle();
@@ -58,12 +58,12 @@ impl Outstanding {
         lock(&self.records).add(sequence, Out { reply, since: Instant::now(), bytes })
     }
 
-    /// Where a record is acked; it is no longer told of.
+    /// The subject for the ack of a record, for which no more signs are sent.
     pub(super) fn take(&self, sequence: u64) -> Option<Subject> {
         lock(&self.records).take(sequence)
     }
 
-    /// How many there are, and their bytes.
+    /// Number and bytes of the records.
     pub(super) fn held(&self) -> (usize, usize) {
         let records = lock(&self.records);
         (records.out.len(), records.bytes)
@@ -116,14 +116,14 @@ async fn tell(client: Client, records: Arc<Mutex<Records>>, every: Duration) {
             .map(|out| out.reply.clone())
             .collect();
         for reply in old {
-            // Where this fails the connection is gone, which its reader reports.
+            // A failure means a lost connection, which the reader reports.
             let _ = client.publish(reply, "+WPI".into()).await;
         }
     }
 }
 
 fn lock(records: &Mutex<Records>) -> MutexGuard<'_, Records> {
-    // Nothing in it can panic halfway.
+    // No change can panic halfway.
     records.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -6,7 +6,7 @@ use async_nats::jetstream::message::Info;
 use delayq::UnixMillis;
 use delayq_service::brokers::commands_nats;
 
-/// The record of a message. The client keeps headers in no order, so they are sorted: the same message gives the same
+/// The record of a message. The client keeps headers in no order, so headers are sorted: the same message gives the same
 /// record.
 pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
     let mut headers: Vec<(String, Vec<u8>)> = message
@@ -24,7 +24,7 @@ pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
         headers,
         body: message.payload.to_vec(),
         at: published.map(UnixMillis::new),
-        // `Nats-Msg-Id` is none: the stream drops a second record that has the same, such as the message's cancel.
+        // `Nats-Msg-Id` is none: the stream drops a second record with the same value, such as the message's cancel.
         is_repeat: false,
         ..Record::default()
     }

@@ -1,22 +1,22 @@
-//! Which sequences of a stream were passed over, and which of these its limits have dropped. Pure.
+//! The sequences of a stream that were passed over, and the losses among them. Pure.
 //!
-//! A sequence that is missing may have been of another subject, or deleted by an operator. One that lies in front of the first
-//! record that the stream still has was dropped by its limits. A consumer with a subject never receives the records of
-//! others, so its gaps count only where it was behind: what was dropped then may have been its own.
+//! A sequence that is missing may have been of another subject, or deleted by an operator. A sequence before the stream's
+//! first remaining record was dropped by the stream's limits. A consumer with a subject never receives records of other
+//! subjects, so a gap counts only if the consumer was behind: a record dropped then may have had the subject.
 
-/// The sequences of a stream, as they come, over all connections.
+/// The sequences of a stream in the order of arrival, over all connections.
 #[derive(Debug, Default)]
 pub(super) struct Sequences {
-    /// Whether the consumer reads all subjects.
+    /// True if the consumer reads all subjects.
     is_whole: bool,
-    /// More was waiting when the last one came.
+    /// More records were waiting at the last arrival.
     is_behind: bool,
-    /// The next one if nothing is missing; 0: not known.
+    /// The next sequence if nothing is missing; 0: not known.
     next: u64,
-    /// Those that were passed over, up to the one before the second.
+    /// Ranges that were passed over; the end is exclusive.
     gaps: Vec<(u64, u64)>,
     lost: Vec<(u64, u64)>,
-    /// Behind the last one that was found to be lost.
+    /// The sequence behind the last known loss.
     lost_to: u64,
 }
 
@@ -27,20 +27,20 @@ impl Sequences {
         Self { is_whole, ..Self::default() }
     }
 
-    /// Notes the last sequence of the stream at a new connection: one that was made again counts from 1 again.
+    /// Notes the last sequence of the stream at a new connection: a new stream of this name counts from 1 again.
     pub(super) fn connected(&mut self, last: u64) {
         if last + 1 < self.next {
             *self = Self::new(self.is_whole);
         }
     }
 
-    /// Begins behind the last one that the consumer has ever passed.
+    /// Begins behind the last sequence that the consumer has ever passed.
     pub(super) fn begin(&mut self, passed: u64) {
         self.next = self.next.max(passed + 1);
         self.gaps.push((self.next, u64::MAX));
     }
 
-    /// Notes that the consumer has passed this one. Of one that reads all subjects, each of them comes.
+    /// Notes that the consumer has passed this sequence. A consumer of all subjects receives every sequence.
     pub(super) fn passed(&mut self, sequence: u64) {
         if !self.is_whole && self.next > 0 {
             self.next = self.next.max(sequence + 1);
@@ -52,7 +52,7 @@ impl Sequences {
         self.is_behind = true;
     }
 
-    /// Notes one that came, and how many were waiting behind it; an earlier one comes again.
+    /// Notes an arrival, and the number of records waiting behind. An earlier sequence is a repeated delivery.
     pub(super) fn arrived(&mut self, sequence: u64, waiting: u64) {
         if self.next > 0 && sequence > self.next && (self.is_whole || self.is_behind) {
             self.gaps.push((self.next, sequence));
@@ -65,13 +65,13 @@ impl Sequences {
         !self.gaps.is_empty()
     }
 
-    /// Compares the gaps with the first sequence that the stream has; `drops_within`: it bounds the records of each subject, so
-    /// that it drops some behind that too.
+    /// Compares the gaps with the first sequence that the stream has; `drops_within`: the stream bounds the records of each
+    /// subject, so records behind the first are dropped too.
     pub(super) fn look(&mut self, first: u64, drops_within: bool) {
         for (from, to) in std::mem::take(&mut self.gaps) {
             let is_all = drops_within && self.is_whole && to < u64::MAX;
             let end = if is_all { to } else { to.min(first) };
-            // Of an open end, what was found before is not found again.
+            // With an open end, an earlier finding is not repeated.
             let from = from.max(self.lost_to);
             if from < end {
                 self.lost.push((from, end));
@@ -81,7 +81,7 @@ impl Sequences {
         }
     }
 
-    /// What was lost since the last call.
+    /// The losses since the last call.
     pub(super) fn take_lost(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.lost)
     }

@@ -1,7 +1,8 @@
-//! Reading through a durable pull consumer, acks of each record of its own.
+//! Reads through a durable pull consumer, and acks each record.
 //!
-//! The server hands a record out again when its reader is gone, but only after a while, and later ones before. So after each
-//! connection nothing is carried out until everything that is not acked is here; then it is in the order of the stream.
+//! After a lost reader the server hands out later records first, and the unacked record again only after a while. So after
+//! each connection nothing is carried out until everything that is not acked is here; then the records are in the stream's
+//! order.
 
 use super::config::NatsIntakeConfig;
 use super::outstanding::{Known, Outstanding};
@@ -28,24 +29,24 @@ use tokio::time::sleep;
 
 /// After this time without a sign a record is handed out again, if this process creates the consumer.
 const ACK_WAIT: Duration = Duration::from_secs(10);
-/// How often the server is asked whether everything is here.
+/// Interval between requests for the state of the consumer.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// For how long a request for records stands, and when it should have ended.
+/// Lifetime of a request for records, and the time by which the request should have ended.
 const EXPIRES: Duration = Duration::from_secs(15);
 const ENDED: Duration = Duration::from_secs(18);
-/// What the server says where the next record is larger than what is left of a request.
+/// The server's answer if the next record is larger than the rest of a request.
 const TOO_LARGE: &str = "Exceeds MaxBytes";
 
-/// Maximum bytes of the records of one call, exceeded by one record.
+/// Maximum bytes of a call's records, exceeded by at most one record.
 const MOST_BYTES: usize = 16 << 20;
-/// Maximum bytes of records that are not acked, exceeded by one record.
+/// Maximum bytes of unacked records, exceeded by at most one record.
 const MOST_AHEAD_BYTES: usize = 64 << 20;
 
 const BROKEN: &str = "the connection broke";
 const UNOPENED: &str = "it is not connected";
 
-/// A stream, and the subject of its dead records.
+/// A stream, and the subject of dead records.
 pub(crate) struct NatsSource {
     config: NatsIntakeConfig,
     dead: String,
@@ -53,7 +54,7 @@ pub(crate) struct NatsSource {
     in_flight: u16,
     connections: u64,
     progress: Progress,
-    /// Those of the connection before, while none is open.
+    /// The sequences of the last connection, while none is open.
     sequences: Sequences,
     open: Option<Open>,
 }
@@ -70,21 +71,21 @@ struct Open {
     cramped_at: Option<usize>,
     outstanding: Outstanding,
     in_flight: usize,
-    /// Where records may be that cannot be read, and those that were found.
+    /// The search for unreadable records, and the findings.
     suspect: Range<u64>,
     unreadable: Vec<Arrived<NatsTicket>>,
-    /// What arrived and is not handed out yet.
+    /// Records that arrived and are not handed out yet.
     early: VecDeque<Arrived<NatsTicket>>,
-    /// Whether everything that is not acked is here.
+    /// All unacked records are here.
     is_gathered: bool,
-    /// When the turn began.
+    /// Beginning of the turn.
     since: Option<Instant>,
     asking: Option<JoinHandle<Result<Info, String>>>,
     pending: u64,
     sequences: Sequences,
     /// The last request ended without a record.
     is_idle: bool,
-    /// Which connection it is, from 1.
+    /// Number of the connection, from 1.
     number: u64,
     stream: Arc<str>,
 }
@@ -93,7 +94,7 @@ struct Open {
 struct Request {
     records: Batch,
     since: Instant,
-    /// How many came.
+    /// Number of records that came.
     count: usize,
 }
 
@@ -139,8 +140,7 @@ impl NatsSource {
         Ok((self.config.access().connect(options).await?, broken))
     }
 
-    /// The consumer, created where it is missing, and the last sequence of its stream; a consumer that would lose records is
-    /// refused.
+    /// The consumer, created if missing, and the last sequence of the stream; a consumer that would lose records is refused.
     async fn consumer(&self, context: &Context) -> Result<(Consumer<Config>, u64), String> {
         let NatsIntakeConfig { consumer: name, subject, .. } = &self.config;
         let stream = consumer::stream(context, &self.config, &self.dead).await?;
@@ -166,7 +166,7 @@ impl NatsSource {
 // === impl Open ===
 
 impl Open {
-    /// Why nothing may be carried out over this connection any more: another one reads the stream by now, or may.
+    /// Why nothing may be carried out over this connection any more: another compensator reads the stream by now, or may.
     fn lost(&self) -> Option<&'static str> {
         if *self.broken.borrow() {
             return Some(BROKEN);
@@ -178,8 +178,8 @@ impl Open {
         self.lost().map_or(Ok(()), |why| Err(why.to_owned()))
     }
 
-    /// Waits for the turn, and looks for records that cannot be read: whether any was found. They are acked before anything is
-    /// asked for, or the server would hand one out. Cancel safe.
+    /// Waits for the turn, and looks for records that cannot be read: true if any was found. Acks go out before any request,
+    /// because the server would hand out an unreadable record. Cancel safe.
     async fn look_for_unreadable(
         &mut self,
         config: &NatsIntakeConfig,
@@ -232,7 +232,7 @@ impl Open {
             if missing == 0 {
                 break;
             }
-            // Before, the server would hand out later ones in their place.
+            // Before that, the server would hand out later records in their place.
             if self.request.is_none() && since.elapsed() > info.config.ack_wait {
                 self.request(missing, 0).await?;
             }
@@ -266,7 +266,7 @@ impl Open {
         Ok(())
     }
 
-    /// How many records and bytes may be asked for; `None`: none.
+    /// Number of records and bytes that may be requested; `None`: none.
     fn room(&self) -> Option<(usize, usize)> {
         let (count, bytes) = self.outstanding.held();
         let most = self.in_flight.checked_sub(count).filter(|&most| most > 0)?;
@@ -277,13 +277,13 @@ impl Open {
         }
     }
 
-    /// Waits for a record, and keeps it; asks for more where there is room. Cancel safe.
+    /// Waits for a record, and keeps the record; asks for more where there is room. Cancel safe.
     async fn take(&mut self) -> Result<(), String> {
         if self.request.is_none()
             && let Some((most, bytes)) = self.room()
         {
             if self.is_idle {
-                // Meanwhile the consumer has passed what is of other subjects.
+                // Meanwhile the consumer has passed records of other subjects.
                 self.ask().await?;
                 self.is_idle = false;
             }
@@ -292,7 +292,7 @@ impl Open {
         self.receive().await
     }
 
-    /// Waits for a record of the request that stands, or for its end, and keeps it. Cancel safe.
+    /// Waits for a record of the open request, or for the request's end, and keeps the record. Cancel safe.
     async fn receive(&mut self) -> Result<(), String> {
         let next = async {
             match &mut self.request {
@@ -314,7 +314,7 @@ impl Open {
                 Ok(())
             }
             Some(Err(error)) => Err(error.to_string()),
-            // It was answered in full, or stood for as long as it may. One that was not answered at all may be still.
+            // The request was answered in full, or its lifetime has passed. A request without any answer may still get one.
             None => match self.request.take() {
                 Some(request) if request.since.elapsed() > ENDED => {
                     Err("the server did not end a request for records".to_owned())
@@ -430,7 +430,7 @@ impl Broker for NatsSource {
         Ok(all)
     }
 
-    /// Asks for nothing more; what was asked for is kept.
+    /// Asks for nothing more; requested records are kept.
     async fn hold(&mut self) -> Result<Infallible, String> {
         let open = self.opened()?;
         open.ask().await?;
@@ -481,7 +481,7 @@ impl Broker for NatsSource {
 
     async fn close(&mut self) {
         if let Some(open) = self.open.take() {
-            // What was acked goes out first.
+            // Sends pending acks first.
             let _ = tokio::time::timeout(PATIENCE, open.client.flush()).await;
             self.sequences = open.sequences;
         }

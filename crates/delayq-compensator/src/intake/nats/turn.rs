@@ -1,13 +1,14 @@
-//! Whose turn it is: of all compensators that share a consumer, one reads at a time, or records of one message would be
-//! carried out beside each other.
+//! The turn: of all compensators that share a consumer, one reads at a time. Otherwise records of one message would be
+//! carried out concurrently.
 //!
 //! ```text
 //! waiting ── "claim ID" ──► claiming ── nobody objects ──► held ── says so from time to time, and to each claim
 //!    ▲                          │                           │
 //!    └──── rest ◄── "held ID" ──┘                           └─ the connection breaks, or "held" of a lower ID: it is over
 //! ```
-//! They talk over one subject of the server, without anything that is stored: a turn ends with the connection of its holder.
-//! One that was too slow to object, or cut off from the others, has its turn beside another's until they hear of each other.
+//! Compensators talk over one subject of the server, and store nothing: a turn ends with the holder's connection. A holder
+//! that was too slow to object, or cut off from the others, has its turn at the same time as another holder, until one hears
+//! of the other.
 
 use async_nats::{Client, Subscriber};
 use futures_util::{FutureExt, StreamExt};
@@ -16,9 +17,9 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
 
-/// How long others have to object.
+/// Time for the objections of others.
 const OBJECTION: Duration = Duration::from_millis(300);
-/// The rest between two claims, and how often a holder says that it is one.
+/// The rest between two claims, and the interval between a holder's announcements.
 const REST: Duration = Duration::from_millis(700);
 
 pub(super) const OVER: &str = "another compensator reads the consumer";
@@ -58,7 +59,7 @@ impl Turn {
         OVER.to_owned()
     }
 
-    /// Whether it is over.
+    /// True if it is over.
     pub(super) fn is_over(&self) -> bool {
         self.held.has_changed().is_err()
     }
@@ -70,7 +71,7 @@ impl Drop for Turn {
     }
 }
 
-/// Whether a compensator says that it has the turn. It says so from time to time, and this waits for it.
+/// True if a compensator announces that it has the turn; waits for an announcement.
 pub(super) async fn is_held(client: &Client, stream: &str, consumer: &str) -> Result<bool, String> {
     let mut talk = Talk::join(client, stream, consumer).await?;
     let end = Instant::now() + 2 * REST;
@@ -83,7 +84,7 @@ pub(super) async fn is_held(client: &Client, stream: &str, consumer: &str) -> Re
     }
 }
 
-/// One side of the talk.
+/// A side of the talk.
 struct Talk {
     client: Client,
     subject: String,
@@ -119,7 +120,7 @@ impl Talk {
         }
     }
 
-    /// Claims the turn; whether nobody objects, by having it or by a lower number among those that claim it too.
+    /// Claims the turn; true if nobody objects, as the holder or with a lower number as another claimant.
     async fn claim(&mut self) -> bool {
         self.say(Word::Claim(self.own)).await;
         let end = Instant::now() + OBJECTION;
@@ -128,20 +129,20 @@ impl Talk {
                 Err(_) => return true,
                 Ok(Some(Word::Held(_)) | None) => return false,
                 Ok(Some(Word::Claim(other))) if other < self.own => return false,
-                // Not that it is held: a holder with a higher number would believe it.
+                // The answer is no `Held`: a holder with a higher number would believe that and give up the turn.
                 Ok(Some(Word::Claim(_))) => self.say(Word::Claim(self.own)).await,
             }
         }
     }
 
-    /// Waits, and forgets all that is said meanwhile: it would be taken for an answer to the next claim, of a holder that may be
-    /// gone by then.
+    /// Waits, and forgets all that is said meanwhile: the next claim would take a late answer for an objection, by a holder
+    /// that may be gone.
     async fn rest(&mut self) {
         let listen = async { while self.hear().await.is_some() {} };
         tokio::join!(sleep(REST), timeout(REST, listen).map(drop));
     }
 
-    /// What another says; `None`: the connection is closed.
+    /// Another compensator's word; `None`: the connection is closed.
     async fn hear(&mut self) -> Option<Word> {
         loop {
             let message = self.heard.next().await?;
@@ -154,7 +155,7 @@ impl Talk {
     }
 
     async fn say(&self, word: Word) {
-        // Where this fails the connection is gone, which its reader reports.
+        // A failure means a lost connection, which the reader reports.
         let _ = self.client.publish(self.subject.clone(), word.text().into()).await;
     }
 }

@@ -1,5 +1,6 @@
-//! Records whose headers the client library cannot read: it drops the connection instead of handing one over, each time. Once
-//! connections get nowhere, what is not acked is read as the stream stores it, in a text that can always be read.
+//! Records with headers that the client library cannot read: instead of handing such a record over, the library drops the
+//! connection, each time. After several connections without progress, the unacked records are read in stored form, a text
+//! that can always be read.
 
 use super::config::NatsIntakeConfig;
 use crate::intake::record::Record;
@@ -17,20 +18,20 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Connections in a row that acked nothing, of which the last looks for what cannot be read.
+/// Number of connections in a row without an ack; the last of them looks for unreadable records.
 const IN_VAIN: u32 = 3;
-/// The header of the dead record that has the headers as they were, in Base64.
+/// The header of a dead record with the original headers in Base64.
 const HEADERS: &str = "delayq-headers";
-/// What the server says where a stream has no such message.
+/// The server's answer for a message that the stream lacks.
 const NOT_FOUND: usize = 404;
 
-/// Whether connections get anywhere.
+/// True if connections get anywhere.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Up to where all is acked.
     floor: u64,
     connections: u32,
-    /// What was found unreadable behind it, and whether it was acked.
+    /// The unreadable records behind, each with true if acked.
     unreadable: BTreeMap<u64, bool>,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct Progress {
 pub(super) struct Unreadable {
     pub(super) sequence: u64,
     pub(super) record: Record,
-    /// Where it is acked.
+    /// The subject for the ack.
     pub(super) reply: String,
 }
 
@@ -50,7 +51,7 @@ struct Stored {
 // === impl Progress ===
 
 impl Progress {
-    /// Notes a new connection: which sequences it looks through.
+    /// Notes a new connection: the sequences to look through.
     pub(super) fn connected(&mut self, info: &Info) -> Range<u64> {
         let floor = info.ack_floor.stream_sequence;
         if floor != self.floor || info.num_ack_pending == 0 {
@@ -63,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Notes that a record cannot be read: whether it was acked before.
+    /// Notes that a record cannot be read: true if acked before.
     pub(super) fn found(&mut self, sequence: u64) -> bool {
         *self.unreadable.entry(sequence).or_default()
     }
@@ -74,8 +75,8 @@ impl Progress {
     }
 }
 
-/// The first message within the range, `None` where there is none; and where it cannot be read, as a record. The range begins
-/// behind it then.
+/// The first message within the range, `None` where there is none; and an unreadable one as a record. The range then begins
+/// behind the message.
 pub(super) async fn next(
     context: &Context,
     config: &NatsIntakeConfig,
@@ -126,7 +127,7 @@ fn damage(headers: &[u8]) -> Option<&'static str> {
     }
     let is_header =
         |line: &str| line.split_once(':').is_some_and(|(name, _)| HeaderName::from_str(name).is_ok());
-    // A line that begins with a space goes on with the one before.
+    // A line that begins with a space continues the line before.
     let mut is_first = true;
     for line in lines {
         let goes_on = !is_first && line.starts_with(char::is_whitespace);

@@ -13,15 +13,15 @@ pub struct RabbitmqIntakeConfig {
     pub server: HostPort,
     /// The queue, declared with `x-single-active-consumer`; default `delayq`.
     pub queue: String,
-    /// The exchange that dead records are published to, with `dead` as their routing key; default the broker's default one,
-    /// written `""`: `dead` is a queue.
+    /// The exchange for dead records, with `dead` as the routing key; default the broker's default exchange, written `""`:
+    /// `dead` is a queue.
     pub dead_exchange: String,
-    /// Whether to speak TLS; default false.
+    /// Uses TLS; default false.
     pub tls: bool,
-    /// PEM file of the authority that signed the server's certificate; unset: those of the system. Needs `tls`.
+    /// PEM file of the authority that signed the server's certificate; unset: the authorities of the system. Needs `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, for a server that asks for one; needs `key` and `tls`.
+    /// PEM file of the client's certificate, if the server requests a certificate; needs `key` and `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`, without a passphrase.

@@ -1,4 +1,4 @@
-//! Dead records: published as they came, persistent and with confirms.
+//! Dead records: published unchanged, persistent and with confirms.
 
 use super::config::RabbitmqIntakeConfig;
 use super::source::RabbitmqTicket;
@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout_at};
 
 const PERSISTENT: u8 = 2;
 
-/// Where dead records go, over a connection of its own: a broker that is short of memory or disk reads nothing from one that
-/// publishes, acks neither.
+/// The destination of dead records, over a separate connection: a broker that is short of memory or disk reads nothing from
+/// a publishing connection, not even acks.
 pub(super) struct Burial {
     exchange: String,
     key: String,
@@ -49,8 +49,8 @@ impl Burial {
         queue::close(&self.connection).await;
     }
 
-    /// Publishes them together. Where one comes back, it may be with the confirm of another: so each is published again, and
-    /// confirmed by itself.
+    /// Publishes dead records together. A returned record may come with the confirm of another: so each is published again,
+    /// and confirmed by itself.
     pub(super) async fn publish(&self, dead: &[Dead<'_, RabbitmqTicket>]) -> Vec<Buried> {
         let end = Instant::now() + PATIENCE;
         let mut buried = join_all(dead.iter().map(|dead| self.send_until(end, dead))).await;
@@ -88,8 +88,8 @@ impl Burial {
     }
 }
 
-/// The properties of a record that is buried: its own, with the types of its headers, but for what would let it expire,
-/// route it elsewhere, or be refused because another user published it.
+/// The properties of a record that is buried: the record's own, with the types of the headers, except for properties that
+/// would let the dead record expire, change the route, or cause a refusal because of another user.
 fn properties(own: &BasicProperties, reason: &str, origin: &str) -> BasicProperties {
     let mut headers = FieldTable::default();
     for (name, value) in own.headers().iter().flat_map(FieldTable::inner) {

@@ -13,10 +13,10 @@ use std::future;
 use std::pin::pin;
 use tokio::time::timeout;
 
-/// An argument that no consumer can have: its value is a number.
+/// An argument that no consumer can have: the value is a number.
 const IMPOSSIBLE: (&str, &str) = ("x-priority", "none");
 
-/// Looks at the queue, at the destination of the dead records, and at what this user may do with them.
+/// Looks at the queue, the destination of dead records, and this user's permissions on both.
 pub(crate) async fn look(config: &RabbitmqIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
     let connecting = timeout(PATIENCE, config.access().connect("delayq-look")).await;
     let connection = connecting.unwrap_or_else(|_| Err(silent(config))).map_err(IntakeFault::Unreachable)?;
@@ -59,7 +59,7 @@ async fn may_read(connection: &Connection, queue: &str) -> Result<(), Error> {
     match channel.basic_consume(queue.into(), "".into(), options, arguments).await {
         Err(error) if is_refused_argument(&error) => Ok(()),
         Err(error) => Err(error),
-        // It read nothing yet: what was sent goes back with the channel.
+        // The look read nothing yet: delivered records go back with the channel.
         Ok(_) => channel.close(200, "checked".into()).await,
     }
 }

@@ -1,4 +1,4 @@
-//! How many records the queue has ready: asked from time to time, over a channel that nothing else uses.
+//! Number of ready records in the queue: asked from time to time, over a channel that nothing else uses.
 
 use super::queue;
 use lapin::Channel;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// The last answer. Nothing is asked once it is dropped.
+/// The last answer. The queries end when the value is dropped.
 pub(super) struct Ready {
     count: Arc<AtomicU32>,
     _asking: JoinSet<()>,

@@ -1,4 +1,4 @@
-//! A delivery of AMQP as a record: every header as text, and AMQP's own properties where they say something. Pure.
+//! A delivery of AMQP as a record: every header as text, and AMQP's own properties. Pure.
 
 use crate::intake::record::Record;
 use delayq::UnixMillis;
@@ -7,7 +7,7 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 use serde_json::Value;
 
-/// The header in which a broker that is configured to do so notes when it received a message, to the millisecond.
+/// The header in which a broker, if so configured, notes the time of receipt, to the millisecond.
 const RECEIVED: &str = "timestamp_in_ms";
 /// AMQP has timestamps in seconds, but many clients write milliseconds. As seconds, this is the year 5138; as milliseconds,
 /// 1973.
@@ -36,7 +36,7 @@ pub(super) fn record(body: Vec<u8>, properties: &BasicProperties, is_repeat: boo
     Record { headers, body, at: published(properties), id, is_repeat, ..Record::default() }
 }
 
-/// When the broker received the message, or else when its producer says that it published it.
+/// The time of the broker's receipt, or else the producer's time of publication.
 fn published(properties: &BasicProperties) -> Option<UnixMillis> {
     let received = properties.headers().as_ref().and_then(|table| match table.inner().get(RECEIVED)? {
         AMQPValue::LongLongInt(ms) => u64::try_from(*ms).ok(),
@@ -52,7 +52,7 @@ fn millis(timestamp: u64) -> u64 {
     }
 }
 
-/// A header's value as text; bytes stay as they are.
+/// A header's value as text; bytes stay unchanged.
 fn bytes(value: &AMQPValue) -> Vec<u8> {
     match value {
         AMQPValue::LongString(text) => text.as_bytes().to_vec(),
@@ -65,7 +65,7 @@ fn bytes(value: &AMQPValue) -> Vec<u8> {
     }
 }
 
-/// Numbers and booleans as such, timestamps as RFC 3339, and what has parts with its parts.
+/// Numbers and booleans unchanged, timestamps as RFC 3339, and composite values with all parts.
 fn json(value: &AMQPValue) -> Value {
     match value {
         AMQPValue::Boolean(is) => (*is).into(),
@@ -91,7 +91,7 @@ fn json(value: &AMQPValue) -> Value {
     }
 }
 
-/// RFC 3339, or the number where no calendar has it.
+/// RFC 3339, or the number if no calendar has that time.
 fn moment(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     at.map_or_else(|| ms.to_string(), |at| at.to_string())

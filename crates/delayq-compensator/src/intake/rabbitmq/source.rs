@@ -1,5 +1,5 @@
-//! Consuming: the broker hands out as many records as may be in flight, and each is acked by itself. What is not acked comes
-//! again, in its place, when the connection is gone.
+//! Consuming: the broker hands out as many records as may be in flight, and each is acked by itself. After a lost
+//! connection, unacked records come again, in order.
 
 use super::config::RabbitmqIntakeConfig;
 use super::dead::Burial;
@@ -21,21 +21,21 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// Maximum bytes of the records of one call, exceeded by one record.
+/// Maximum bytes of a call's records, exceeded by at most one record.
 const MOST_BYTES: usize = 16 << 20;
-/// Maximum bytes of what is not acked, where records are as large as those that came: AMQP bounds their number alone, and
-/// the client keeps in memory what it is sent.
+/// Maximum bytes of unacked records, if the next records are as large as the last: AMQP bounds only the number, and the
+/// client keeps delivered records in memory.
 const MOST_AHEAD_BYTES: usize = 128 << 20;
-/// A number of records whose mean says something about the others.
+/// Number of records for a meaningful mean size.
 const FEW: usize = 16;
 
 const NOT_CONNECTED: &str = "it is not connected";
 
-/// A queue, and where its dead records go.
+/// A queue, and the destination of dead records.
 pub(crate) struct RabbitmqSource {
     config: RabbitmqIntakeConfig,
     dead: String,
-    /// Maximum number of records that are not acked; fewer than the configuration says where they are large.
+    /// Maximum number of records that are not acked; fewer than configured if records are large.
     in_flight: u16,
     open: Option<Open>,
 }
@@ -44,13 +44,13 @@ struct Open {
     connection: Connection,
     channel: Channel,
     consumer: Consumer,
-    /// None after it failed.
+    /// None after a failure.
     burial: Option<Burial>,
     ready: Ready,
     queue: Arc<str>,
-    /// What arrived while nothing was to be taken.
+    /// Records that arrived while nothing was to be taken.
     early: VecDeque<Arrived<RabbitmqTicket>>,
-    /// How many arrived and are not acked, and their bytes.
+    /// Number and bytes of unacked records.
     unsettled: usize,
     bytes: usize,
 }
@@ -63,7 +63,7 @@ pub(crate) struct RabbitmqTicket {
     key: String,
     tag: u64,
     bytes: usize,
-    /// Its dead record has the same, with their types.
+    /// The dead record gets the same properties, with all types.
     pub(super) properties: BasicProperties,
 }
 
@@ -119,7 +119,7 @@ impl RabbitmqSource {
     }
 }
 
-/// How many records may be in flight where `count` of them have so many bytes; `None`: as many as may be now.
+/// Number of records that may be in flight, if `count` records have so many bytes; `None`: as many as may be now.
 fn fewer(in_flight: u16, count: usize, bytes: usize) -> Option<u16> {
     let mean = bytes.checked_div(count)?.max(1);
     let most = u16::try_from(MOST_AHEAD_BYTES / mean).unwrap_or(u16::MAX).max(1);
@@ -185,7 +185,7 @@ impl Broker for RabbitmqSource {
         Ok(all)
     }
 
-    /// The broker stops by itself when as much is not acked as may be; what it sent until then is kept.
+    /// The broker stops by itself when as much is not acked as may be; records sent until then are kept.
     async fn hold(&mut self) -> Result<Infallible, String> {
         loop {
             let open = self.opened()?;
@@ -200,7 +200,7 @@ impl Broker for RabbitmqSource {
         None
     }
 
-    /// All are, with their channel.
+    /// All are lost with the channel.
     fn is_lost(&self, _: &RabbitmqTicket) -> bool {
         self.open.as_ref().is_none_or(|open| !open.channel.status().connected())
     }
@@ -208,11 +208,11 @@ impl Broker for RabbitmqSource {
     async fn settle(&mut self, tickets: &[&RabbitmqTicket]) -> Result<(), String> {
         let in_flight = self.in_flight;
         let open = self.opened()?;
-        // All at once: each waits until the client's own thread has written it, and together they take few writes.
+        // All at once: each ack waits for a write by the client's own thread, and acks together take few writes.
         let acks =
             tickets.iter().map(|ticket| open.channel.basic_ack(ticket.tag, BasicAckOptions::default()));
         try_join_all(acks).await.map_err(|error| rabbitmq_words(&error))?;
-        // Acks have no answer; the broker answers this after it has taken them.
+        // Acks have no answer; the broker answers after taking the acks.
         let asked = open.channel.basic_qos(in_flight, BasicQosOptions::default()).await;
         asked.map_err(|error| rabbitmq_words(&error))?;
         open.unsettled -= tickets.len();

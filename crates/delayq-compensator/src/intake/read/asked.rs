@@ -1,4 +1,4 @@
-//! What a record asks for, by the names of its headers, and the write that is made of it.
+//! The request of a record, by header names, and the resulting write.
 
 use super::time::{due, moment};
 use crate::intake::record::Record;
@@ -6,13 +6,13 @@ use delayq::spool::{SpoolAction, SpoolRecord};
 use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis};
 use delayq_service::config::{HumanDuration, backoff};
 
-/// The values as they are written. Each is asked for at most once.
+/// The values as written. Each is asked for at most once.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Whether the record is an event, whose own id and type are used where nothing else names id and topic.
+    /// The record is an event, with an id and a type of its own for a record that names no other id or topic.
     pub(super) is_event: bool,
     pub(super) id: Option<String>,
-    /// The id of an event, which is one of its source, and its type.
+    /// The event's source, id and type.
     pub(super) event_id: Option<String>,
     pub(super) event_source: Option<String>,
     pub(super) event_type: Option<String>,
@@ -29,20 +29,20 @@ pub(super) struct Asked {
     by: Option<String>,
 }
 
-/// What the message carries.
+/// The content of the message.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     pub(super) headers: Vec<(String, String)>,
     pub(super) payload: Vec<u8>,
 }
 
-/// What deliveries and dead letters carry besides: a record that is sent back may still have it.
+/// Headers of deliveries and dead letters, which a returned record may still have.
 const ABOUT_A_DELIVERY: [&str; 6] = ["attempt", "delivery", "ready", "latems", "reason", "origin"];
 
 // === impl Asked ===
 
 impl Asked {
-    /// Notes what is asked under `name`: the rest of a header after `delayq-`, or of an event's attribute after `delayq`.
+    /// Notes the value of `name`: the rest of a header after `delayq-`, or of an event's attribute after `delayq`.
     ///
     /// # Errors
     /// The name is unknown, or has a value already.
@@ -107,13 +107,14 @@ impl Asked {
                 return Err(format!("delayq-verb is {verb:?}, expected put, cancel or reschedule"));
             }
         };
-        // Of a repeat that replaces, nothing says whether the present message is its own: it is put again rather than lost.
+        // A replacing put may be a repeat, or may be the first try after another message: the put is sent again, because a
+        // repeated message is better than a lost one.
         let replaces = matches!(&action, SpoolAction::Put(message) if message.replace);
         let fate = if record.is_repeat && !replaces { Fate::Unknown } else { Fate::NotApplied };
         Ok(SpoolRecord { topic, target, tried_at: record.at.unwrap_or(now), fate, action })
     }
 
-    /// An event is known by its source and its id together.
+    /// Only source and id together identify an event.
     fn id_of_event(&self) -> Option<String> {
         let id = self.event_id.as_ref()?;
         Some(self.event_source.as_ref().map_or_else(|| id.clone(), |source| format!("{source}#{id}")))
@@ -177,7 +178,7 @@ impl Asked {
         self.none_of(&["expires", "max-attempts", "backoff", "replace"], verb)
     }
 
-    /// Refuses what means nothing with a verb.
+    /// Refuses headers that mean nothing with a verb.
     fn none_of(&self, names: &[&str], verb: &str) -> Result<(), String> {
         let is_asked = |name: &&&str| match **name {
             "due" => self.due.is_some(),

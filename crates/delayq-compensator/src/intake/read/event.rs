@@ -1,4 +1,4 @@
-//! CloudEvents 1.0: attributes as headers, or all of an event as one JSON document.
+//! CloudEvents 1.0: attributes as headers, or the whole event as a JSON document.
 
 use super::Content;
 use base64::Engine;
@@ -13,17 +13,17 @@ use std::fmt;
 pub(super) const CONTENT_TYPE: &str = "content-type";
 /// The attribute that every event has.
 pub(super) const VERSION: &str = "specversion";
-/// What the extension attributes begin with that ask something of delayq: their names have letters and digits only.
+/// The prefix of extension attributes for delayq. Attribute names have letters and digits only.
 const OWN: &str = "delayq";
 
-/// An event as one document.
+/// An event as a document.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Structured;
 
-/// The members of an object, each of them once: of two, one would be ignored.
+/// The members of an object. A repeated name is refused, because one value would be ignored.
 struct Members<'d>(BTreeMap<String, &'d RawValue>);
 
-/// What a content type says of the form of its body.
+/// The form of the body, by the content type.
 ///
 /// # Errors
 /// A form of events that cannot be read.
@@ -37,12 +37,12 @@ pub(super) fn form_of(content_type: &[u8]) -> Result<Option<Structured>, String>
     }
 }
 
-/// What an attribute asks of delayq: the rest of its name.
+/// The rest of an attribute's name after delayq's prefix.
 pub(super) fn asks(name: &str) -> Option<&str> {
     rest_of(name, OWN)
 }
 
-/// Takes an attribute in: what it asks of delayq, or else a header of the message.
+/// Takes an attribute in: a request to delayq, or else a header of the message.
 pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Result<(), String> {
     if let Some(asks) = asks(name) {
         return content.asked.set(asks, value);
@@ -63,7 +63,7 @@ pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Res
     Ok(())
 }
 
-/// Reads an event as one document.
+/// Reads an event as a document.
 pub(super) fn structured(body: &[u8]) -> Result<Content, String> {
     let wrong = |why: &str| format!("it is not an event as JSON: {why}");
     if body.trim_ascii_start().first() != Some(&b'{') {
@@ -139,7 +139,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
     }
 }
 
-/// JSON as it is written; the text of a string where the content is something else.
+/// JSON as written; the text of a string where the content is something else.
 fn payload(data: &RawValue, kind: Option<&str>) -> Vec<u8> {
     let is_json = kind.is_none_or(|kind| kind.to_ascii_lowercase().contains("json"));
     match serde_json::from_str::<String>(data.get()) {

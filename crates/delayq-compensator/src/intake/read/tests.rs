@@ -146,7 +146,7 @@ fn an_event_in_binary_mode_is_read_under_each_prefix_and_keeps_its_attributes() 
             .header("content-type", "application/json");
         assert_eq!(message, expected, "{prefix}");
     }
-    // Without a version it is no event, and its headers are as they are.
+    // A record without a version is no event, and the headers stay unchanged.
     let plain = reading(&[("delayq-topic", "t"), ("delayq-id", "a"), ("ce_id", "x")], "").unwrap();
     assert_eq!(message(plain).headers, [("ce_id".to_owned(), "x".to_owned())]);
 }

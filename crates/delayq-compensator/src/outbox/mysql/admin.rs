@@ -1,4 +1,4 @@
-//! What an operator does with an outbox in MySQL.
+//! An operator's work with an outbox in MySQL.
 
 use super::turn::row_of;
 use super::{MySql, column, sql};
@@ -37,7 +37,7 @@ impl Keeper for MySql {
         self.ended(made)
     }
 
-    /// Nothing has to be taken over: its rows have no numbers of transactions.
+    /// Nothing has to be taken over: rows have no numbers of transactions.
     async fn adopt(&mut self) -> Result<u64, StoreError> {
         match self.connect().await?.first(sql::UNSETTLED_ROWS).await? {
             Some(mut found) => column(&mut found, 0),
@@ -72,14 +72,14 @@ impl Keeper for MySql {
         Ok(Vec::new())
     }
 
-    /// Nothing: it was never taken to reconcile.
+    /// Nothing: reconciling never took the turn.
     async fn release(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
 impl MySql {
-    /// Changes those rows aside that a statement locks, and returns their numbers.
+    /// Changes the rows aside that a statement locks, and returns the numbers.
     async fn change(&mut self, change: fn(&[u64]) -> String, lock: &str) -> Result<Vec<u64>, StoreError> {
         let link = self.connect().await?;
         let changed = async {

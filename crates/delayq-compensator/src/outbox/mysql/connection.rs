@@ -9,18 +9,18 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Row, SslOpts};
 use std::time::Duration;
 
-/// How long a new connection may take.
+/// Maximum time for a new connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// After so much silence a dead peer is noticed.
+/// Silence after which a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Longer than a reader rests between two turns, besides its poll.
+/// Longer than a reader rests between two turns, besides the poll.
 const REST: Duration = Duration::from_secs(10);
-/// Maximum bytes of a packet: several times those of a row.
+/// Maximum bytes of a packet: several times the bytes of a row.
 const LARGEST_PACKET: usize = 64 << 20;
 /// The first versions with `SKIP LOCKED`, and with checks that refuse.
 const OLDEST: [(&str, [u32; 3]); 2] = [("MariaDB", [10, 6, 0]), ("MySQL", [8, 0, 16])];
 
-/// A connection, made when it is needed.
+/// A connection, made on demand.
 pub(super) struct Connection {
     config: OutboxConfig,
     link: Option<Link>,
@@ -39,12 +39,12 @@ impl Connection {
         Self { config, link: None }
     }
 
-    /// Whether it is there.
+    /// True if the connection is open.
     pub(super) fn is_open(&self) -> bool {
         self.link.is_some()
     }
 
-    /// The link, a new one if there is none.
+    /// The link; connects if needed.
     pub(super) async fn open(&mut self) -> Result<&mut Link, StoreError> {
         let link = match self.link.take() {
             Some(link) => link,
@@ -58,7 +58,7 @@ impl Connection {
         self.link.as_mut()
     }
 
-    /// Drops it: the server rolls back what was under way.
+    /// Drops the connection: the server rolls back the open transaction.
     pub(super) fn close(&mut self) {
         self.link = None;
     }
@@ -110,7 +110,7 @@ async fn connect(config: &OutboxConfig) -> Result<Conn, StoreError> {
     within(CONNECT, connecting).await
 }
 
-/// How to connect, TLS aside.
+/// The options of a connection, TLS aside.
 ///
 /// # Errors
 /// A sentence without the URL, which may hold a password.
@@ -143,26 +143,29 @@ pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Opts, String>
         options = options.pass(Some(password.reveal()?.expose_secret().to_owned()));
     }
     options = options.prefer_socket(false).tcp_keepalive(Some(KEEPALIVE)).setup(session(config));
-    // A server sends rows that are larger than its own limit.
+    // A server sends rows above its own limit.
     options = options.max_allowed_packet(Some(LARGEST_PACKET));
     Ok(options.into())
 }
 
-/// What holds for the session: it sees what is committed and locks no gaps, and ends by itself if this process is frozen.
+/// The settings of the session: the session sees committed rows, locks no gaps, and ends if this process is frozen. A
+/// statement may take as long as this process waits, whatever limit the user or the server has. MariaDB alone reads the
+/// comment `M!`, and MySQL alone the other comment.
 fn session(config: &OutboxConfig) -> Vec<String> {
     let idle = 2 * *config.deadline + *config.poll_interval + REST;
+    let limit = config.deadline.as_secs();
     vec![
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
         format!(
             "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = {limit}, \
-             lock_wait_timeout = {limit}, wait_timeout = {}",
+             lock_wait_timeout = {limit}, wait_timeout = {} /*M!100600 , max_statement_time = {limit} */ \
+             /*!80000 , max_execution_time = {limit}000 */",
             idle.as_secs(),
-            limit = config.deadline.as_secs(),
         ),
     ]
 }
 
-/// Whom to trust, and who we are.
+/// The trusted authorities, and the client's certificate.
 fn trusted(config: &OutboxConfig) -> Result<SslOpts, String> {
     let files = config.pem_files();
     let authorities = tls::authorities(files)?.into_iter().map(|cert| cert.to_vec().into()).collect();
@@ -184,15 +187,15 @@ fn is_new_enough(version: &str) -> Result<(), String> {
     }
 }
 
-/// What an error of the client means.
+/// Judges an error of the client.
 pub(super) fn failed(error: Error) -> StoreError {
     let Error::Server(refusal) = error else { return StoreError::Unreachable(error.to_string()) };
     let said = format!("{} ({})", refusal.message, refusal.code);
     match refusal.code {
-        // No such database, no such table.
+        // The database or the table is missing.
         1049 | 1146 => StoreError::Unfit(format!("there is no outbox: {said}; see delayq outbox init")),
-        // Too many connections, shutdown, lock waits, deadlocks, and connections that an operator ended.
-        1040 | 1053 | 1205 | 1213 | 1317 | 1927 => StoreError::Unreachable(said),
+        // Too many connections, shutdown, lock waits, deadlocks, statements that took too long or that an operator ended.
+        1040 | 1053 | 1205 | 1213 | 1317 | 1927 | 1969 | 3024 => StoreError::Unreachable(said),
         _ => StoreError::Refused(said),
     }
 }

@@ -9,7 +9,7 @@ const BYTES: &str = "COALESCE(OCTET_LENGTH(payload), 0) + COALESCE(OCTET_LENGTH(
 const ALL: &str = "seq, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, max_attempts, \
      replaces";
 
-/// Whether two rows are of one message. A generated id is found without its group.
+/// True if two rows are of one message. A generated id is found without the group.
 fn same_message(one: &str, other: &str) -> String {
     format!(
         "{one}.id = {other}.id AND {one}.topic = {other}.topic \
@@ -45,8 +45,9 @@ pub(super) const BOOKS: &str = "SELECT \
 pub(super) const STILL_ASIDE: &str =
     "UPDATE delayq_outbox_aside SET resting = ?, reason = ? WHERE number = ?";
 
-/// What a row says, in the order in which [`super::turn::row_of`] reads it; `behind`: rows aside that it may go behind.
-/// Times are in microseconds. What no message can have is not read, for it may take more memory than there is.
+/// The columns of a row, in the order of [`super::turn::row_of`]; `behind`: the rows aside that the row may rest behind.
+/// Times are in microseconds. A payload or header too large for any message is not read, because the memory might not
+/// suffice.
 fn columns(behind: &str) -> String {
     let payload = format!("IF(OCTET_LENGTH(o.payload) <= {MAX_PAYLOAD}, o.payload, NULL)");
     let headers = format!("IF(OCTET_LENGTH(o.headers) <= {MAX_HEADERS}, CAST(o.headers AS CHAR), NULL)");
@@ -71,7 +72,7 @@ fn columns_with(payload: &str, headers: &str, behind: &str) -> String {
     )
 }
 
-/// Keeps a row aside: resting, reason, seq; `whole`: with what its payload and headers are.
+/// Keeps a row aside: resting, reason, seq; `whole`: with payload and headers.
 pub(super) fn set_aside(whole: bool) -> String {
     let columns = if whole { ALL.to_owned() } else { ALL.replace("payload, headers", "NULL, NULL") };
     format!(
@@ -84,7 +85,7 @@ pub(super) const FIRST: &str = "SELECT seq FROM delayq_outbox ORDER BY seq LIMIT
 /// A row if any is rejected.
 pub(super) const ANY_REJECTED: &str = "SELECT 1 FROM delayq_outbox_aside WHERE resting = FALSE LIMIT 1";
 
-/// The numbers of rejected rows whose messages these rows are of, which come later; `aside`: rows aside, by number.
+/// The numbers of rejected rows that these later rows of the same messages overtake; `aside`: rows aside, by number.
 pub(super) fn overtaken(of: &[u64], aside: bool) -> String {
     let (table, key) = if aside { ("delayq_outbox_aside", "number") } else { ("delayq_outbox", "seq") };
     format!(
@@ -111,12 +112,12 @@ pub(super) fn next_rows(most: usize) -> String {
     )
 }
 
-/// Deletes rows, each by its number alone: a statement for many may be a scan, which waits for rows that are not committed.
+/// Deletes rows, each by the number alone: a statement for many may be a scan, which waits for rows that are not committed.
 pub(super) fn settled(seqs: &[u64]) -> String {
     seqs.iter().map(|seq| format!("DELETE FROM delayq_outbox WHERE seq = {seq};")).collect()
 }
 
-/// number, columns, reason, since, whether they rest, of rows aside.
+/// number, columns, reason, since, resting or not, of rows aside.
 pub(super) fn aside_rows(Page { resting, after, most, whole }: Page) -> String {
     let (bytes, columns) = match whole {
         true => (BYTES, columns(&format!("b.number <= {after}"))),
@@ -132,7 +133,7 @@ pub(super) fn aside_rows(Page { resting, after, most, whole }: Page) -> String {
     )
 }
 
-/// Locks rows aside, and returns their numbers, of those for which this holds.
+/// Locks rows aside that fulfil a condition, and returns the numbers.
 pub(super) fn lock_aside(numbers: &[u64], only: &str) -> String {
     format!(
         "SELECT number FROM delayq_outbox_aside WHERE number IN ({}) AND {only} ORDER BY number FOR UPDATE",
@@ -140,7 +141,7 @@ pub(super) fn lock_aside(numbers: &[u64], only: &str) -> String {
     )
 }
 
-/// Lets rejected rows rest until they are tried again.
+/// Lets rejected rows rest until another try.
 pub(super) fn retry(numbers: &[u64]) -> String {
     format!(
         "UPDATE delayq_outbox_aside SET resting = TRUE, overtaken = FALSE WHERE number IN ({})",

@@ -1,4 +1,4 @@
-//! One turn: rows are read under the lock of the state, and deleted with it.
+//! One turn: rows are read and deleted under the lock of the state.
 
 use super::{Link, MySql, column, sql};
 use crate::outbox::keeper::Page;
@@ -6,10 +6,10 @@ use crate::outbox::row::Row;
 use crate::outbox::store::{StoreError, Taken, Verdict};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a turn works with.
+/// The rows of a turn.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// Rows, by seq; `whole`: they were read.
+    /// Rows, by seq; `whole`: payloads and headers were read.
     Rows { seqs: Vec<u64>, whole: bool },
     /// Rows aside, by number.
     Aside(Vec<u64>),
@@ -49,7 +49,7 @@ impl MySql {
                 found => found?,
             },
         };
-        // After the last one that rests, the first one again.
+        // After the last resting row, the first row again.
         if resting && read.is_empty() && tried_aside > 0 {
             read = link.rows(&sql::aside_rows(page(0))).await?;
         }
@@ -68,7 +68,7 @@ impl MySql {
         Ok(Taken::Turn(found))
     }
 
-    /// Reads fewer rows the next time, down to the one that the database cannot read: that one is set aside.
+    /// Reads fewer rows the next time, down to the single unreadable row, which is then set aside.
     fn narrow(&mut self, why: &str) {
         if self.most == 1 {
             self.unreadable = Some(why.to_owned());
@@ -109,7 +109,7 @@ async fn settle_rows(
     if settled.is_empty() { Ok(()) } else { link.run(&sql::settled(&settled)).await }
 }
 
-/// Notes of rejected rows that later ones of their messages were carried out.
+/// Marks rejected rows as overtaken by later rows of the same messages.
 async fn overtake(link: &mut Link, done: &[u64], aside: bool) -> Result<(), StoreError> {
     if done.is_empty() || link.first(sql::ANY_REJECTED).await?.is_none() {
         return Ok(());
@@ -156,7 +156,8 @@ pub(super) fn row_of(found: &mut mysql_async::Row) -> Result<Row, StoreError> {
     })
 }
 
-/// A time by its microseconds. 0 is what a server that is not strict makes of a time that it cannot keep: it is no time.
+/// A time by microseconds. A server in non-strict mode turns an unsupported time into 0, which is refused as a time before
+/// 1970.
 fn time(us: u64) -> SystemTime {
     match us {
         0 => UNIX_EPOCH - Duration::from_secs(1),

@@ -1,4 +1,4 @@
-//! What an operator does with an outbox in PostgreSQL.
+//! An operator's work with an outbox in PostgreSQL.
 
 use super::turn::{place_of, row_of};
 use super::{Param, Postgres};
@@ -89,7 +89,7 @@ impl Keeper for Postgres {
 }
 
 impl Postgres {
-    /// Changes rows aside, and returns the numbers of those that were there.
+    /// Changes rows aside, and returns the numbers of existing rows.
     async fn change(
         &mut self,
         statement: &str,

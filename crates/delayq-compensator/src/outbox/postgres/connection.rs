@@ -1,7 +1,7 @@
 //! A connection to PostgreSQL that is made again after an error.
 //!
-//! Statements are sent unnamed and with the types of their parameters, and settings hold for one transaction: so a pooler in
-//! the mode `transaction` may stand in between.
+//! Statements are sent unnamed and with parameter types, and settings last for a transaction: so a pooler in the mode
+//! `transaction` may stand in between.
 
 use crate::outbox::config::OutboxConfig;
 use crate::outbox::store::{SLOW, StoreError, within};
@@ -19,16 +19,16 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How long a new connection to one host may take, and to one of its addresses.
+/// Maximum time for a connection to a host, and to an address of the host.
 const CONNECT: Duration = Duration::from_secs(5);
 const ADDRESS: Duration = Duration::from_secs(2);
 /// After so much silence a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// A parameter and its type.
+/// A parameter with the type.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// A connection, made when it is needed.
+/// A connection, made on demand.
 pub(super) struct Connection {
     config: OutboxConfig,
     link: Option<Link>,
@@ -48,12 +48,12 @@ impl Connection {
         Self { config, link: None }
     }
 
-    /// Whether it is there.
+    /// True if the connection is open.
     pub(super) fn is_open(&self) -> bool {
         self.present().is_some()
     }
 
-    /// The link, a new one if there is none.
+    /// The link; connects if needed.
     pub(super) async fn open(&mut self) -> Result<&Link, StoreError> {
         if !self.is_open() {
             let (client, messages) = connect(&self.config).await?;
@@ -68,8 +68,9 @@ impl Connection {
         self.link.as_ref().filter(|link| !link.client.is_closed())
     }
 
-    /// Drops it: the server rolls back what was under way. It is asked to, for a backend that waits for a lock does not
-    /// notice that its client is gone, and one more would wait after each try. Returns the asking, if there was a link.
+    /// Drops the connection: the server rolls back the open transaction. A request to cancel is sent as well, because a
+    /// backend that waits for a lock does not notice a lost client, and each try would leave another waiting backend.
+    /// Returns that request, if there was a link.
     pub(super) fn close(&mut self) -> Option<JoinHandle<()>> {
         let link = self.link.take()?;
         let (token, config) = (link.client.cancel_token(), self.config.clone());
@@ -80,7 +81,7 @@ impl Connection {
                     _ => token.cancel_query(NoTls).await,
                 }
             };
-            // Where it fails, the server finds out by itself.
+            // If the request fails, the server notices by itself.
             let _ = tokio::time::timeout(CONNECT, asking).await;
         }))
     }
@@ -96,7 +97,7 @@ impl Link {
         within(self.limit, asked).await
     }
 
-    /// Runs a statement that may read whole tables before its first row, and passes its rows on one by one.
+    /// Runs a statement that may read whole tables before the first row, and passes rows on singly.
     pub(super) async fn each_row(
         &self,
         statement: &str,
@@ -130,18 +131,18 @@ impl Link {
     }
 }
 
-/// A server that hangs would keep the connection, if its driver waited for an answer.
+/// A hanging server would keep the connection if the driver waited for an answer.
 impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-/// The messages of a connection, which has to be polled for its client to be answered.
+/// The messages of a connection. Polling the connection drives the answers to the client.
 pub(super) type Messages =
     Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
-/// A client, and the messages of its connection.
+/// A client, and the messages of the connection.
 pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, Messages), StoreError> {
     let settings = settings(config).map_err(StoreError::Unfit)?;
     let mut connected = Err(StoreError::Unfit("`[outbox] url` names no host".to_owned()));
@@ -165,8 +166,8 @@ async fn connect_to(host: &Config, config: &OutboxConfig) -> Result<(Client, Mes
     }
 }
 
-/// The settings for each host by itself: the client would wait for one that accepts and is silent, and never try the next
-/// one.
+/// The settings for each host by itself: the client would wait for a host that accepts and is silent, and never try the
+/// next.
 fn hosts(all: &Config) -> Vec<Config> {
     let count = all.get_hosts().len().max(all.get_hostaddrs().len());
     let of = |place: usize| {
@@ -204,7 +205,7 @@ where
     Box::new(move |context| link.poll_message(context))
 }
 
-/// Drives a connection until it ends; its error reaches the caller that waits for an answer.
+/// Drives a connection to the end. Errors reach the caller that waits for an answer.
 async fn drive(mut messages: Messages) {
     while let Some(message) = poll_fn(&mut messages).await {
         if let Err(error) = message {
@@ -214,7 +215,7 @@ async fn drive(mut messages: Messages) {
     }
 }
 
-/// How to connect.
+/// The options of a connection.
 ///
 /// # Errors
 /// A sentence without the URL, which may hold a password.
@@ -237,7 +238,7 @@ pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Config, Strin
     Ok(settings)
 }
 
-/// What an error of the client means.
+/// Judges an error of the client.
 pub(in crate::outbox) fn failed(error: &tokio_postgres::Error) -> StoreError {
     let Some(refusal) = error.as_db_error() else {
         let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));

@@ -1,7 +1,7 @@
-//! A window: the keys of its rows that are still to be carried out, in order.
+//! A window: the keys of rows still to be carried out, in order.
 //!
-//! They are read once, for rows of a window that waited long (a compensator that was away, one transaction of a million
-//! rows) can be many, and sorting them again for each batch would take as long as carrying them out.
+//! The keys are read once: a window that waited long (a compensator that was away, a transaction of a million rows) can have
+//! many rows, and sorting all keys again for each batch would take as long as carrying out the rows.
 
 use crate::outbox::row::MAX_PAGE_BYTES;
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// At most so many keys are kept, which take some 24 MB.
 pub(super) const MAX_KEYS: i64 = 1_000_000;
 
-/// A row's key, and the bytes of its payload and headers.
+/// A row's key, and the bytes of payload and headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) tx: i64,
@@ -20,15 +20,15 @@ pub(super) struct Key {
 /// A window.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    /// The number of the progress that it belongs to.
+    /// The number of the window's progress.
     pub(super) turn: i64,
     pub(super) before: String,
     pub(super) until: String,
-    /// Up to here it is settled.
+    /// The window is settled up to here.
     pub(super) seq: i64,
-    /// What waits, in order.
+    /// The waiting keys, in order.
     pub(super) keys: VecDeque<Key>,
-    /// Whether there are no more keys than these.
+    /// True if there are no more keys than these.
     pub(super) is_whole: bool,
 }
 
@@ -45,13 +45,13 @@ impl Window {
         self.keys.iter().take(most).take_while(fits).copied().collect()
     }
 
-    /// Whether it is what the progress says, for another one may have gone on, or the database been replaced behind a
-    /// pooler.
+    /// True if the window matches the progress: another reader may have continued, or another database may have appeared
+    /// behind a pooler.
     pub(super) fn is_at(&self, turn: i64, until: &str, seq: i64) -> bool {
         (self.turn, self.until.as_str(), self.seq) == (turn, until, seq) && !self.keys.is_empty()
     }
 
-    /// Drops what is settled; true: the window is.
+    /// Drops settled keys; true: the window is.
     pub(super) fn settle(&mut self, rows: usize) -> bool {
         self.keys.drain(..rows);
         self.keys.is_empty() && self.is_whole

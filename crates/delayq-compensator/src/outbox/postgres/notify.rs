@@ -1,6 +1,6 @@
-//! Notices of new rows, on a connection of its own.
+//! Notices of new rows, on a separate connection.
 //!
-//! They only shorten the wait: whatever happens to them, rows are found by polling.
+//! Notices only shorten the wait: polling finds rows even if every notice is lost.
 
 use super::connection::connect;
 use crate::outbox::config::OutboxConfig;

@@ -1,32 +1,33 @@
-//! Two tables take the rows in turns: while one is written to, the other is truncated once all of its rows are settled.
+//! Two tables take the rows in turns: while producers write to one, the other is truncated as soon as every row is settled.
 
 use super::Postgres;
 use crate::outbox::store::StoreError;
 use std::time::Duration;
 use tokio_postgres::types::Type;
 
-/// How long a truncation waits for transactions that still write to the table; those that come meanwhile wait behind it.
+/// Maximum time for which a truncation waits for transactions that still write to the table; new transactions wait
+/// meanwhile.
 const LOCK_WAIT_MS: u32 = 50;
-/// Transactions that are shorter hold nothing up: each turn of a reader is one.
+/// Transactions that are shorter hold nothing up: each turn of a reader is a transaction too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A table, as far as it matters.
+/// The relevant state of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shape {
-    /// It takes room on the disk.
+    /// The table takes room on the disk.
     is_used: bool,
-    /// Ages of its first and its last row.
+    /// Ages of the first and the last row.
     first: Option<Duration>,
     last: Option<Duration>,
 }
 
-/// What to do.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Nothing,
     /// Truncate the table that takes no rows.
     Truncate,
-    /// Let it take the rows.
+    /// Let the table take new rows.
     Move,
 }
 
@@ -51,7 +52,7 @@ impl Postgres {
             self.held = None;
             return Ok(());
         }
-        // Nobody else moves on while this one has the turn.
+        // No other reader continues while this reader has the turn.
         if self.begin().await?.is_none() || self.slot().await? != slot {
             return self.link()?.batch("ROLLBACK").await;
         }
@@ -75,7 +76,7 @@ impl Postgres {
         link.batch("COMMIT").await
     }
 
-    /// Ends the transaction, and notes who holds the table that takes no rows, or else why it is not truncated.
+    /// Ends the transaction, and notes the transaction that holds the inactive table, or else why that is not truncated.
     async fn hold(&mut self, slot: i64, why: String) -> Result<(), StoreError> {
         self.link()?.batch("ROLLBACK").await?;
         let held = self.holder(slot, Duration::ZERO).await?.unwrap_or(why);
@@ -102,11 +103,11 @@ impl Postgres {
         Ok(Shape { is_used: found.get(0), first: age(1), last: age(2) })
     }
 
-    /// Ends the transaction of a turn, with the table truncated if all of its rows are settled.
+    /// Ends the transaction of a turn, and truncates the table if every row is settled.
     async fn truncate(&self, slot: i64) -> Result<(), StoreError> {
         let link = self.link()?;
         link.batch(&self.sql.lock(slot, LOCK_WAIT_MS)).await?;
-        // Every writer of the table has ended: all of its rows are seen.
+        // Every writer of the table has ended: every row is visible.
         let progress = link.rows(&self.sql.progress(), &[]).await?;
         let Some(progress) = progress.first().filter(|progress| progress.get(3)) else {
             return link.batch("ROLLBACK").await;
@@ -127,7 +128,7 @@ impl Postgres {
         link.batch(&format!("{}; COMMIT", self.sql.truncate(slot))).await
     }
 
-    /// Who has kept the table that takes no rows from being truncated for a while, if anybody has.
+    /// The transaction that has kept the inactive table from being truncated for a while, if there is one.
     pub(super) async fn holding(&self) -> Result<Option<String>, StoreError> {
         let other = 1 - self.slot().await?;
         match self.shape(other).await?.is_used {
@@ -136,7 +137,7 @@ impl Postgres {
         }
     }
 
-    /// Who holds a table, as a sentence.
+    /// The holder of a table, as a sentence.
     async fn holder(&self, slot: i64, longer_than: Duration) -> Result<Option<String>, StoreError> {
         let found = self.link()?.rows(&self.sql.holder(slot, longer_than.as_secs()), &[]).await?;
         let Some(found) = found.first() else { return Ok(None) };
@@ -163,7 +164,7 @@ mod tests {
         let age = |s| Some(Duration::from_secs(s));
         let table = |first, last| Shape { is_used: true, first: age(first), last: age(last) };
         let (every, keep) = (Duration::from_secs(60), Duration::from_secs(100));
-        // Only rolled-back rows are in it.
+        // The table has only rolled-back rows.
         let dead = Shape { is_used: true, ..Shape::default() };
         for (current, other, expected) in [
             (Shape::default(), Shape::default(), Step::Nothing),

@@ -1,4 +1,4 @@
-//! The statements, for the tables of one schema.
+//! The statements, for the tables of a schema.
 
 use crate::outbox::row::{MAX_HEADERS, MAX_PAGE_BYTES, MAX_PAYLOAD};
 use crate::outbox::store::SLOW;
@@ -8,7 +8,7 @@ const ALL: &str = "tx, seq, slot, added, verb, topic, id, group_id, due, delay_m
      max_attempts, replaces";
 /// The bytes of a row's payload and headers.
 const BYTES: &str = "(coalesce(octet_length(payload), 0) + coalesce(pg_column_size(headers), 0))::bigint";
-/// Whether two rows are of one message. A generated id is found without its group.
+/// True if two rows are of one message. A generated id is found without the group.
 fn same_message(one: &str, other: &str) -> String {
     format!(
         "{one}.id = {other}.id AND {one}.topic = {other}.topic \
@@ -21,7 +21,7 @@ const CLUSTER: &str = "(SELECT system_identifier::text FROM pg_control_system())
 
 /// Settled, for transactions have numbers from 3 on.
 const SETTLED: &str = "'3'::xid8";
-/// Sees the rows of [`SETTLED`], and no others.
+/// Sees exactly the rows of [`SETTLED`].
 const ALL_WAIT: &str = "'4:4:'::pg_snapshot";
 /// A statement that has to pass a disabled plan is not worth compiling.
 const PLANS: &str = "SET LOCAL jit = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
@@ -29,7 +29,7 @@ const PLANS: &str = "SET LOCAL jit = off; SET LOCAL enable_hashjoin = off; SET L
 /// A role's own limit may be too short for the keys of a window that waited long.
 const SLOW_S: u64 = SLOW.as_secs();
 
-/// The statements of one schema.
+/// The statements of a schema.
 #[derive(Debug)]
 pub(super) struct Sql {
     schema: String,
@@ -49,8 +49,8 @@ impl Sql {
         [include_str!("schema.sql"), trigger].concat().replace("{schema}", &self.schema)
     }
 
-    /// What a row says, in the order in which [`super::turn`] reads it; `behind`: rows aside that it may go behind. What no
-    /// message can have is not read, for it may take more memory than there is.
+    /// The columns of a row, in the order of [`super::turn`]; `behind`: the rows aside that the row may rest behind. A
+    /// payload or header too large for any message is not read, because the memory might not suffice.
     fn columns(&self, behind: &str) -> String {
         let payload = format!("CASE WHEN octet_length(o.payload) <= {MAX_PAYLOAD} THEN o.payload END");
         let headers =
@@ -74,12 +74,12 @@ impl Sql {
         )
     }
 
-    /// version, whether it is of this cluster.
+    /// version, and true if the tables are of this cluster.
     pub(super) fn fit(&self) -> String {
         format!("SELECT version, cluster = {CLUSTER} FROM {}.delayq_outbox_state", self.schema)
     }
 
-    /// Whether anything waits. Ordered by the index, for a table without statistics would be read whole.
+    /// True if anything waits. Ordered by the index, for a table without statistics would be read whole.
     pub(super) fn waits(&self) -> String {
         let s = &self.schema;
         format!(
@@ -131,7 +131,7 @@ impl Sql {
         format!("{late} UNION ALL {new} ORDER BY seq LIMIT $4")
     }
 
-    /// The place in the arrays $1 (tx) and $2 (seq), and the columns of those rows.
+    /// The place in the arrays $1 (tx) and $2 (seq), and the columns of the rows.
     pub(super) fn rows(&self) -> String {
         format!(
             "SELECT k.place, {} FROM unnest($1, $2) WITH ORDINALITY AS k(tx, seq, place) \
@@ -141,7 +141,7 @@ impl Sql {
         )
     }
 
-    /// Keeps rows aside: tx, seq, resting, reason; `whole`: with what their payloads and headers are.
+    /// Keeps rows aside: tx, seq, resting, reason; `whole`: with payloads and headers.
     pub(super) fn set_aside(&self, whole: bool) -> String {
         let s = &self.schema;
         let column = |name: &str| match name {
@@ -157,7 +157,7 @@ impl Sql {
         )
     }
 
-    /// Notes the progress: before, until, seq, tx of the row with it. Returns its number.
+    /// Notes the progress: before, until, seq, tx of the row with that seq. Returns the number.
     pub(super) fn advance(&self) -> String {
         let s = &self.schema;
         format!(
@@ -167,7 +167,7 @@ impl Sql {
         )
     }
 
-    /// Ends the rows aside with these numbers: they were carried out.
+    /// Ends the rows aside with these numbers: the rows were carried out.
     pub(super) fn carried_out(&self) -> String {
         format!("DELETE FROM {}.delayq_outbox_aside WHERE number = ANY ($1)", self.schema)
     }
@@ -182,8 +182,8 @@ impl Sql {
         )
     }
 
-    /// age of the oldest row that waits, rejected and resting rows, bytes. Within a window it is the age of the last settled
-    /// row, for the first one behind it may be millions of rows away.
+    /// age of the oldest row that waits, rejected and resting rows, bytes. Within a window the age is that of the last
+    /// settled row, because the first waiting row may be millions of rows away.
     pub(super) fn books(&self) -> String {
         let s = &self.schema;
         let oldest =
@@ -213,7 +213,7 @@ impl Sql {
         format!("SELECT setval('{}.delayq_outbox_slot', {slot})", self.schema)
     }
 
-    /// Of a table: whether it takes room, and the ages of its first and its last row in ms.
+    /// Of a table: takes room or not, and the ages of the first and the last row in ms.
     pub(super) fn shape(&self, slot: i64) -> String {
         let table = format!("{}.delayq_outbox_{slot}", self.schema);
         let age = |order: &str| {
@@ -224,7 +224,7 @@ impl Sql {
         format!("SELECT pg_relation_size('{table}') > 0, {}, {}", age("ASC"), age("DESC"))
     }
 
-    /// Locks a table with its part of the progress, for as long as nobody writes to it.
+    /// Locks a table and the matching part of the progress, if nobody writes to the table.
     pub(super) fn lock(&self, slot: i64, wait_ms: u32) -> String {
         let s = &self.schema;
         format!(
@@ -233,7 +233,7 @@ impl Sql {
         )
     }
 
-    /// Whether a table has a row that the snapshot $1 does not see.
+    /// True if a table has a row that the snapshot $1 does not see.
     pub(super) fn unsettled(&self, slot: i64) -> String {
         let table = format!("{}.delayq_outbox_{slot}", self.schema);
         format!(
@@ -244,14 +244,14 @@ impl Sql {
         )
     }
 
-    /// Truncates a table with its part of the progress.
+    /// Truncates a table and the matching part of the progress.
     pub(super) fn truncate(&self, slot: i64) -> String {
         let s = &self.schema;
         format!("TRUNCATE {s}.delayq_outbox_{slot}, {s}.delayq_outbox_progress_{slot}")
     }
 
-    /// Who has held a table for the longest, and for longer than so many seconds: process, user, application, for how many
-    /// seconds.
+    /// The transaction that has held a table for the longest, and for longer than so many seconds: process, user,
+    /// application, for how many seconds.
     pub(super) fn holder(&self, slot: i64, longer_than: u64) -> String {
         format!(
             "SELECT l.pid, a.usename::text, a.application_name, \
@@ -266,13 +266,13 @@ impl Sql {
         )
     }
 
-    /// Whether there are tables.
+    /// True if there are tables.
     pub(super) fn is_there(&self) -> String {
         format!("SELECT to_regclass('{}.delayq_outbox_state') IS NOT NULL", self.schema)
     }
 
-    /// number, columns, reason, since, whether they rest, of a page of rows aside: that rest, or rejected ones ($1), behind
-    /// a number ($2), at most ($3).
+    /// number, columns, reason, since, resting or not, of a page of rows aside: resting or rejected ($1), behind a number
+    /// ($2), at most ($3).
     pub(super) fn aside_rows(&self) -> String {
         self.aside_page(BYTES, &self.columns("b.number <= $2"))
     }
@@ -294,7 +294,7 @@ impl Sql {
         )
     }
 
-    /// Notes of rejected rows that later ones of their messages were carried out, those with $1 (tx) and $2 (seq).
+    /// Marks rejected rows as overtaken by the later rows with $1 (tx) and $2 (seq).
     pub(super) fn overtake(&self) -> String {
         let (s, same) = (&self.schema, same_message("a", "o"));
         format!(
@@ -305,7 +305,7 @@ impl Sql {
         )
     }
 
-    /// The same of later ones that were aside too: their numbers.
+    /// The same for later rows that were aside too: their numbers.
     pub(super) fn overtake_aside(&self) -> String {
         let (s, same) = (&self.schema, same_message("a", "o"));
         format!(
@@ -315,7 +315,7 @@ impl Sql {
         )
     }
 
-    /// Lets rejected rows rest until they are tried again; overtaken ones too ($2).
+    /// Lets rejected rows rest until another try; overtaken rows too ($2).
     pub(super) fn retry(&self) -> String {
         format!(
             "UPDATE {}.delayq_outbox_aside SET resting = true, overtaken = false \
@@ -324,7 +324,7 @@ impl Sql {
         )
     }
 
-    /// Deletes rows aside, and where they came from, so that they are not reconciled.
+    /// Deletes rows aside, and the originals, so that these are not reconciled.
     pub(super) fn discard(&self) -> String {
         let s = &self.schema;
         format!(
@@ -334,10 +334,10 @@ impl Sql {
         )
     }
 
-    /// Begins to take over rows of another cluster, whose transactions had other numbers: settled ones stay settled, the
-    /// others wait. Rows that are newer than the progress were inserted here, or restored after it; they wait in any case.
-    /// What waits gets new numbers, these rows the last ones: producers may have inserted them before the sequence was
-    /// restored.
+    /// Begins to take over rows of another cluster with other transaction numbers: settled rows stay settled, the others
+    /// wait. Rows newer than the progress were inserted here, or restored after the progress; these wait in any case.
+    /// Waiting rows get new numbers, and newer rows get the last, because producers may have inserted those before the
+    /// sequence was restored.
     pub(super) fn adopt(&self) -> String {
         let s = &self.schema;
         let settled = "pg_visible_in_snapshot(o.tx, p.before) \
@@ -371,7 +371,7 @@ impl Sql {
         format!("SELECT count(*) FROM {}.delayq_outbox WHERE tx > {SETTLED}", self.schema)
     }
 
-    /// Waits for the turn, for a while. A process that is frozen with it is ended.
+    /// Waits for the turn, for a while. The server ends a frozen process's session.
     pub(super) fn hold(&self) -> String {
         format!(
             "BEGIN; SET LOCAL lock_timeout = '30s'; SET LOCAL idle_in_transaction_session_timeout = '5min'; {PLANS}; \

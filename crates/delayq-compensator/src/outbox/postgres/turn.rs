@@ -1,4 +1,4 @@
-//! One turn: rows are read under the lock of the state, and the progress is noted with it.
+//! One turn: rows are read and the progress is noted under the lock of the state.
 
 use super::keys::{Key, MAX_KEYS, Window};
 use super::{Param, Postgres, Sql, is_of, no_progress};
@@ -8,16 +8,16 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio_postgres::types::Type;
 
-/// What a turn works with.
+/// The rows of a turn.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// Rows of the window: the keys of those that are there, and how many the page had; `whole`: they were read.
+    /// Rows of the window: the keys of existing rows, and the size of the page; `whole`: payloads and headers were read.
     Rows { keys: Vec<Key>, page: usize, whole: bool },
     /// Rows aside, by number.
     Aside(Vec<i64>),
 }
 
-/// How far the rows are settled.
+/// The settled part of the rows.
 pub(super) struct Progress {
     turn: i64,
     before: String,
@@ -52,8 +52,8 @@ impl Postgres {
         found.first().map(|found| found.get(0)).ok_or_else(no_progress)
     }
 
-    /// Begins a turn, in one round trip; `None`: another one has it. The cluster is compared in each, for a pooler may stand
-    /// in between, and another cluster behind it.
+    /// Begins a turn, in a single round trip; `None`: another reader has the turn. Each turn compares the cluster, because
+    /// another cluster may appear behind a pooler.
     pub(super) async fn begin(&self) -> Result<Option<Progress>, StoreError> {
         let link = self.link()?;
         let begin = Sql::begin(2 * self.config.deadline.as_millis());
@@ -108,7 +108,7 @@ impl Postgres {
         Ok((Turn::Rows { keys, page: page.len(), whole: true }, found.iter().map(row_of).collect()))
     }
 
-    /// Reads fewer rows the next time, down to the one that the database cannot read: that one is set aside.
+    /// Reads fewer rows the next time, down to the single unreadable row, which is then set aside.
     fn narrow(&mut self, page: &[Key], why: &str) {
         if let [key] = page {
             self.unreadable = Some((*key, why.to_owned()));
@@ -139,7 +139,7 @@ impl Postgres {
         })
     }
 
-    /// The next rows that rest; after the last one, the first one again.
+    /// The next rows that rest; after the last row, the first row again.
     async fn rows_aside(&mut self) -> Result<(Turn, Vec<Row>), StoreError> {
         let mut found = self.aside_after(self.tried_aside).await?;
         if found.is_empty() && self.tried_aside > 0 {

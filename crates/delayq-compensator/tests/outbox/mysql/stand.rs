@@ -21,6 +21,14 @@ pub(crate) fn put(numbers: Range<u64>) -> String {
     format!("INSERT INTO delayq_outbox (topic, id, due, payload) VALUES {}", rows.join(", "))
 }
 
+/// Statements that replace the payload of each row by an expression.
+pub(crate) fn payload_by(expression: &str) -> String {
+    format!(
+        "RENAME TABLE delayq_outbox TO base; CREATE VIEW delayq_outbox AS SELECT seq, added, verb, topic, id, group_id, due, \
+         delay_ms, expected, {expression} AS payload, headers, expires, max_attempts, replaces FROM base"
+    )
+}
+
 // === impl Stand ===
 
 impl Stand {
@@ -61,6 +69,16 @@ impl Database {
     /// Runs statements.
     pub(crate) async fn run(&mut self, statements: &str) {
         self.0.query_drop(statements).await.unwrap();
+    }
+
+    /// Creates a user with the rights that a compensator needs, whose statements may take a second; its URL.
+    pub(crate) async fn limited_user(&mut self, url: &str) -> String {
+        self.run(
+            "CREATE USER 'delayq'@'%' WITH MAX_STATEMENT_TIME 1; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON shop.* TO 'delayq'@'%'",
+        )
+        .await;
+        url.replace("root@", "delayq@")
     }
 
     /// The number that a statement answers with.

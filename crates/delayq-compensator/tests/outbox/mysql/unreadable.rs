@@ -1,6 +1,6 @@
 //! A row that cannot be read, or is no write, holds up no other.
 
-use super::stand::{Stand, put};
+use super::stand::{Stand, payload_by, put};
 use delayq_tests::deadline::{LONG, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,12 +47,7 @@ async fn a_row_that_the_database_cannot_hand_over_is_set_aside_and_blocks_no_oth
     let mut database = stand.database().await;
     database.run(&put(0..100)).await;
     // A row whose payload is an error.
-    let columns = "seq, added, verb, topic, id, group_id, due, delay_ms, expected, \
-        IF(id = 'm77', (SELECT 1 UNION SELECT 2), payload) AS payload, headers, expires, max_attempts, replaces";
-    let damaged = format!(
-        "RENAME TABLE delayq_outbox TO base; CREATE VIEW delayq_outbox AS SELECT {columns} FROM base"
-    );
-    database.run(&damaged).await;
+    database.run(&payload_by("IF(id = 'm77', (SELECT 1 UNION SELECT 2), payload)")).await;
     let reader = stand.read();
     stand.is_settled(99).await;
     wait_until("the row aside", LONG, async || stand.keeper().books().await.unwrap().rejected == 1).await;

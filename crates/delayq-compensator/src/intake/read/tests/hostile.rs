@@ -1,4 +1,4 @@
-//! Whatever a producer publishes, it is read or refused with a reason, and the same record is read the same again.
+//! Any record is read or refused with a reason, and every read of the same record gives the same result.
 
 use super::{AT, NOW, read};
 use crate::intake::record::Record;
