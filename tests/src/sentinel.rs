@@ -40,40 +40,35 @@ pub(crate) struct Watch<'a> {
 
 impl Sentinel {
     pub(crate) fn start(watch: &Watch<'_>) -> Self {
-        let tls_port = (!watch.tls.is_empty()).then(free_port);
-        let mut sentinel =
-            Self { folder: Folder::new("sentinel"), port: free_port(), tls_port, process: None };
-        sentinel.configure(watch);
-        sentinel.resume();
-        sentinel
-    }
-
-    /// Has the sentinel watch another Redis under the same name, by this epoch, as one of another group would.
-    pub async fn watch_another(&mut self, master: &RedisServer, epoch: u64) {
-        self.kill().await;
-        let lines = format!("sentinel config-epoch {SERVICE} {epoch}\n");
-        let (port, down_after) = (master.announced_port(), LONG);
-        self.configure(&Watch { master: port, quorum: 1, down_after, lines: &lines, tls: "" });
-        self.resume();
-        wait_until("the sentinel to name another master", LONG, async || {
-            let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
-            self.try_command::<(String, u16)>(&words).await.is_ok_and(|(_, named)| named == port)
-        })
-        .await;
-    }
-
-    fn configure(&self, watch: &Watch<'_>) {
+        let (folder, port) = (Folder::new("sentinel"), free_port());
         let Watch { master, quorum, down_after, lines, tls } = watch;
-        let (port, tls_port) = (self.port, self.tls_port);
+        let tls_port = (!tls.is_empty()).then(free_port);
         let tls_line = tls_port.map(|port| format!("tls-port {port}\n")).unwrap_or_default();
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n\
              sentinel down-after-milliseconds {SERVICE} {}\nsentinel failover-timeout {SERVICE} 3000\n{lines}\n\
              {tls_line}{tls}",
-            self.folder.path().display(),
+            folder.path().display(),
             down_after.as_millis()
         );
-        std::fs::write(self.folder.join("sentinel.conf"), text).expect("its folder takes its configuration");
+        std::fs::write(folder.join("sentinel.conf"), text).expect("its folder takes its configuration");
+        let mut sentinel = Self { folder, port, tls_port, process: None };
+        sentinel.resume();
+        sentinel
+    }
+
+    /// A sentinel of another group, which watches this Redis under the same name, by this epoch.
+    pub async fn of_another_group(master: &RedisServer, epoch: u64) -> Self {
+        let lines = format!("sentinel config-epoch {SERVICE} {epoch}\n");
+        let port = master.announced_port();
+        let sentinel =
+            Self::start(&Watch { master: port, quorum: 1, down_after: LONG, lines: &lines, tls: "" });
+        wait_until("the sentinel to name its master", LONG, async || {
+            let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
+            sentinel.try_command::<(String, u16)>(&words).await.is_ok_and(|(_, named)| named == port)
+        })
+        .await;
+        sentinel
     }
 
     /// The address, `127.0.0.1:PORT`.

@@ -139,12 +139,12 @@ impl Timer {
     }
 }
 
-/// Gives a deployment from before there were identities its own. Shards of a node that is away get it later.
+/// Gives a deployment from before there were identities its own. A node that is away may say later to which one it belongs.
 async fn identify(admin: &Admin) -> Result<(), Error> {
     match admin.identify().await {
         Err(error @ Error::Foreign { .. }) => Err(error),
         Err(error) => {
-            tracing::warn!(%error, "the identity of the deployment is not known: no fleet of another one is told apart");
+            tracing::warn!(%error, "not every shard says to which deployment it belongs");
             Ok(())
         }
         Ok(_) => Ok(()),

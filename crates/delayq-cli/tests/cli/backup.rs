@@ -166,17 +166,16 @@ async fn a_backup_restored_twice_into_another_redis_with_other_shards_is_the_sam
 #[tokio::test]
 async fn a_restore_into_a_new_deployment_leaves_that_deployment_its_own_identity() {
     let (redis, folder) = (deployment().await, Folder::new("backup"));
+    let identity = |printed: String| serde_json::from_str::<Value>(&printed).unwrap()["identity"].clone();
     done(&redis, &["put", "orders", "{}", "--id", "one", "--in", "1h"]).await;
     let path = folder.join("all.ndjson").display().to_string();
     done(&redis, &["backup", &path]).await;
     let other = RedisServer::start().await;
-    let identity =
-        async |redis: &SharedRedis| redis.command::<String>(&["HGET", "{dq:0}:meta", "identity"]).await;
-    done_elsewhere(&other, &["init"]).await;
-    let before = identity(&other).await;
+    let before = identity(done_elsewhere(&other, &["init", "--json"]).await);
     done_elsewhere(&other, &["restore", &path]).await;
-    assert_eq!(identity(&other).await, before);
-    assert_ne!(before, identity(&redis).await);
+    assert_eq!(identity(done_elsewhere(&other, &["init", "--json"]).await), before);
+    let backed_up = identity(done(&redis, &["init", "--json"]).await);
+    assert!(before.is_string() && before != backed_up, "{before} {backed_up}");
 }
 
 #[tokio::test]

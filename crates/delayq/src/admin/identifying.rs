@@ -19,12 +19,11 @@ type Said = (ShardId, Result<Option<DeploymentId>, Error>);
 
 impl Admin {
     /// The identity of the deployment, which tells it from every other. Shards that record none get it: all of them in a
-    /// deployment from before there were identities. A shard whose node cannot be used now gets it by a later call. Safe to
-    /// repeat, and for several callers at once.
+    /// deployment from before there were identities. Safe to repeat, and for several callers at once.
     ///
     /// # Errors
-    /// [`Error::Foreign`] if shards belong to different deployments. If no shard records an identity, every shard has to be
-    /// there and to answer.
+    /// [`Error::Foreign`] if shards belong to different deployments. A shard is missing, or its Redis cannot be used: the others
+    /// have the identity if any of them records one.
     pub async fn identify(&self) -> Result<DeploymentId, Error> {
         let calls = &self.client.calls;
         let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
@@ -34,22 +33,19 @@ impl Admin {
                 calls.belongs(*shard, *found)?;
             }
         }
+        let unheard = said.iter().find_map(|(_, found)| found.clone().err());
         let known = said.iter().find_map(|(_, found)| found.as_ref().ok().copied().flatten());
-        let identity = match known {
-            Some(known) => known,
-            None => {
-                said.iter().try_for_each(|(_, found)| found.clone().map(drop))?;
-                self.make_identity().await?
-            }
+        let identity = match (known, &unheard) {
+            (Some(known), _) => known,
+            (None, Some(error)) => return Err(error.clone()),
+            (None, None) => self.make_identity().await?,
         };
         let without = |(shard, found): Said| matches!(found, Ok(None)).then_some(shard);
         let without: Vec<ShardId> = said.into_iter().filter_map(without).collect();
         for (shard, found) in self.identities(&without, Some(identity)).await {
-            if let Ok(found) = found {
-                calls.belongs(shard, found)?;
-            }
+            calls.belongs(shard, found?)?;
         }
-        Ok(identity)
+        unheard.map_or(Ok(identity), Err)
     }
 
     /// Makes the identity, unless another caller has just done so.

@@ -6,8 +6,9 @@ use delayq::{Admin, Client, Error, Fate, Message, Producer, ProducerOptions, Set
 use delayq_tests::deadline::{LONG, wait_for, wait_until, within};
 use delayq_tests::deployment::{created, settings};
 use delayq_tests::environment::at_length;
+use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis, replicated};
-use delayq_tests::sentinel::SERVICE;
+use delayq_tests::sentinel::{SERVICE, Sentinel};
 use delayq_tests::sentinel_group::SentinelGroup;
 use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
@@ -198,9 +199,10 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// A producer that connects to a deployment that is there already.
-fn producer_of(group: &SentinelGroup) -> Producer {
-    Producer::start(Client::new(settings(group.url(), 1)), ProducerOptions::default())
+/// A producer behind these sentinels, which connects to a deployment that is there already.
+fn producer_behind(sentinels: [String; 3]) -> Producer {
+    let url = format!("redis+sentinel://{}/{SERVICE}", sentinels.join(","));
+    Producer::start(Client::new(settings(url, 1)), ProducerOptions::default())
 }
 
 /// A Redis with another deployment of the same name and numbers.
@@ -214,13 +216,16 @@ async fn another_deployment() -> RedisServer {
 async fn one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failover_goes_on_without_it() {
     let (mut group, other) = (SentinelGroup::start().await, another_deployment().await);
     let _ = created(settings(group.url(), 1)).await;
-    let producer = producer_of(&group);
     replicated(&group.redises, 0).await;
-    group.sentinels[2].watch_another(&other, 9).await;
-    group.redises[0].command::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]).await;
-    let late = producer_of(&group);
+    let foreign = Sentinel::of_another_group(&other, 9).await;
+    let named = || [foreign.address(), group.sentinels[0].address(), group.sentinels[1].address()];
+    let producer = producer_behind(named());
     for n in 0..20 {
         producer.put(message(&format!("connected-{n}"))).await.unwrap();
+    }
+    group.redises[0].command::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    let late = producer_behind(named());
+    for n in 0..20 {
         late.put(message(&format!("late-{n}"))).await.unwrap();
     }
     assert_eq!((stored(&group.redises[0]).await.len(), stored(&other).await.len()), (40, 0));
@@ -228,8 +233,7 @@ async fn one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failove
     group.redises[0].kill().await;
     let master = group.master_after(0).await;
     wait_until("a put to reach the new master", LONG, async || {
-        let put = producer.put(message("after")).await;
-        println!("{:?}", put.err().map(|refused| refused.error.to_string()));
+        let _ = producer.put(message("after")).await;
         stored(&group.redises[master]).await.contains("after")
     })
     .await;
@@ -238,12 +242,15 @@ async fn one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failove
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_of_another_deployment_is_not_followed_even_if_most_sentinels_name_it() {
-    let (mut group, other) = (SentinelGroup::start().await, another_deployment().await);
+    let (group, other) = (SentinelGroup::start().await, another_deployment().await);
     let _ = created(settings(group.url(), 1)).await;
-    let producer = producer_of(&group);
+    let foreign = [Sentinel::of_another_group(&other, 9).await, Sentinel::of_another_group(&other, 9).await];
+    let proxies = [0, 1, 2].map(|n| Proxy::start_for_redis(&group.sentinels[n].address()));
+    let producer = producer_behind([0, 1, 2].map(|n| proxies[n].address()));
     producer.put(message("before")).await.unwrap();
-    for sentinel in &mut group.sentinels[1..] {
-        sentinel.watch_another(&other, 9).await;
+    for (proxy, foreign) in proxies[1..].iter().zip(&foreign) {
+        proxy.lead_to(&foreign.address());
+        proxy.reset_open();
     }
     let refused = wait_for("a put to be refused", LONG, async || {
         producer.put(message("refused")).await.err().map(|refused| refused.error)
@@ -251,12 +258,12 @@ async fn a_master_of_another_deployment_is_not_followed_even_if_most_sentinels_n
     .await;
     assert_eq!((refused.fate(), refused.is_outage()), (Fate::NotApplied, true), "{refused}");
     assert!(refused.to_string().contains("keeps deployment"), "{refused}");
-    let master = &group.redises[0];
-    for sentinel in &mut group.sentinels[1..] {
-        sentinel.watch_another(master, 20).await;
+    for (proxy, sentinel) in proxies.iter().zip(&group.sentinels) {
+        proxy.lead_to(&sentinel.address());
+        proxy.reset_open();
     }
     wait_until("puts to go on", LONG, async || producer.put(message("again")).await.is_ok()).await;
-    assert!(stored(master).await.contains("again"));
+    assert!(stored(&group.redises[0]).await.contains("again"));
     assert_eq!(stored(&other).await.len(), 0);
 }
 

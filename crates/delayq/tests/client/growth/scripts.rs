@@ -76,7 +76,7 @@ async fn a_shard_from_before_there_were_growths_is_raised_as_well() {
     let old =
         ["HSET", "{s:0}:meta", "layout", "1", "format", "1", "shard", "0", "shards", "2", "topics", "0"];
     server.command::<u64>(&old).await;
-    let knows = |counts: &str, layout: &str| Ok([layout, "0", counts, "0"].map(str::to_owned).to_vec());
+    let knows = |counts: &str, layout: &str| Ok([layout, "0", counts, "0", ""].map(str::to_owned).to_vec());
     assert_eq!(call(&server, Verb::Layout, 0, &["0"]).await, knows("2", "1"));
     assert_eq!(call(&server, Verb::Init, 0, &["1", "0", "2"]).await, answer("exists"));
     assert_eq!(call(&server, Verb::Grow, 0, &["2", "0", "2,4"]).await, answer("raised"));
