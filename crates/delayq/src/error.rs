@@ -71,9 +71,9 @@ pub enum Error {
         /// The shard that said so.
         shard: ShardId,
         /// Its layout.
-        found: String,
+        found: Box<str>,
         /// The shard counts of the deployment as it knows them, parted by commas, the newest last.
-        counts: String,
+        counts: Box<str>,
         /// The identity of its deployment; `None` of one from before there were identities.
         deployment: Option<DeploymentId>,
         /// The layout of the call; 0: Redis had not been asked.
@@ -239,8 +239,9 @@ impl Error {
         match (code, call) {
             ("DQUNINITIALISED", Some((shard, _))) => Self::Uninitialised(shard),
             ("DQLAYOUT", Some((shard, known))) => {
-                let mut words = detail.split(' ').map(str::to_owned);
-                let (found, counts) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                let mut words = detail.split(' ');
+                let (found, counts) =
+                    (words.next().unwrap_or_default().into(), words.next().unwrap_or_default().into());
                 let deployment = words.next().and_then(|word| word.parse().ok());
                 Self::Layout { shard, found, counts, deployment, known }
             }

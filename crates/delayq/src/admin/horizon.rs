@@ -46,7 +46,8 @@ impl Admin {
         let pieces = pieces(edges);
         let (mut counts, mut calls_left) = (vec![0; edges.len() - 1], MAX_CALLS.max(pieces.len()));
         for piece in pieces {
-            let counted_to = self.count_piece(topic, edges, &piece, &mut counts, &mut calls_left).await?;
+            let (slots, counted_to) = self.count_piece(topic, edges, &piece, &mut calls_left).await?;
+            add(&mut counts, edges, &piece, &slots);
             if let Some(at) = counted_to {
                 let whole = edges[1..].iter().take_while(|edge| **edge <= at).count();
                 counts.truncate(whole.max(piece.intervals.start).min(piece.intervals.end));
@@ -56,22 +57,22 @@ impl Admin {
         Ok(Horizon { counts })
     }
 
-    /// Counts the intervals of a piece in every shard; the time up to which all of them are counted if calls ran out.
+    /// The counts of a piece in every shard, and the time up to which all of them are counted if calls ran out.
     async fn count_piece(
         &self,
         topic: &Topic,
         edges: &[UnixMillis],
         piece: &Piece,
-        counts: &mut [u64],
         calls_left: &mut usize,
-    ) -> Result<Option<UnixMillis>, Error> {
+    ) -> Result<(Vec<Slot>, Option<UnixMillis>), Error> {
         let Range { start, end } = piece.intervals;
         let (until, width) = (edges[end], Duration::from_millis(piece.width_ms));
+        let mut counted = Vec::new();
         let mut asked: Vec<(ShardId, UnixMillis)> =
             self.shards().into_iter().map(|shard| (shard, edges[start])).collect();
         while !asked.is_empty() {
             let Some(left) = calls_left.checked_sub(1) else {
-                return Ok(asked.iter().map(|(_, from)| *from).min());
+                return Ok((counted, asked.iter().map(|(_, from)| *from).min()));
             };
             *calls_left = left;
             let places = batches(asked.iter().enumerate().map(|(at, (shard, _))| (at, *shard, 0)));
@@ -84,12 +85,12 @@ impl Admin {
             let mut further = Vec::new();
             for (batch, answer) in places.iter().zip(answers) {
                 let (slots, next) = answer?;
-                add(counts, edges, piece, &slots);
+                counted.extend(slots);
                 further.extend(next.map(|from| (batch.key, from)));
             }
             asked = further;
         }
-        Ok(None)
+        Ok((counted, None))
     }
 }
 

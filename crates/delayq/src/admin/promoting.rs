@@ -4,7 +4,6 @@ use super::{Admin, TimeRange};
 use crate::error::Error;
 use crate::options::RATE;
 use crate::setters::setters;
-use delayq_core::shard::ShardId;
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::promote::{self, Promotable, Promoted};
 use std::time::Duration;
@@ -78,29 +77,17 @@ impl Admin {
         let mut promoted = Promoted::default();
         let mut shards = self.every_shard().await?;
         while let Some(shard) = shards.next() {
-            self.promote_shard(shard, &which, options, &mut promoted, &mut progress).await?;
+            let mut next = Some(Cursor::from(options.due.from));
+            while let Some(cursor) = next.filter(|_| !options.is_reached(promoted.promoted)) {
+                let step = options.step(promoted.promoted);
+                let call = promote::request(shard, &which, options.due.to, &cursor, step);
+                let (some, rest) = self.client.calls.ask(call, promote::read).await?;
+                promoted.add(some);
+                progress(promoted.promoted);
+                tokio::time::sleep(options.pause(some.promoted)).await;
+                next = rest;
+            }
         }
         Ok(promoted)
-    }
-
-    async fn promote_shard(
-        &self,
-        shard: ShardId,
-        which: &Promotable,
-        options: &PromoteOptions,
-        promoted: &mut Promoted,
-        progress: &mut impl FnMut(u64),
-    ) -> Result<(), Error> {
-        let mut next = Some(Cursor::from(options.due.from));
-        while let Some(cursor) = next.filter(|_| !options.is_reached(promoted.promoted)) {
-            let step = options.step(promoted.promoted);
-            let call = promote::request(shard, which, options.due.to, &cursor, step);
-            let (some, rest) = self.client.calls.ask(call, promote::read).await?;
-            promoted.add(some);
-            progress(promoted.promoted);
-            tokio::time::sleep(options.pause(some.promoted)).await;
-            next = rest;
-        }
-        Ok(())
     }
 }
