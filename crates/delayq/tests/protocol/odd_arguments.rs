@@ -31,7 +31,7 @@ const CALLS: [(Verb, &[&str]); 36] = [
     (Verb::Meter, &["calls", "1", "1000"]),
     (Verb::Overview, &["first"]),
     (Verb::Peek, &["odd", "a"]),
-    (Verb::Pump, &["0", "10", "1"]),
+    (Verb::Pump, &["0", "10", "1", "1"]),
     (Verb::Pump, &["", "10"]),
     (Verb::Purge, &["odd", "ready", "0", "9", "", "10"]),
     (Verb::Put, &["odd", "a", "1763697600000", "", ENVELOPE]),
