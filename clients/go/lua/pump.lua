@@ -6,27 +6,34 @@
 --          expired; marker -> nothing
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, epoch ("" if the caller does not own the shard: then only messages overdue by 10 s),
---          limit (1 to 500 ids), the latest ms that the caller accepts from this clock ("" or missing: any).
---          The first pump without an epoch since the owner's last pump is noted in `orphaned`: see `claim`
+--          limit (1 to 500 ids), the latest ms that the caller accepts from this clock ("" or missing: any),
+--          mark (of an owner: that of its last pump; "" if unknown; missing: no mark is left).
+--          The first pump without an epoch since the owner's last pump is noted in `orphaned`: see `claim`.
+--          A mark is the time of a pump and always grows. A stored mark below the given one or a stored epoch below the
+--          caller's means that Redis came back with older data: noted in `older`
 -- RETURNS  word, now_us, next due ms ("" for none), moved, leases returned, buried, expired, forgotten,
 --          blocked (by a key of the wrong type; tried again later), then due ms and count of the moved messages, in runs
 --            word      pumped | more (pump again at once) | held | ahead (the clock is later than accepted:
 --                      nothing moved) | fenced <epoch> | not overdue
+--          Where a mark was given, the mark that this pump leaves follows `pumped` and `more`, and after older data
+--          ` older ` and the mark of that data
 -- COST     O(log n) an id; each topic with due messages gets a fair share of the limit, oldest first
-local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch', 'history', 'orphaned')
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch', 'history', 'orphaned', 'mark')
 local layout, held, epoch, orphaned = registry[1], registry[2], tonumber(registry[3]) or 0, registry[5]
 local any_history, events = registry[4], nil
 --# include now, shard, limits, ready
 
 local call, find = redis.call, string.find
-local mine, limit, latest = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if #ARGV < 3 or #ARGV > 4 or not (find(ARGV[2], '^%d*$') and find(ARGV[3], '^%d+$') and find(ARGV[4] or '', '^%d*$'))
-  or limit < 1 or limit > MOST_IDS or (mine or 0) > LAST_MS or (latest or 0) > LAST_MS then
+local mine, limit, latest, given = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+if #ARGV < 3 or #ARGV > 5 or not (find(ARGV[2], '^%d*$') and find(ARGV[3], '^%d+$') and find(ARGV[4] or '', '^%d*$')
+  and find(ARGV[5] or '', '^%d*$')) or limit < 1 or limit > MOST_IDS or (mine or 0) > LAST_MS or (latest or 0) > LAST_MS
+  or (given or 0) >= LAST_MS then
 --# include arguments
-  arguments('pump', #ARGV == 3 and 3 or 4)
+  arguments('pump', #ARGV > 3 and #ARGV < 6 and #ARGV or 3)
   if ARGV[2] ~= '' then number('the epoch', ARGV[2], 0, LAST_MS) end
   number('the limit', ARGV[3], 1, MOST_IDS)
-  number('the latest ms', ARGV[4], 0, LAST_MS)
+  if ARGV[4] and ARGV[4] ~= '' then number('the latest ms', ARGV[4], 0, LAST_MS) end
+  number('the mark', ARGV[5], 0, LAST_MS - 1)
 end
 local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 
@@ -37,7 +44,7 @@ if alarms.err then return redis.error_reply('DQTYPE ' .. index_of_alarms .. ' is
 local soonest, second = tonumber(alarms[2]), tonumber(alarms[4])
 
 -- The reason if the call may not move anything.
-local hindered
+local hindered, lost_claim
 if held then
   hindered = 'held'
 elseif latest and now > latest then
@@ -50,12 +57,29 @@ elseif mine > epoch then
   -- Later claims increment this number, and must be able to.
   if mine > LONGEST_SPAN_MS then return redis.error_reply('DQARG the epoch ' .. ARGV[2] .. ' exceeds every epoch of a claim') end
   call('HSET', KEYS[1], 'epoch', string.format('%.0f', mine))
+  lost_claim = true
 end
 if hindered then
   return { hindered, now_us, alarms[2] or '', moved, returned, buried, expired, forgotten, blocked }
 end
+-- The word's second half: the mark that this pump leaves, and the mark of older data.
+local marks = ''
 if mine then
   if orphaned then call('HDEL', KEYS[1], 'orphaned') end
+  if ARGV[5] then
+    local mark, text = tonumber(registry[6]) or 0, registry[6]
+    local is_older = lost_claim or (given or 0) > mark
+    if is_older or not text or now >= mark + 1000 or now < mark then
+      text = string.format('%.0f', math.max(now, mark + 1, (given or 0) + 1))
+      if is_older then
+        call('HSET', KEYS[1], 'mark', text, 'older', string.format('%.0f %.0f', mark, now))
+        text = string.format('%s older %.0f', text, mark)
+      else
+        call('HSET', KEYS[1], 'mark', text)
+      end
+    end
+    marks = ' ' .. text
+  end
 elseif not orphaned or now < (tonumber(orphaned) or LAST_MS) then
   call('HSET', KEYS[1], 'orphaned', string.format('%.0f', now))
 end
@@ -394,7 +418,7 @@ if events then
 --# include record
 end
 
-local answer = { more and 'more' or 'pumped', now_us, next_text or '', moved, returned, buried, expired, forgotten, blocked,
+local answer = { (more and 'more' or 'pumped') .. marks, now_us, next_text or '', moved, returned, buried, expired, forgotten, blocked,
   runs and runs[1], runs and runs[2] }
 for i = 3, runs and #runs or 0 do answer[9 + i] = runs[i] end
 return answer

@@ -82,9 +82,9 @@ pub fn say(text: &str) -> Result<(), Fault> {
     write(format!("{text}\n").as_bytes())
 }
 
-/// Prints a line to standard error.
+/// Prints a line to standard error, if there still is one.
 pub fn complain(text: &str) {
-    eprintln!("{}", printable_lines(text));
+    let _ = writeln!(std::io::stderr(), "{}", printable_lines(text));
 }
 
 /// Prints a payload: to a terminal as text that it can only show, elsewhere the bytes as they are.

@@ -6,9 +6,10 @@ use crate::progress::Stall;
 use crate::sweep_metrics::{OfKind, SweepMetrics};
 use delayq::admin::{SweptFault, SweptMending};
 use delayq::protocol::ShardId;
-use delayq::{Error, Topic};
+use delayq::{Error, Topic, UnixMillis};
 use delayq_cluster::{SINGLE_MODE_LIMITS, Trust};
 use delayq_service::codes::redis::cause_of;
+use delayq_service::when::time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -131,6 +132,13 @@ pub(crate) fn hindrance_changed(metrics: &TimerMetrics, unreached: &[&str], miss
 pub(crate) fn adopted(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
     metrics.adopted.inc();
     tracing::warn!(%shard, epoch, "nobody pumped this shard: pumped here until the timer that the plan names claims it");
+}
+
+/// Redis came back with older data, whose last pump was at `since`; zero: none was.
+pub(crate) fn older(metrics: &TimerMetrics, shard: ShardId, since: UnixMillis, redis: &str) {
+    metrics.older_data.inc();
+    let since = time(since);
+    tracing::error!(%shard, redis, since, "Redis came back with older data: writes since then may be missing");
 }
 
 /// Redis answers, and does not have the shard, or has it otherwise than this process knows.

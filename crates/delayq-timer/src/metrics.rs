@@ -37,6 +37,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) clock_jumps: Counter,
     pub(crate) rescued: Counter,
     pub(crate) adopted: Counter,
+    pub(crate) older_data: Counter,
     pub(crate) shards: Gauge,
     pub(crate) epochs: Family<OfShard, Gauge>,
     pub(crate) degraded: Gauge,
@@ -169,6 +170,10 @@ impl TimerMetrics {
             adopted: counter(
                 "timer_adopted",
                 "Shards that nobody pumped and that this timer claimed, whatever the plan said",
+            ),
+            older_data: counter(
+                "timer_older_data",
+                "Pumps of a shard that found older data than the pump before: writes in between may be missing",
             ),
             shards: gauge("timer_shards", "Shards that are pumped here"),
             epochs: metrics.register(

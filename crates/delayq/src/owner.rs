@@ -14,14 +14,18 @@ use delayq_core::verbs::claim::{self, Claimed};
 use delayq_core::verbs::deployment::{identify, read_identity};
 use delayq_core::verbs::forget::{self, ForgottenTopics};
 use delayq_core::verbs::hold::{self, HoldAnswer};
-use delayq_core::verbs::pump::{self, PumpReport};
+use delayq_core::verbs::pump::{self, Owned, PumpReport};
 use delayq_core::verbs::survey::{self, Survey};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The deployment as an owner of shards sees it: a timer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Owner {
     client: Client,
+    /// The marks of the latest pumps, by shard. Kept while another timer owns the shard: marks only grow.
+    marks: Arc<Mutex<BTreeMap<ShardId, UnixMillis>>>,
 }
 
 // === impl Owner ===
@@ -29,7 +33,7 @@ pub struct Owner {
 impl Owner {
     /// An owner over this client's connection.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, marks: Arc::default() }
     }
 
     /// The client.
@@ -104,14 +108,33 @@ impl Owner {
     /// Each shard comes with its owner's epoch; `None`: only what is long overdue is moved. Nothing is moved if Redis's
     /// clock reads more than `latest`, because it may have jumped ahead; the report then has
     /// [`PumpWord::Ahead`](pump::PumpWord::Ahead).
+    ///
+    /// A pump with an epoch leaves a mark in the shard, and compares the mark of the pump before by this owner or a clone. The
+    /// report's `older` is set if Redis came back with data from before that pump.
     pub async fn pump(
         &self,
         shards: &[(ShardId, Option<u64>)],
         limit: u16,
         latest: Option<UnixMillis>,
     ) -> Vec<Result<PumpReport, Error>> {
-        let request = |&(shard, epoch): &(ShardId, Option<u64>)| pump::request(shard, epoch, limit, latest);
-        self.client.calls.ask_all(shards.iter().map(request).collect(), pump::read).await
+        let request = |&(shard, epoch): &(ShardId, Option<u64>)| {
+            let mark = self.marks().get(&shard).copied();
+            pump::request(shard, epoch.map(|epoch| Owned { epoch, mark }), limit, latest)
+        };
+        let reports = self.client.calls.ask_all(shards.iter().map(request).collect(), pump::read).await;
+        let mut marks = self.marks();
+        for ((shard, _), report) in shards.iter().zip(&reports) {
+            if let Some(mark) = report.as_ref().ok().and_then(|report| report.mark) {
+                let latest = marks.entry(*shard).or_insert(mark);
+                *latest = mark.max(*latest);
+            }
+        }
+        drop(marks);
+        reports
+    }
+
+    fn marks(&self) -> MutexGuard<'_, BTreeMap<ShardId, UnixMillis>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets the unused topics in one page of a shard's: those that are empty, have no settings of their own, and had no

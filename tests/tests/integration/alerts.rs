@@ -20,7 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 const SHARDS: u16 = 256;
 
 /// Shortened windows and ages of the rules.
-const SHORTER: [(&str, &str); 7] = [
+const SHORTER: [(&str, &str); 8] = [
+    ("[1h]", "[10s]"),
     ("offset 1h", "offset 10s"),
     ("[5m]", "[10s]"),
     ("[15m]", "[10s]"),
@@ -187,6 +188,15 @@ async fn prometheus(folder: &Folder, ports: &[u16]) -> (Process, AdminEndpoint) 
     (process, AdminEndpoint::at(address))
 }
 
+/// Copies a folder of files.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
 /// Counts phantom messages of the first topic as accepted.
 async fn accept(redis: &SharedRedis, by: i32) {
     let () = redis.command(&["HINCRBY", "{dq:0}:stats", "accepted:1", &by.to_string()]).await;
@@ -251,6 +261,22 @@ async fn each_alert_fires_at_its_fault_and_clears_after_it() {
     stack.redis.thaw();
     stack.fires("DelayqIntakeLost").await;
     stack.clears("DelayqIntakeLost").await;
+
+    // Redis comes back with the files of a while ago.
+    stack.redis.stop().await;
+    let (now, then) = (stack.redis.folder().join("appendonlydir"), stack.folder.join("older"));
+    copy(&now, &then);
+    stack.redis.resume().await;
+    stack.delayq(&["put", "later", "what is lost", "--in", "3h"]).await;
+    let mark = async || stack.redis.command::<Option<u64>>(&["HGET", "{dq:0}:meta", "mark"]).await;
+    let before = mark().await;
+    wait_until("the next mark", LONG, async || mark().await > before).await;
+    stack.redis.kill().await;
+    fs::remove_dir_all(&now).unwrap();
+    copy(&then, &now);
+    stack.redis.resume().await;
+    stack.fires("DelayqOlderData").await;
+    stack.clears("DelayqOlderData").await;
 
     let rules = rules();
     let all = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).map(str::to_owned);

@@ -15,6 +15,7 @@ use delayq_service::Fault;
 use delayq_service::config::{HostPort, HumanDuration};
 use frame::{Frame, Page};
 use futures_util::future::select_all;
+use rustix::io::Errno;
 use sample::Sample;
 use screen::{Key, Screen, Shown};
 use std::io::{IsTerminal as _, Write as _};
@@ -79,8 +80,11 @@ impl Top {
         if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
             return Err(usage("there is no terminal: print one frame with --once, or --json"));
         }
-        let watched = self.watch(context).await;
-        watched.map_err(|error| file("the terminal".as_ref(), "use", error))
+        match self.watch(context).await {
+            // The terminal is gone: nobody is left to tell.
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Ok(()),
+            watched => watched.map_err(|error| file("the terminal".as_ref(), "use", error)),
+        }
     }
 
     async fn print_once(&self, context: &Context) -> Result<(), Fault> {

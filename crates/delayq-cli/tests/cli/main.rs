@@ -28,6 +28,7 @@ mod hostile;
 mod moving;
 mod ndjson;
 mod nodes;
+mod older;
 mod outages;
 #[cfg(feature = "postgres")]
 mod outbox;

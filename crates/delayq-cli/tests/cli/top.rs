@@ -3,7 +3,7 @@
 use super::printed::assert_is_documented;
 use super::{delayq, deployment, done, run};
 use delayq_tests::binary::Binary;
-use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
@@ -16,6 +16,22 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
+use tokio::task::spawn_blocking;
+
+/// Starts a program on a new terminal of this size. Returns the other end of the terminal, the settings, and the program.
+fn on_terminal(mut program: Command, size: Winsize) -> (File, String, Child) {
+    // A program with a copy of the other end would keep the terminal open.
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    tcsetwinsize(&slave, size).unwrap();
+    program.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+    let keys = File::from(master);
+    let before = modes(&keys);
+    (keys, before, program.spawn().unwrap())
+}
 
 /// A program on a terminal, and everything that it wrote there.
 pub(crate) struct OnTerminal {
@@ -33,18 +49,9 @@ impl OnTerminal {
         Self::start_with(program, 80, 24)
     }
 
-    pub(crate) fn start_with(mut program: Command, ws_col: u16, ws_row: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        tcsetwinsize(&slave, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-        program.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
-        let keys = File::from(master);
-        let before = modes(&keys);
-        let child = program.spawn().unwrap();
-        drop(program);
+    pub(crate) fn start_with(program: Command, ws_col: u16, ws_row: u16) -> Self {
+        let (keys, before, child) =
+            on_terminal(program, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });
         let shown = Arc::new(Mutex::new(String::new()));
         let (mut screen, noted) = (keys.try_clone().unwrap(), Arc::clone(&shown));
         std::thread::spawn(move || {
@@ -65,7 +72,7 @@ impl OnTerminal {
 
     /// All that it shows until it ends, without colours.
     pub(crate) async fn all(mut self) -> String {
-        tokio::task::spawn_blocking(move || self.child.wait()).await.unwrap().unwrap();
+        spawn_blocking(move || self.child.wait()).await.unwrap().unwrap();
         // The last bytes arrive behind the end; a line of its own closes them.
         wait_until("the last line", LONG, async || self.shown.lock().unwrap().ends_with('\n')).await;
         let shown = self.shown.lock().unwrap();
@@ -119,6 +126,19 @@ async fn a_terminal_of_unknown_size_gets_a_screen_of_80_by_24() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_screen_ends_with_its_terminal() {
+    let redis = deployment().await;
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let (mut screen, _, mut top) = on_terminal(live(&redis), size);
+    let ended = spawn_blocking(move || {
+        assert!(screen.read(&mut [0; 4096]).unwrap() > 0);
+        drop(screen);
+        top.wait().unwrap()
+    });
+    assert_eq!(within("the end", LONG, ended).await.unwrap().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn however_the_screen_ends_the_terminal_is_as_it_was() {
     let redis = deployment().await;
     for end in [None, Some(Signal::TERM), Some(Signal::INT), Some(Signal::HUP), Some(Signal::QUIT)] {
@@ -131,7 +151,7 @@ async fn however_the_screen_ends_the_terminal_is_as_it_was() {
         }
         top.shows("\u{1b}[?1049l").await;
         let mut child = top.child;
-        let ended = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
+        let ended = spawn_blocking(move || child.wait().unwrap()).await.unwrap();
         assert_eq!((ended.code(), modes(&top.keys)), (Some(0), top.before), "{end:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::id::Topic;
-use crate::reply::{Reply, ReplyError, Value};
+use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
 use crate::shard::ShardId;
 use crate::time::{UnixMicros, UnixMillis};
@@ -28,6 +28,18 @@ pub struct Overview {
     pub markers: u64,
     /// Total topics so far, including deleted ones.
     pub topics: u64,
+    /// Set if a pump found that Redis had come back with older data.
+    #[serde(skip)]
+    pub older: Option<Older>,
+}
+
+/// Older data with which Redis came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Older {
+    /// The time that the data is from, or an earlier one: writes after it may be missing. Zero: unknown.
+    pub since: UnixMillis,
+    /// The time at which a pump found the data: writes after it are there.
+    pub noticed: UnixMillis,
 }
 
 /// A topic in a shard.
@@ -81,7 +93,7 @@ pub fn read_topics(reply: Value) -> Result<TopicsPage, ReplyError> {
 
 /// The shard itself, and the start of the next page of topics.
 fn shard_of(reply: &mut Reply) -> Result<(Overview, Option<u64>), ReplyError> {
-    let overview = Overview {
+    let mut overview = Overview {
         now: UnixMicros(reply.number()?),
         next_due: reply.maybe_number()?.map(UnixMillis::new),
         epoch: reply.number()?,
@@ -90,6 +102,14 @@ fn shard_of(reply: &mut Reply) -> Result<(Overview, Option<u64>), ReplyError> {
         leases: reply.number()?,
         markers: reply.number()?,
         topics: reply.number()?,
+        older: None,
     };
-    Ok((overview, reply.maybe_number()?))
+    let next = reply.maybe_number()?;
+    let text = reply.text()?;
+    let mut words = Words::new(&text);
+    if let (Ok(since), Some(noticed)) = (words.word().parse(), words.number()) {
+        let [since, noticed] = [since, noticed].map(UnixMillis::new);
+        overview.older = Some(Older { since, noticed });
+    }
+    Ok((overview, next))
 }

@@ -27,6 +27,10 @@ pub struct PumpReport {
     pub forgotten: u64,
     /// Entries blocked by a key of the wrong type; they are tried again.
     pub blocked: u64,
+    /// The mark of this pump, if its caller owns the shard: the next pump gives it back.
+    pub mark: Option<UnixMillis>,
+    /// The mark of older data with which Redis came back: writes since then may be missing. Zero: the data has no mark.
+    pub older: Option<UnixMillis>,
     /// Due times of the moved messages, with counts. Beyond a bound, several times share a run with the earliest as its
     /// time.
     pub runs: Vec<(UnixMillis, u64)>,
@@ -49,19 +53,28 @@ pub enum PumpWord {
     NotOverdue,
 }
 
-/// Moves due messages: at most `limit` (1 to 500) ids. `epoch` is the owner's; `None` for a timer that does not own the
-/// shard and only pumps long overdue messages. If Redis's clock is past `latest`, nothing moves.
-pub fn request(shard: ShardId, epoch: Option<u64>, limit: u16, latest: Option<UnixMillis>) -> Call {
-    let call = Call::new(Verb::Pump, shard);
-    let mut call = match epoch {
-        Some(epoch) => call.number(epoch),
+/// The claim of an owner on a pump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// The owner's epoch.
+    pub epoch: u64,
+    /// The mark of the owner's last pump; `None`: unknown.
+    pub mark: Option<UnixMillis>,
+}
+
+/// Moves due messages: at most `limit` (1 to 500) ids. `owned` is `None` for a timer that does not own the shard and
+/// only pumps long overdue messages. If Redis's clock is past `latest`, nothing moves.
+pub fn request(shard: ShardId, owned: Option<Owned>, limit: u16, latest: Option<UnixMillis>) -> Call {
+    let maybe = |call: Call, number: Option<u64>| match number {
+        Some(number) => call.number(number),
         None => call.arg(""),
     };
-    call.push_number(limit);
-    if let Some(latest) = latest {
-        call.push_number(latest.get());
+    let call = maybe(Call::new(Verb::Pump, shard), owned.map(|owned| owned.epoch)).number(limit);
+    let call = maybe(call, latest.map(UnixMillis::get));
+    match owned {
+        Some(owned) => maybe(call, owned.mark.map(UnixMillis::get)),
+        None => call,
     }
-    call
 }
 
 /// Reads the report.
@@ -69,7 +82,9 @@ pub fn read(reply: Value) -> Result<PumpReport, ReplyError> {
     let mut reply = Reply::new(Verb::Pump, reply)?;
     let text = reply.text()?;
     let mut words = Words::new(&text);
-    let word = match (words.word(), words.number()) {
+    let (word, number) = (words.word(), words.number());
+    let older = if words.word() == "older" { words.number().map(UnixMillis::new) } else { None };
+    let word = match (word, number) {
         ("pumped", _) => PumpWord::Pumped,
         ("more", _) => PumpWord::More,
         ("held", _) => PumpWord::Held,
@@ -88,6 +103,8 @@ pub fn read(reply: Value) -> Result<PumpReport, ReplyError> {
         expired: reply.number()?,
         forgotten: reply.number()?,
         blocked: reply.number()?,
+        mark: number.filter(|_| matches!(word, PumpWord::Pumped | PumpWord::More)).map(UnixMillis::new),
+        older,
         runs: Vec::new(),
     };
     while !reply.is_empty() {

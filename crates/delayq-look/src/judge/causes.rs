@@ -126,6 +126,12 @@ causes! {
     KEPT_TWICE = Cause::bad("deployment", MOVING, "one has a copy from before a move, which came back: stop that node, or delete the copy; what was put there since then \
          is in no other node",
     );
+    /// Redis came back with older data, within the last day.
+    OLDER_DATA = Cause::bad(
+        "data",
+        "runbooks.md#delayqolderdata",
+        "see why (Redis's log, its last restart or failover), and put what is missing again: own ids are recognised",
+    );
     /// Timers do not trust a clock: nothing becomes ready.
     CLOCK_HELD = Cause::bad("clock guard", LATE, "check Redis's clock and the timers' logs");
     /// The clocks of this machine and of Redis differ.

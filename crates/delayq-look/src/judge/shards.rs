@@ -1,14 +1,20 @@
 //! The deployment: answering shards, and clocks.
 
 use super::Check;
-use super::causes::{CLOCK_HELD, CLOCKS_APART, DEPLOYMENT_DIFFERS, KEPT_TWICE, SHARDS_AWAY};
+use super::causes::{CLOCK_HELD, CLOCKS_APART, DEPLOYMENT_DIFFERS, KEPT_TWICE, OLDER_DATA, SHARDS_AWAY};
 use crate::look::{Look, Shard, Shards};
-use crate::phrase::counted;
+use crate::phrase::{counted, duration};
+use delayq::admin::Older;
 use delayq::protocol::{NodeName, ShardId, ShardRanges};
+use delayq_service::when::time;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Maximum difference between clocks. A larger one makes times on the command line misleading; deliveries go by Redis's clock.
 const CLOCKS_APART_MS: u64 = 1000;
+
+/// How long older data is reported.
+const TOLD: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn judge(look: &Look, shards: &Shards) -> Vec<Check> {
     let namespace = look.part.namespace();
@@ -22,7 +28,27 @@ pub(super) fn judge(look: &Look, shards: &Shards) -> Vec<Check> {
         Err(error) => DEPLOYMENT_DIFFERS.found(error.to_string()),
     };
     let held = (held > 0).then(|| CLOCK_HELD.found(format!("{held} of {seen} held")));
-    [deployment].into_iter().chain(twice(shards)).chain(held).chain(clocks(shards)).collect()
+    let more = older(shards).into_iter().chain(twice(shards)).chain(held).chain(clocks(shards));
+    [deployment].into_iter().chain(more).collect()
+}
+
+/// The shards whose data was found to be older within the last day, with the bound of the loss.
+fn older(shards: &Shards) -> Option<Check> {
+    let is_recent = |shard: &Shard, older: &Older| shard.overview.now.millis().since(older.noticed) < TOLD;
+    let found = shards
+        .seen
+        .iter()
+        .filter_map(|shard| Some((shard.id, shard.overview.older.filter(|older| is_recent(shard, older))?)));
+    let found: Vec<(ShardId, Older)> = found.collect();
+    let since = found.iter().map(|(_, older)| older.since).min()?;
+    let noticed = found.iter().map(|(_, older)| older.noticed).max()?;
+    let ids: ShardRanges = found.iter().map(|(id, _)| *id).collect();
+    let which = match since.get() {
+        0 => format!("writes before {}", time(noticed)),
+        _ => format!("writes from {} to {} ({})", time(since), time(noticed), duration(noticed.since(since))),
+    };
+    let noun = if found.len() == 1 { "shard" } else { "shards" };
+    Some(OLDER_DATA.found(format!("Redis came back with older data of {noun} {ids}: {which} may be missing")))
 }
 
 /// Shards with several nodes: a check for each set of nodes.

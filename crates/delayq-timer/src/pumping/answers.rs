@@ -65,6 +65,9 @@ impl Pumping {
         if report.blocked > 0 {
             events::blocked(shard, report.blocked);
         }
+        if let Some(since) = report.older {
+            events::older(&self.metrics, shard, since, &self.nodes[node].name);
+        }
         self.well(node, trip);
         self.health.has(shard, trip.answered);
         let (now, more) = (report.now.millis(), report.word == PumpWord::More);

@@ -34,11 +34,10 @@ impl Pumping {
     pub(super) fn poll_owned(&mut self, now: Instant) {
         let shards = self.poll.owned(&self.schedule, now);
         if self.is_single() {
-            // A claim by the owner renews its lock and answers the next due time: a poll in one.
+            // A claim by the owner renews the lock.
             self.claim(&shards);
-        } else {
-            shards.into_iter().for_each(|shard| self.schedule.poll(shard));
         }
+        shards.into_iter().for_each(|shard| self.schedule.poll(shard));
         match self.forgetting.take(&self.schedule, now) {
             // By a clock that is not trusted nobody knows how long a topic was quiet.
             Some(page) if self.nodes[self.nodes.of(page.shard)].clock.is_jumped() => {

@@ -28,6 +28,7 @@ mod moving;
 mod mutants;
 mod odd_arguments;
 mod odd_items;
+mod older;
 mod oldest_first;
 mod one_topic;
 mod orphans;

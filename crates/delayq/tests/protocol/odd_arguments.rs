@@ -32,7 +32,7 @@ const CALLS: [(Verb, &[&str]); 39] = [
     (Verb::Meter, &["calls", "1", "1000"]),
     (Verb::Overview, &["first"]),
     (Verb::Peek, &["odd", "a"]),
-    (Verb::Pump, &["0", "10", "1"]),
+    (Verb::Pump, &["0", "10", "1", "1"]),
     (Verb::Pump, &["", "10"]),
     (Verb::Promote, &["odd", "", "0", "9", "", "10"]),
     (Verb::Promote, &["odd", "g", "0", "9", "", "10"]),

@@ -263,10 +263,10 @@ impl Model {
             leases.to_string(),
             markers.to_string(),
         ];
-        wanted.extend([self.topics.len().to_string(), String::new()]);
-        same("overview", &call.words[..9], wanted.as_slice())?;
+        wanted.extend([self.topics.len().to_string(), String::new(), String::new()]);
+        same("overview", &call.words[..10], wanted.as_slice())?;
         let mut topics: Vec<_> =
-            call.words[9..].chunks(2).map(|topic| (topic[0].clone(), topic[1].as_str())).collect();
+            call.words[10..].chunks(2).map(|topic| (topic[0].clone(), topic[1].as_str())).collect();
         topics.sort();
         let here = (1..).zip(&self.topics).filter(|(_, name)| !name.is_empty());
         let waits = |no: u32| if call.before.ready.contains_key(&no) { "1" } else { "" };
