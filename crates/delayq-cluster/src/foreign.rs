@@ -1,32 +1,10 @@
 //! Whether a fleet in etcd is that of this deployment: the first member records the identity of its own, and no member of
 //! another one joins.
 
-use crate::error::ClusterError;
 use crate::etcd::{Entry, EtcdError, Fence, Range};
 use crate::membership::Base;
 use delayq::protocol::DeploymentId;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-
-/// Why this member is not let into the fleet: it is that of another deployment. Cheap to clone.
-#[derive(Clone, Default)]
-pub(crate) struct Refused(Arc<Mutex<Option<ClusterError>>>);
-
-// === impl Refused ===
-
-impl Refused {
-    pub(crate) fn why(&self) -> Option<ClusterError> {
-        self.slot().clone()
-    }
-
-    fn note(&self, why: Option<ClusterError>) {
-        *self.slot() = why;
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<ClusterError>> {
-        self.0.lock().expect("nothing panics while it holds the reason")
-    }
-}
 
 // === impl Base ===
 

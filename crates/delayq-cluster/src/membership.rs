@@ -2,8 +2,8 @@
 
 use crate::config::ClusterConfig;
 use crate::etcd::{Entry, EtcdError, Fence, Grant, Link};
-use crate::foreign::Refused;
 use crate::keys::{Keys, MemberId};
+use crate::refused::Refused;
 use crate::registration::Registration;
 use crate::stats::Counters;
 use crate::trust::{Signal, Trust};
