@@ -82,6 +82,7 @@ mod planner;
 mod prefix;
 mod quiet;
 mod reach;
+mod refused;
 mod registrar;
 mod registration;
 mod single;

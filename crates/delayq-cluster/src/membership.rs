@@ -2,8 +2,8 @@
 
 use crate::config::ClusterConfig;
 use crate::etcd::{Entry, EtcdError, Fence, Grant, Link};
-use crate::foreign::Refused;
 use crate::keys::{Keys, MemberId};
+use crate::refused::Refused;
 use crate::registration::Registration;
 use crate::stats::Counters;
 use crate::trust::{Signal, Trust};
@@ -75,7 +75,7 @@ pub(crate) struct Base {
 impl Base {
     /// Asks for a lease and registers under it, in the fleet of this member's deployment alone.
     pub(crate) async fn enroll(&self, desired: &Desired) -> Result<Session, EtcdError> {
-        let ours = self.refused.admit(&self.link, &self.keys, &self.config).await?;
+        let ours = self.belong().await?;
         let grant = self.link.grant(*self.config.etcd.lease_ttl).await?;
         let enrolled = self.register(grant, desired, ours).await;
         if enrolled.is_err() {

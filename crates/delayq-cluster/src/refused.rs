@@ -1,0 +1,24 @@
+//! Why a member is kept out of its fleet, for whoever asks.
+
+use crate::error::ClusterError;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Why this member is not let into the fleet: it is that of another deployment. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Refused(Arc<Mutex<Option<ClusterError>>>);
+
+// === impl Refused ===
+
+impl Refused {
+    pub(crate) fn why(&self) -> Option<ClusterError> {
+        self.slot().clone()
+    }
+
+    pub(crate) fn note(&self, why: Option<ClusterError>) {
+        *self.slot() = why;
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<ClusterError>> {
+        self.0.lock().expect("nothing panics while it holds the reason")
+    }
+}
