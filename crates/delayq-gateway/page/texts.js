@@ -224,6 +224,7 @@ export const en = {
   not_seen: 'Not seen:',
   verdict_bad: 'bad',
   verdict_warning: 'warning',
+  advice: 'What to do: {advice}.',
   runbook: 'Runbook',
   looking: 'The deployment is being checked …',
 };
@@ -452,6 +453,7 @@ export const zh = {
   not_seen: '未能查看：',
   verdict_bad: '故障',
   verdict_warning: '警告',
+  advice: '处理办法：{advice}。',
   runbook: '处理手册',
   looking: '正在检查部署…',
 };

@@ -39,6 +39,7 @@ export function wrong(status) {
 
 const fault = ({ what, verdict, found, advice, runbook }) => html`
   <li class="note ${verdict}">
-    <span><span class="badge ${verdict === 'bad' ? 'dead' : 'warn'}">${t(`verdict_${verdict}`)}</span> <b>${what}</b>: ${found} ${advice}
+    <span><span class="badge ${verdict === 'bad' ? 'dead' : 'warn'}">${t(`verdict_${verdict}`)}</span> <b>${what}</b>: ${found}
+      ${advice ? html`<br>${t('advice', { advice })}` : nothing}
       ${runbook ? html`<a href=${runbook} target="_blank" rel="noopener noreferrer">${t('runbook')}</a>` : nothing}</span>
   </li>`;

@@ -23,6 +23,15 @@ pub struct Horizon {
     pub counts: Vec<u64>,
 }
 
+/// A count under way.
+struct Counting<'c> {
+    topic: &'c Topic,
+    edges: &'c [UnixMillis],
+    counts: Vec<u64>,
+    /// Rounds of a call to each shard that may follow.
+    calls_left: usize,
+}
+
 /// Intervals that one chain of calls counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
@@ -44,37 +53,34 @@ impl Admin {
         }
         self.client.calls.layout().await?;
         let pieces = pieces(edges);
-        let (mut counts, mut calls_left) = (vec![0; edges.len() - 1], MAX_CALLS.max(pieces.len()));
+        let (counts, calls_left) = (vec![0; edges.len() - 1], MAX_CALLS.max(pieces.len()));
+        let mut counting = Counting { topic, edges, counts, calls_left };
         for piece in pieces {
-            let (slots, counted_to) = self.count_piece(topic, edges, &piece, &mut calls_left).await?;
-            add(&mut counts, edges, &piece, &slots);
-            if let Some(at) = counted_to {
+            if let Some(at) = self.count_piece(&mut counting, &piece).await? {
                 let whole = edges[1..].iter().take_while(|edge| **edge <= at).count();
-                counts.truncate(whole.max(piece.intervals.start).min(piece.intervals.end));
+                counting.counts.truncate(whole.max(piece.intervals.start).min(piece.intervals.end));
                 break;
             }
         }
-        Ok(Horizon { counts })
+        Ok(Horizon { counts: counting.counts })
     }
 
-    /// The counts of a piece in every shard, and the time up to which all of them are counted if calls ran out.
+    /// Counts the intervals of a piece in every shard; the time up to which all of them are counted if calls ran out.
     async fn count_piece(
         &self,
-        topic: &Topic,
-        edges: &[UnixMillis],
+        counting: &mut Counting<'_>,
         piece: &Piece,
-        calls_left: &mut usize,
-    ) -> Result<(Vec<Slot>, Option<UnixMillis>), Error> {
+    ) -> Result<Option<UnixMillis>, Error> {
+        let (topic, edges) = (counting.topic, counting.edges);
         let Range { start, end } = piece.intervals;
         let (until, width) = (edges[end], Duration::from_millis(piece.width_ms));
-        let mut counted = Vec::new();
         let mut asked: Vec<(ShardId, UnixMillis)> =
             self.shards().into_iter().map(|shard| (shard, edges[start])).collect();
         while !asked.is_empty() {
-            let Some(left) = calls_left.checked_sub(1) else {
-                return Ok((counted, asked.iter().map(|(_, from)| *from).min()));
+            let Some(left) = counting.calls_left.checked_sub(1) else {
+                return Ok(asked.iter().map(|(_, from)| *from).min());
             };
-            *calls_left = left;
+            counting.calls_left = left;
             let places = batches(asked.iter().enumerate().map(|(at, (shard, _))| (at, *shard, 0)));
             let request = |batch: &Batch<ShardId>| {
                 let from = asked[batch.items[0]].1;
@@ -85,12 +91,12 @@ impl Admin {
             let mut further = Vec::new();
             for (batch, answer) in places.iter().zip(answers) {
                 let (slots, next) = answer?;
-                counted.extend(slots);
+                add(&mut counting.counts, edges, piece, &slots);
                 further.extend(next.map(|from| (batch.key, from)));
             }
             asked = further;
         }
-        Ok((counted, None))
+        Ok(None)
     }
 }
 
