@@ -13,8 +13,8 @@ fn topic(name: &str) -> Topic {
     Topic::new(name).unwrap()
 }
 
-fn message(name: &str, id: String, hours: u32) -> Message {
-    Message::new(topic(name), "x").id(&*id).unwrap().after(HOUR * hours)
+fn message(name: &str, id: &str, hours: u32) -> Message {
+    Message::new(topic(name), "x").id(id).unwrap().after(HOUR * hours)
 }
 
 fn promoted(promoted: u64) -> Promoted {
@@ -40,8 +40,8 @@ async fn is_sound(scene: &Deployment) {
 async fn what_is_due_up_to_a_time_is_ready_whatever_the_number_of_shards() {
     for shards in SHARDS {
         let scene = Deployment::new(shards).await;
-        scene.put((1..=40).map(|n| message("a", format!("a{n}"), n))).await;
-        scene.put([message("b", "b1".into(), 1)]).await;
+        scene.put((1..=40).map(|n| message("a", &format!("a{n}"), n))).await;
+        scene.put([message("b", "b1", 1)]).await;
         let options = until(&scene, 30).await;
         let mut seen = Vec::new();
         let outcome = scene.admin.promote(&topic("a"), &options, |so_far| seen.push(so_far)).await;
@@ -60,9 +60,9 @@ async fn a_group_is_promoted_in_all_topics_or_in_one() {
     for shards in SHARDS {
         let scene = Deployment::new(shards).await;
         let group = Group::new("user-5").unwrap();
-        let of = |name: &str, n: u32| message(name, format!("{name}{n}"), n).group("user-5").unwrap();
+        let of = |name: &str, n: u32| message(name, &format!("{name}{n}"), n).group("user-5").unwrap();
         scene.put((1..=6).flat_map(|n| [of("a", n), of("b", n)])).await;
-        scene.put([message("a", "alone".into(), 1)]).await;
+        scene.put([message("a", "alone", 1)]).await;
         let in_a = Members::of_topic(group.clone(), topic("a"));
         let options = until(&scene, 4).await;
         assert_eq!(scene.admin.promote(&in_a, &options, |_| {}).await.unwrap(), promoted(4));
@@ -77,7 +77,7 @@ async fn a_group_is_promoted_in_all_topics_or_in_one() {
 #[tokio::test]
 async fn a_promotion_stops_at_its_maximum_with_the_earliest_and_keeps_to_its_rate() {
     let scene = Deployment::new(1).await;
-    scene.put((1..=300).rev().map(|n| message("a", format!("{n:03}"), n))).await;
+    scene.put((1..=300).rev().map(|n| message("a", &format!("{n:03}"), n))).await;
     let options = PromoteOptions::default().max_messages(250).rate(1000);
     let began = std::time::Instant::now();
     assert_eq!(scene.admin.promote(&topic("a"), &options, |_| {}).await.unwrap(), promoted(250));

@@ -200,7 +200,7 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
 }
 
 /// A producer behind these sentinels, which connects to a deployment that is there already.
-fn producer_behind(sentinels: [String; 3]) -> Producer {
+fn producer_behind(sentinels: &[String; 3]) -> Producer {
     let url = format!("redis+sentinel://{}/{SERVICE}", sentinels.join(","));
     Producer::start(Client::new(settings(url, 1)), ProducerOptions::default())
 }
@@ -219,12 +219,12 @@ async fn one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failove
     replicated(&group.redises, 0).await;
     let foreign = Sentinel::of_another_group(&other, 9).await;
     let named = || [foreign.address(), group.sentinels[0].address(), group.sentinels[1].address()];
-    let producer = producer_behind(named());
+    let producer = producer_behind(&named());
     for n in 0..20 {
         producer.put(message(&format!("connected-{n}"))).await.unwrap();
     }
     group.redises[0].command::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]).await;
-    let late = producer_behind(named());
+    let late = producer_behind(&named());
     for n in 0..20 {
         late.put(message(&format!("late-{n}"))).await.unwrap();
     }
@@ -246,7 +246,7 @@ async fn a_master_of_another_deployment_is_not_followed_even_if_most_sentinels_n
     let _ = created(settings(group.url(), 1)).await;
     let foreign = [Sentinel::of_another_group(&other, 9).await, Sentinel::of_another_group(&other, 9).await];
     let proxies = [0, 1, 2].map(|n| Proxy::start_for_redis(&group.sentinels[n].address()));
-    let producer = producer_behind([0, 1, 2].map(|n| proxies[n].address()));
+    let producer = producer_behind(&[0, 1, 2].map(|n| proxies[n].address()));
     producer.put(message("before")).await.unwrap();
     for (proxy, foreign) in proxies[1..].iter().zip(&foreign) {
         proxy.lead_to(&foreign.address());
