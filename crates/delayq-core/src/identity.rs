@@ -12,7 +12,7 @@ const SHORT: usize = 8;
 /// The identity of a deployment: 32 hexadecimal digits in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct DeploymentId(u128);
+pub struct DeploymentId([u8; 16]);
 
 /// A text that is no identity of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +24,7 @@ pub struct DeploymentIdError(String);
 impl DeploymentId {
     /// A new one, unlike any other.
     pub fn random() -> Self {
-        Self(uuid::Uuid::new_v4().as_u128())
+        Self(uuid::Uuid::new_v4().into_bytes())
     }
 
     /// The first digits, which are enough for people.
@@ -35,7 +35,7 @@ impl DeploymentId {
 
 impl fmt::Display for DeploymentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 
@@ -48,7 +48,7 @@ impl FromStr for DeploymentId {
         if text.len() != 32 || !text.bytes().all(is_digit) {
             return Err(odd());
         }
-        u128::from_str_radix(text, 16).map(Self).map_err(|_| odd())
+        u128::from_str_radix(text, 16).map(|number| Self(number.to_be_bytes())).map_err(|_| odd())
     }
 }
 

@@ -71,9 +71,9 @@ pub enum Error {
         /// The shard that said so.
         shard: ShardId,
         /// Its layout.
-        found: String,
+        found: Box<str>,
         /// The shard counts of the deployment as it knows them, parted by commas, the newest last.
-        counts: String,
+        counts: Box<str>,
         /// The identity of its deployment; `None` of one from before there were identities.
         deployment: Option<DeploymentId>,
         /// The layout of the call; 0: Redis had not been asked.
@@ -104,7 +104,7 @@ pub enum Error {
     )]
     Foreign {
         /// The Redis, and the shard of it.
-        at: String,
+        at: Box<str>,
         /// The identity of the deployment that it keeps.
         found: DeploymentId,
         /// The identity of the deployment that this process serves.
@@ -239,13 +239,14 @@ impl Error {
         match (code, call) {
             ("DQUNINITIALISED", Some((shard, _))) => Self::Uninitialised(shard),
             ("DQLAYOUT", Some((shard, known))) => {
-                let mut words = detail.split(' ').map(str::to_owned);
-                let (found, counts) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-                let deployment = words.next().and_then(|word| word.parse().ok());
+                let mut words = detail.split(' ');
+                let mut word = || words.next().unwrap_or_default();
+                let (found, counts) = (word().into(), word().into());
+                let deployment = word().parse().ok();
                 Self::Layout { shard, found, counts, deployment, known }
             }
             ("DQDEPLOYMENT", Some((shard, _))) if let Some((found, known)) = two_deployments(detail) => {
-                Self::Foreign { at: format!("shard {shard} in Redis at {address}"), found, known }
+                Self::Foreign { at: format!("shard {shard} in Redis at {address}").into(), found, known }
             }
             ("DQDURABILITY", Some(_)) if let Some(asked) = asked(detail) => Self::Durability(asked),
             _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },

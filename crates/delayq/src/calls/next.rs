@@ -115,7 +115,7 @@ mod tests {
     }
 
     fn layout() -> Error {
-        let (found, counts) = ("2".to_owned(), "4,8".to_owned());
+        let (found, counts) = ("2".into(), "4,8".into());
         Error::Layout { shard: ShardId::new(0), found, counts, deployment: None, known: 1 }
     }
 
