@@ -1,4 +1,4 @@
-//! Why a member is kept out of its fleet, for whoever asks.
+//! Why a member is kept out of its fleet.
 
 use crate::error::ClusterError;
 use std::sync::{Arc, Mutex, MutexGuard};

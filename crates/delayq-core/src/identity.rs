@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// How many of its digits people are shown.
 const SHORT: usize = 8;
 
-/// The identity of a deployment: 32 hexadecimal digits in lower case. As bytes, because a `u128` would align every error by 16.
+/// The identity of a deployment: 32 hexadecimal digits in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DeploymentId([u8; 16]);
@@ -48,7 +48,7 @@ impl FromStr for DeploymentId {
         if text.len() != 32 || !text.bytes().all(is_digit) {
             return Err(odd());
         }
-        u128::from_str_radix(text, 16).map(|digits| Self(digits.to_be_bytes())).map_err(|_| odd())
+        u128::from_str_radix(text, 16).map(|number| Self(number.to_be_bytes())).map_err(|_| odd())
     }
 }
 

@@ -104,7 +104,7 @@ pub enum Error {
     )]
     Foreign {
         /// The Redis, and the shard of it.
-        at: String,
+        at: Box<str>,
         /// The identity of the deployment that it keeps.
         found: DeploymentId,
         /// The identity of the deployment that this process serves.
@@ -240,13 +240,13 @@ impl Error {
             ("DQUNINITIALISED", Some((shard, _))) => Self::Uninitialised(shard),
             ("DQLAYOUT", Some((shard, known))) => {
                 let mut words = detail.split(' ');
-                let (found, counts) =
-                    (words.next().unwrap_or_default().into(), words.next().unwrap_or_default().into());
-                let deployment = words.next().and_then(|word| word.parse().ok());
+                let mut word = || words.next().unwrap_or_default();
+                let (found, counts) = (word().into(), word().into());
+                let deployment = word().parse().ok();
                 Self::Layout { shard, found, counts, deployment, known }
             }
             ("DQDEPLOYMENT", Some((shard, _))) if let Some((found, known)) = two_deployments(detail) => {
-                Self::Foreign { at: format!("shard {shard} in Redis at {address}"), found, known }
+                Self::Foreign { at: format!("shard {shard} in Redis at {address}").into(), found, known }
             }
             ("DQDURABILITY", Some(_)) if let Some(asked) = asked(detail) => Self::Durability(asked),
             _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },

@@ -97,7 +97,7 @@ impl Calls {
                 .nodes()
                 .label(shard)
                 .map_or_else(|| self.nodes().address(), |node| format!("node {node}"));
-            Error::Foreign { at: format!("shard {shard} in Redis at {at}"), found, known }
+            Error::Foreign { at: format!("shard {shard} in Redis at {at}").into(), found, known }
         })
     }
 
