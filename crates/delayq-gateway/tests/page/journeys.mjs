@@ -177,6 +177,8 @@ const journeys = {
     await page.keyboard.press('Shift+ArrowRight');
     await page.keyboard.press('Enter');
     await page.waitForURL(/from=\d+&to=\d+/);
+    // Until the range is read, the screen shows the whole horizon.
+    await sees(page, 'in this range');
     await page.getByText('The same as a table').click();
     await page.locator('details table a').first().click();
     await page.waitForURL(/from=\d+&to=\d+/);
