@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- promote: makes delayed messages of a topic or a group ready now, the earliest due first, in steps.
 --
--- MOVES    DELAYED (due after now, and in the range) -> READY, due now; DELAYED while the shard is held
+-- MOVES    DELAYED (due after now, and in the range) -> READY; DELAYED (in a held shard) -> DELAYED
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic ("" for all topics of the group), group ("" for all messages of the topic), from ms, to ms (both
 --          inclusive), end of the last step ("" at first), limit (1 to 500)

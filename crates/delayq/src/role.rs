@@ -255,7 +255,7 @@ mod tests {
         for role in Role::ALL {
             let is_admin = role == Role::Admin;
             for command in OF_WHO_ASKS {
-                let asks = is_admin || role == Role::Forwarder;
+                let asks = is_admin || [Role::Forwarder, Role::Gateway].contains(&role);
                 assert_eq!(role.commands().contains(command), asks, "{role}: {command}");
             }
             for command in OF_A_SWEEPER {

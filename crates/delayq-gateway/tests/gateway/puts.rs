@@ -117,7 +117,7 @@ async fn an_empty_segment_and_an_unknown_path_are_refused() {
         ("/v1/topics/t/messages/%00", 422),
         ("/v1/topics/%ff/messages/a", 400),
         ("/v2/topics", 404),
-        ("/", 404),
+        ("/page/none.js", 404),
     ] {
         let problem = stage.gateway.get(path).await.with(status);
         assert_eq!(problem["status"], status, "{path}");

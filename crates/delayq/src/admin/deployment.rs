@@ -111,6 +111,10 @@ impl Admin {
             }
         }
         calls.shared_layout().learn(&layout);
+        // A deployment whose shards are all new has another identity than a former one of this client.
+        if created == layout.shards().get() {
+            calls.shared_layout().forget_identity();
+        }
         self.identify().await?;
         Ok(created)
     }

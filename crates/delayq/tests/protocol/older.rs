@@ -53,7 +53,7 @@ async fn a_claim_that_redis_lost_is_named_with_the_mark_before_it() {
     let mut lab = Lab::new().await;
     assert_eq!(pump(&mut lab, "0", "").await, format!("pumped {NOW}"));
     for _ in 0..3 {
-        lab.shard.call(Verb::Claim, &["one", "0"]).await.unwrap();
+        lab.shard.call(Verb::Claim, &["one", "0", ""]).await.unwrap();
     }
     set(&mut lab, "epoch", 1).await;
     lab.at(5000);

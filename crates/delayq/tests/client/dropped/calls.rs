@@ -2,14 +2,14 @@
 
 use crate::dropped::polled::{at_each_await, dropped_after};
 use delayq::admin::{
-    ListState, Listing, Policy, PolicySetting, PurgeWhat, ReplayOptions, ReplayTerms, TimeRange,
+    ListState, Listing, Policy, PolicySetting, PromoteOptions, PurgeWhat, ReplayOptions, ReplayTerms, TimeRange,
 };
 use delayq::protocol::{
     BooksAt, FinishWhich, Holder, Link, Owner, Probe, RecordId, Recorded, Release, ReserveRequest, ShardId,
 };
 use delayq::{
     Admin, Client, Due, Group, LinkSettings, Message, MessageId, Producer, Reschedule, ShardCount, Shift,
-    Target, Topic,
+    Target, Topic, UnixMillis,
 };
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::{Deployment, settings};
@@ -147,6 +147,7 @@ const CALLS: &[Call] = &[
     call!("Producer::cancel_group", scene, scene.producer.cancel_group(&scene.group)),
     call!("Owner::claim", scene, scene.owner.claim(&[SHARD], "me", Duration::ZERO)),
     call!("Owner::adopt", scene, scene.owner.adopt(&[SHARD], "me")),
+    call!("Owner::verify", scene, scene.owner.verify(SHARD)),
     call!("Owner::hold", scene, scene.owner.hold(SHARD, 1, false)),
     call!("Owner::pump", scene, scene.owner.pump(&[(SHARD, Some(1))], 500, None)),
     call!("Owner::survey", scene, scene.owner.survey(SHARD, 0, &[HOUR])),
@@ -216,6 +217,13 @@ const CALLS: &[Call] = &[
         let terms = ReplayTerms { max_attempts: 2, expires_after: None };
         scene.admin.replay_renewed(&scene.topic, std::slice::from_ref(&scene.target), terms).await
     }),
+    call!("Admin::promote", scene, async {
+        scene.admin.promote(&scene.topic, &PromoteOptions::default(), |_| {}).await
+    }),
+    call!("Admin::horizon", scene, async {
+        scene.admin.horizon(&scene.topic, &[UnixMillis::new(0), UnixMillis::MAX]).await
+    }),
+    call!("Admin::identify", scene, scene.admin.identify()),
     call!("Admin::note", scene, scene.admin.note("a", "text")),
     call!("Admin::new_note", scene, scene.admin.new_note("b", "text")),
     call!("Admin::notes", scene, scene.admin.notes()),
