@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Interval between two questions to a shard: rare enough that an idle shard does not notice.
 const EVERY: Duration = Duration::from_secs(240);
-/// Shards asked at once: a topic costs Redis 4 µs for each hour in which messages are due, and a call checks 16 topics.
+/// Shards asked at once: a topic costs Redis 4 µs for each hour in which messages are due, and a call checks 16.
 const AT_ONCE: usize = 1;
 
 /// The position in each shard, and the findings.

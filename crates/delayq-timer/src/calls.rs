@@ -90,7 +90,6 @@ pub(crate) struct Trip {
     pub(crate) moved: bool,
 }
 
-/// The calls in flight.
 pub(crate) struct Calls {
     shards: Owner,
     handle: Handle,
@@ -108,17 +107,14 @@ pub(crate) struct Calls {
 // === impl Call ===
 
 impl Call {
-    /// Claims of these shards of a node.
     pub(crate) fn claims(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
         shards.chunks(SHARDS_A_CALL).map(move |some| Self::Claim { node, shards: some.to_vec() })
     }
 
-    /// Adoptions of these shards of a node.
     pub(crate) fn adoptions(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
         shards.chunks(SHARDS_A_CALL).map(move |some| Self::Adopt { node, shards: some.to_vec() })
     }
 
-    /// Rescues in these shards of a node.
     pub(crate) fn rescues(
         node: NodeId,
         shards: &[ShardId],
@@ -148,7 +144,6 @@ impl Calls {
         }
     }
 
-    /// Waits for the calls in flight.
     pub(crate) async fn settle(&mut self) {
         while self.under_way.next().await.is_some() {}
     }

@@ -20,7 +20,6 @@ pub(crate) fn started(name: &str, redis: &str, shards: u16, single: bool) {
     }
 }
 
-/// A shard is pumped here from now on.
 pub(crate) fn owned(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
     metrics.epoch(shard, Some(epoch));
     tracing::debug!(%shard, epoch, "owned");
@@ -37,7 +36,6 @@ pub(crate) fn handed_over(metrics: &TimerMetrics, shard: ShardId, known: u64) {
     tracing::debug!(%shard, known, "handed over");
 }
 
-/// Another timer's lock keeps this timer from a shard.
 pub(crate) fn locked_out(metrics: &TimerMetrics, shard: ShardId, owner: &str) {
     metrics.epoch(shard, None);
     tracing::error!(%shard, owner, "another timer has the lock: not pumped here");
@@ -80,7 +78,6 @@ pub(crate) fn kept_out(why: &str) {
     );
 }
 
-/// An operator drained or undrained this timer.
 pub(crate) fn drain_changed(metrics: &TimerMetrics, drained: bool) {
     metrics.drained.set(i64::from(drained));
     if drained {
@@ -96,17 +93,14 @@ pub(crate) fn clock_jumped(metrics: &TimerMetrics, by_us: i64, shards: usize, re
     tracing::error!(code = CLOCK.id, by_ms, shards, redis, "Redis's clock jumped: its shards are held");
 }
 
-/// Redis's clock was steady for long enough.
 pub(crate) fn clock_steady(redis: &str) {
     tracing::warn!(code = CLOCK.id, redis, "Redis's clock is steady again: its shards go on");
 }
 
-/// A shard moved to another node of its cluster.
 pub(crate) fn moved(shard: ShardId, from: &str, to: &str) {
     tracing::info!(%shard, from, to, "a shard moved to another node");
 }
 
-/// A Redis became unusable.
 pub(crate) fn redis_lost(redis: &str, error: &Error) {
     tracing::error!(redis, %error, "Redis cannot be used: nothing of its shards becomes ready until it can");
 }
@@ -146,7 +140,6 @@ pub(crate) fn shard_missing(shard: ShardId, error: &Error, redis: &str) {
     tracing::error!(code = cause_of(error).map(|code| code.id), %shard, redis, %error, "this shard is not served");
 }
 
-/// Due messages do not move.
 pub(crate) fn stalled(metrics: &TimerMetrics, stall: Stall) {
     metrics.stalled.set(1);
     match stall {
@@ -158,7 +151,6 @@ pub(crate) fn stalled(metrics: &TimerMetrics, stall: Stall) {
     }
 }
 
-/// Due messages move again, or nothing is due.
 pub(crate) fn moving(metrics: &TimerMetrics) {
     metrics.stalled.set(0);
     tracing::info!("what is due moves again");
@@ -204,7 +196,6 @@ struct SweptKind {
 // === impl SweptAll ===
 
 impl SweptAll {
-    /// Counts a fault.
     pub(crate) fn add(&mut self, metrics: &SweepMetrics, fault: SweptFault) {
         let label = OfKind { kind: fault.kind };
         metrics.found.get_or_create(&label).inc();
@@ -223,7 +214,6 @@ impl SweptAll {
         }
     }
 
-    /// Writes a log line for each kind.
     pub(crate) fn log(&self) {
         for (kind, SweptKind { example, found, mended, why_not }) in &self.0 {
             let why_not = why_not.as_deref().unwrap_or_default();
@@ -232,19 +222,16 @@ impl SweptAll {
     }
 }
 
-/// A sweep was completed.
 pub(crate) fn swept(metrics: &SweepMetrics, took: Duration) {
     metrics.finished(took);
     tracing::debug!(?took, "swept");
 }
 
-/// An error cut a sweep off.
 pub(crate) fn sweep_failed(metrics: &SweepMetrics, error: &Error) {
     metrics.failed();
     tracing::warn!(%error, "a sweep was cut off: it begins again later");
 }
 
-/// The timer stops, with or without shards left over.
 pub(crate) fn stopped(took: Duration, left_over: usize) {
     match left_over {
         0 => tracing::info!(?took, "every shard is handed over"),

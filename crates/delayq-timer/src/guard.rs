@@ -1,4 +1,5 @@
 //! The clock guard: judges by the local monotonic clock whether the clock of a Redis can be trusted. Pure.
+//!
 //! ```text
 //!            a jump beyond the step                steady for long enough
 //! Steady ─────────────────────────────► Jumped ─────────────────────────────► Steady (on the new baseline)
@@ -92,7 +93,6 @@ impl Guard {
         Some(UnixMillis::new(u64::try_from(us).unwrap_or(0).div_ceil(1000)))
     }
 
-    /// Handles one comparison.
     pub(crate) fn compare(&mut self, seen: Comparison) -> Verdict {
         // The call ran between sending and answer, so the offset lies between these two values.
         let low = self.offset_us(seen.ran, seen.answered);

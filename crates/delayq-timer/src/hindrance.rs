@@ -1,4 +1,5 @@
 //! Judges whether this timer reaches one Redis, or one shard, well enough to own shards. Pure.
+//!
 //! ```text
 //!          silent for PATIENCE                       answers, and still has shards: nobody else could take them
 //! Able ───────────────────────► Hindered ───────────────────────────────────────────────────────────────────► Able
@@ -63,7 +64,6 @@ impl Hindrance {
         self.state == State::Able { silent: None } && self.ended.is_none_or(|ended| now >= ended + SOON)
     }
 
-    /// Records a failed call.
     pub(crate) fn failed(&mut self, now: Instant) {
         match &mut self.state {
             State::Able { silent } => *silent = silent.or(Some(now)),
@@ -71,7 +71,6 @@ impl Hindrance {
         }
     }
 
-    /// Records an answered call.
     pub(crate) fn answered(&mut self, now: Instant) {
         match &mut self.state {
             State::Able { silent } => *silent = None,

@@ -20,7 +20,6 @@
 //!   timers.
 //! * A shard that nobody pumps is pumped by another timer at its next poll once a message is ten seconds overdue: after
 //!   16 s at most while few timers share the shards.
-//!   poll: after 16 s at most where few timers share the shards.
 //!
 //! The timer that pumps the first shard also sweeps the deployment, as [`SweepConfig`] says: the sweep checks every
 //! message, index and counter, and repairs faults.

@@ -27,7 +27,6 @@ pub(crate) struct Nodes {
     guard: Guard,
 }
 
-/// One Redis.
 pub(crate) struct Node {
     /// The node's address.
     pub(crate) name: String,
@@ -119,7 +118,6 @@ impl Nodes {
         NodeId(self.all.len() - 1)
     }
 
-    /// The node of a shard.
     pub(crate) fn of(&self, shard: ShardId) -> NodeId {
         self.homes.get(usize::from(shard.get())).copied().unwrap_or_default()
     }

@@ -1,4 +1,5 @@
 //! Judges whether due messages move: a timer that has connections to everything and moves nothing is not ready. Pure.
+//!
 //! ```text
 //!            overdue and nothing moved, or a shard's pumps failed, for [`PATIENCE`]
 //! Moving ──────────────────────────────────────────────────────────────────────────► Stalled

@@ -48,7 +48,6 @@ const BEAT: Duration = Duration::from_secs(1);
 /// rest bounds the cost of a mistake.
 const IN_VAIN: Duration = Duration::from_millis(5);
 
-/// The parts of the loop.
 pub(crate) struct Parts {
     pub(crate) config: TimerConfig,
     pub(crate) client: Client,
@@ -62,7 +61,6 @@ pub(crate) struct Parts {
     pub(crate) sweeps: watch::Sender<bool>,
 }
 
-/// The loop's state.
 pub(crate) struct Pumping {
     config: TimerConfig,
     client: Client,
@@ -96,7 +94,6 @@ pub(crate) struct Pumping {
     stopping: Option<Instant>,
 }
 
-/// The event that woke the loop.
 enum Woken {
     Answered(Answer),
     Notified(Notification),

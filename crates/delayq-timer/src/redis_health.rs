@@ -30,7 +30,6 @@ struct Hindered {
     shards: BTreeSet<ShardId>,
 }
 
-/// The health of one Redis.
 struct Known {
     state: State,
     way: Hindrance,

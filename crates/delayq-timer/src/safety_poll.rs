@@ -36,7 +36,6 @@ impl SafetyPoll {
         now >= self.next
     }
 
-    /// Polls now.
     pub(crate) fn at_once(&mut self, now: Instant) {
         self.next = now;
     }

@@ -309,7 +309,6 @@ impl Schedule {
         self.shards.get(&shard).is_some_and(|shard| shard.sent_for_due)
     }
 
-    /// The epoch of an owned shard.
     pub(crate) fn epoch(&self, shard: ShardId) -> Option<u64> {
         self.shards.get(&shard).map(|shard| shard.epoch)
     }
@@ -319,7 +318,6 @@ impl Schedule {
         self.shards.get(&shard).is_some_and(|shard| !shard.doubted)
     }
 
-    /// Every owned shard.
     pub(crate) fn owned(&self) -> impl Iterator<Item = ShardId> {
         self.shards.keys().copied()
     }
@@ -329,7 +327,6 @@ impl Schedule {
         self.shards.iter().filter(move |(_, shard)| shard.node == node).map(|(&id, _)| id)
     }
 
-    /// The number of owned shards.
     pub(crate) fn count(&self) -> usize {
         self.shards.len()
     }

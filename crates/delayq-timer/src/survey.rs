@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Interval between two questions to a shard: scrapers seldom ask more often.
 const EVERY: Duration = Duration::from_secs(15);
-/// Shards asked at once: 12 µs of Redis's time each, and 0.3 ms if a hundred topics have messages due within a horizon.
+/// Shards asked at once: 12 µs of Redis's time each, and 0.3 ms if a hundred topics have messages due in a horizon.
 const AT_ONCE: usize = 2;
 
 /// A survey needs at least one horizon.

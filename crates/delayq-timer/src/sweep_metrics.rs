@@ -69,13 +69,11 @@ impl SweepMetrics {
             ),
         }
     }
-    /// Counts a completed sweep.
     pub(crate) fn finished(&self, took: Duration) {
         self.sweeps.get_or_create(&OfOutcome { outcome: FINISHED }).inc();
         self.seconds.set(took.as_secs_f64());
     }
 
-    /// Counts a sweep that was cut off.
     pub(crate) fn failed(&self) {
         self.sweeps.get_or_create(&OfOutcome { outcome: FAILED }).inc();
     }

@@ -19,7 +19,6 @@ pub(crate) const FIRST: ShardId = ShardId::new(0);
 /// Maximum pause before a sweep that was cut off begins again.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// The task that sweeps.
 pub(crate) struct Sweeping {
     pub(crate) config: SweepConfig,
     pub(crate) admin: Admin,

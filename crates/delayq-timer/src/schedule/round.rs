@@ -5,7 +5,6 @@ use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::time::Instant;
 
-/// The pipeline of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pipeline {
     /// Many shards, few ids each.
@@ -17,9 +16,7 @@ pub(crate) enum Pipeline {
 /// Calls to send together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// The node to send to.
     pub(crate) node: NodeId,
-    /// The pipeline.
     pub(crate) pipeline: Pipeline,
     /// The shards, each with its epoch.
     pub(crate) shards: Vec<(ShardId, Option<u64>)>,
