@@ -9,7 +9,7 @@ use crate::overview::{Observer, Overview};
 use crate::wall_clock;
 use delayq::protocol::DeploymentId;
 
-/// Limits the shards of a fleet's members, as a non-member.
+/// Changes a fleet from outside: drains and undrains members, replaces the deployment.
 #[derive(Clone)]
 pub struct Operator {
     observer: Observer,

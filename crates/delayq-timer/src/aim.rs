@@ -19,7 +19,7 @@ const EARLY: f64 = 0.01;
 const IN_TIME: f64 = 0.8;
 /// Clock resolution: a call may be sent this much before the due time.
 const TOLERANCE_US: f64 = 2.0;
-/// With few measurements, the latest outweighs the earlier ones after this time.
+/// While samples are rare: the time after which the latest sample outweighs the earlier samples.
 const FADES_IN: Duration = Duration::from_secs(2);
 /// A sample this far from the estimate means a busy moment; the estimate follows with a limited step.
 const BELIEVED_US: f64 = 250.0;

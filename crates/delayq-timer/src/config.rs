@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TimerConfig {
-    /// Name of this timer in metrics, logs and `delayq timers`, different for each timer: 1 to 64 of `A-Z a-z 0-9 . _
-    /// -`. `""`, the default: the host's name and the process id.
+    /// Name of this timer in metrics, logs and `delayq timers`, different for each timer: 1 to 64 of
+    /// `A-Z a-z 0-9 . _ -`. `""`, the default: the host's name and the process id.
     pub name: String,
     /// Maximum ids that one call moves: 1 to 500; default 150. A full batch keeps Redis busy for about 0.2 ms, and
     /// every other client waits that long, once for each timer.
@@ -26,8 +26,8 @@ pub struct TimerConfig {
     /// Time that a clock has to be steady before its shards continue. 100 ms to 1 h; default 10 s.
     pub clock_steady: HumanDuration,
     /// Time that a topic without settings must have been empty before its shards forget the topic: 0 to 365 d; default
-    /// 24 h; 0: never. Never less than the longest time that the topic remembered finished ids. A later put creates the
-    /// topic again.
+    /// 24 h; 0: never. In any case at least the longest time that the topic remembered finished ids. A later put
+    /// creates the topic again.
     pub forget_topics_after: HumanDuration,
     /// Horizons of `delayq_timer_due_messages`: up to 4 times of 1 s to 24 h, the nearest first. Empty, the default: no
     /// such metric. Each horizon costs Redis a few µs for each topic and shard every 15 s.

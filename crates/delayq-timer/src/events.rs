@@ -25,7 +25,7 @@ pub(crate) fn owned(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
     tracing::debug!(%shard, epoch, "owned");
 }
 
-/// The plan took a shard away that was not claimed yet, or gave a shard to nobody.
+/// The plan took away a shard that was not claimed yet, or gave the shard to nobody.
 pub(crate) fn parted(shard: ShardId) {
     tracing::debug!(%shard, "not planned for this timer any more");
 }
@@ -135,7 +135,7 @@ pub(crate) fn older(metrics: &TimerMetrics, shard: ShardId, since: UnixMillis, r
     tracing::error!(%shard, redis, since, "Redis came back with older data: writes since then may be missing");
 }
 
-/// Redis answers but lacks the shard, or has another version than this process knows.
+/// Redis answers but lacks the shard, or keeps another layout or deployment than this process knows.
 pub(crate) fn shard_missing(shard: ShardId, error: &Error, redis: &str) {
     tracing::error!(code = cause_of(error).map(|code| code.id), %shard, redis, %error, "this shard is not served");
 }

@@ -47,7 +47,7 @@ pub(crate) enum Ailment<'a> {
     Starting,
     /// This node does not answer, or refuses writes.
     Silent(NodeId),
-    /// A Redis lacks a shard, or has another version of the shard: the reason.
+    /// A Redis lacks a shard, or keeps another layout or deployment than this process knows: the reason.
     Missing(&'a str),
 }
 
@@ -229,7 +229,7 @@ impl RedisHealth {
     }
 }
 
-/// Returns true if Redis answered, but lacks the shard or has another version than this process knows.
+/// Returns true if Redis answered, but lacks the shard, or keeps another layout or deployment than this process knows.
 pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(
         error,

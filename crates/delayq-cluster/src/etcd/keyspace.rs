@@ -92,7 +92,7 @@ impl Link {
         Ok(answer.succeeded().then(|| answer.header().map_or(0, etcd_client::ResponseHeader::revision)))
     }
 
-    /// The latest key of a range created before this revision, and the revision of the reading.
+    /// The key of a range with the latest creation before this revision, and the revision of the reading.
     pub(crate) async fn created_before(
         &self,
         prefix: &str,

@@ -15,7 +15,7 @@ pub(super) enum Standing {
     Ready,
     /// The timer gives its shards away, and ends.
     HandingOver,
-    /// Redis lacks a shard, or has another version of the shard: the reason.
+    /// Redis lacks a shard, or keeps another layout or deployment than this process knows: the reason.
     Missing(String),
     /// Redis does not answer, or refuses writes; with several nodes, the node's name.
     Silent(Option<String>),
