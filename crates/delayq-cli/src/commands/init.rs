@@ -22,7 +22,7 @@ pub struct Init {
 // === impl Init ===
 
 impl Init {
-    /// Does it.
+    /// Creates the deployment if missing.
     ///
     /// # Errors
     /// A Redis that is unfit or cannot be used, or a deployment with other numbers.

@@ -14,7 +14,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use std::time::Duration;
 
-/// The widest interval that Redis counts in one step.
+/// The widest interval that Redis counts in a single step.
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Delete a topic's pending messages
@@ -50,7 +50,7 @@ pub enum Which {
 // === impl Purge ===
 
 impl Purge {
-    /// Does it.
+    /// Deletes the messages.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -75,7 +75,7 @@ impl Purge {
         })
     }
 
-    /// What it is about to do, as a sentence.
+    /// Describes the purge in a sentence.
     async fn intent(&self, context: &Context, what: PurgeWhat) -> Result<String, Fault> {
         let (admin, topic) = (context.admin(), &self.topic);
         let (count, noun, due) = match what {
@@ -107,7 +107,7 @@ pub fn due_in(range: TimeRange) -> String {
     }
 }
 
-/// The messages that a command had to leave, as the end of its sentence.
+/// The messages that a command had to leave, as the end of a sentence.
 pub fn kept(kept: u64) -> String {
     match kept {
         0 => String::new(),
