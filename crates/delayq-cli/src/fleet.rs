@@ -7,7 +7,7 @@ use delayq_cluster::{ClusterConfig, Operator};
 use delayq_look::of_cluster;
 use delayq_service::{Fault, codes};
 
-/// Changes the timers' fleet without joining it.
+/// Creates an operator that changes the timers' fleet without joining the fleet.
 ///
 /// # Errors
 /// The timers form no fleet; a certificate or password that cannot be read.
@@ -19,7 +19,7 @@ pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
     Operator::new(&fleet).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
 }
 
-/// Records a deployment as that of the fleet. Returns the other one that was recorded.
+/// Records a deployment as that of the fleet. Returns the other deployment that was recorded.
 ///
 /// # Errors
 /// The timers form no fleet; etcd cannot be used.

@@ -1,4 +1,4 @@
-//! A look as a command reports it: the part that answers, then a fault that names the rest.
+//! Reports a look: the part that answers, then a fault that names the missing rest.
 
 use crate::deployment::{Context, no_topic};
 use crate::failure::{PARTIAL, UNKNOWN, of_core, unknown};
@@ -10,7 +10,7 @@ use delayq_service::Fault;
 /// Has a command show the part of the deployment that answers.
 ///
 /// # Errors
-/// No shard answers; the errors of `show`; and [`PARTIAL`], after the others were shown.
+/// No shard answers; the errors of `show`; and [`PARTIAL`], after the visible part was shown.
 pub async fn look(
     context: &Context,
     show: impl AsyncFnOnce(&Context) -> Result<(), Fault>,
@@ -38,7 +38,7 @@ pub fn topics(look: &Look) -> Result<&Topics, Fault> {
     topics.as_ref().map_err(|error| of_core(error.clone()))
 }
 
-/// The topics, if these are among them.
+/// The topics, if the wanted topics exist.
 ///
 /// # Errors
 /// A topic does not exist; the message has a similar name. Or as of [`topics`].

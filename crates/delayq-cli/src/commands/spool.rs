@@ -1,4 +1,4 @@
-//! `delayq spool`: what waits on this host's disk, and what was set aside.
+//! `delayq spool`: records waiting on this host's disk, and records set aside.
 
 pub(super) mod export;
 pub(super) mod record;
@@ -81,10 +81,10 @@ enum Action {
 // === impl Spool ===
 
 impl Spool {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// There is no spool, or it cannot be used.
+    /// There is no spool, or the spool cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let folder = context.config.spool.folder().map(Path::to_owned);
         let folder = folder.ok_or_else(|| usage("there is no spool: [spool] dir is empty"))?;

@@ -1,4 +1,4 @@
-//! An intake: can its topic, queue or stream be reached, does it exist, and does a compensator read it?
+//! Checks an intake: the topic, queue or stream can be reached and exists, and a compensator reads.
 
 use super::PATIENCE;
 use crate::output::counted;
