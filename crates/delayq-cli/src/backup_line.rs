@@ -26,7 +26,7 @@ const BEGINNINGS: [&str; 6] =
 pub enum Record {
     /// The first line.
     Backup(Begin),
-    /// A dictionary that a topic's payloads are compressed with. The payloads of a backup are not compressed.
+    /// A compression dictionary of a topic. The payloads of a backup are not compressed.
     Dictionary(Dictionary),
     /// The policy of a topic.
     Policy(TopicPolicy),

@@ -30,7 +30,7 @@ fn with_topics(command: Command) -> Command {
 
 /// The topics of the deployment that the line names so far; empty if the deployment cannot be asked.
 fn candidates() -> Vec<CompletionCandidate> {
-    // The program, `--`, and the line.
+    // The arguments are the program, `--`, and the line.
     let line: Vec<OsString> = std::env::args_os().skip(2).collect();
     let topics = topics(line).unwrap_or_default();
     topics.into_iter().map(|topic| CompletionCandidate::new(topic.to_string())).collect()

@@ -78,7 +78,7 @@ fn shard_count() -> impl TypedValueParser<Value = ShardCount> {
 }
 
 configuration! {
-    /// The sections of the configuration that the command line uses.
+    /// The configuration sections that the command line uses.
     #[derive(PartialEq)]
     pub struct CliConfig {
         /// The deployment.
@@ -93,7 +93,7 @@ configuration! {
         pub spool: SpoolConfig,
         /// The outbox of a database.
         pub outbox: OutboxConfig,
-        /// The admin endpoint of the process that the file is for.
+        /// The admin endpoint of the process that the configuration is for.
         pub admin: AdminConfig,
     } and |config, at| config.deployment.contradictions(&config.redis, at)
 }
@@ -105,7 +105,7 @@ pub struct Context {
     pub output: Output,
     /// The settings in force.
     pub config: CliConfig,
-    /// The deployment, or the part of it that a look is limited to.
+    /// The deployment, or the part of the deployment that a look is limited to.
     pub deployment: Deployment,
 }
 
@@ -195,7 +195,7 @@ impl Context {
         Ok(Producer::start(self.client().clone(), options))
     }
 
-    /// Makes sure that the topic exists, so that a misspelt name is an error.
+    /// Checks that the topic exists, so that a misspelt name is an error.
     ///
     /// # Errors
     /// The topic does not exist, and the message names a similar topic; or Redis cannot be used.
@@ -203,7 +203,7 @@ impl Context {
         check_topic(&self.admin(), topic).await
     }
 
-    /// Makes sure that the topic of a group's messages exists, if given. Any other fault is left to the change itself,
+    /// Checks that the topic of a group's messages exists, if given. Any other fault is left to the change itself,
     /// which may be spooled.
     ///
     /// # Errors
@@ -239,13 +239,13 @@ impl Context {
     /// Redis's clock.
     ///
     /// # Errors
-    /// Redis cannot be used, or the deployment is not there.
+    /// Redis cannot be used, or the deployment does not exist.
     pub async fn now(&self) -> Result<UnixMillis, Fault> {
         redis_now(&self.admin()).await
     }
 }
 
-/// Makes sure that the topic exists, so that a misspelt name is an error.
+/// Checks that the topic exists, so that a misspelt name is an error.
 ///
 /// # Errors
 /// The topic does not exist, and the message names a similar topic; or Redis cannot be used.
@@ -257,7 +257,7 @@ pub async fn check_topic(admin: &Admin, topic: &Topic) -> Result<(), Fault> {
 /// Redis's clock, read through the first shard that is not left out.
 ///
 /// # Errors
-/// Redis cannot be used, or the deployment is not there.
+/// Redis cannot be used, or the deployment does not exist.
 pub async fn redis_now(admin: &Admin) -> Result<UnixMillis, Fault> {
     let first = admin.shards().into_iter().next().expect("a deployment has at least one shard");
     let mut overviews = admin.overview_of(&[first]).await;

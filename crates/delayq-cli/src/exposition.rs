@@ -13,14 +13,14 @@ pub struct Series {
     pub value: f64,
 }
 
-/// Everything that a process exports at one moment.
+/// Everything that a process exports at a single moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exposition(Vec<Series>);
 
 // === impl Exposition ===
 
 impl Exposition {
-    /// Reads the text; lines of anything but a series are left out.
+    /// Reads the text, and skips every line that is not a series.
     pub fn read(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect())
     }

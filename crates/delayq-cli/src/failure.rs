@@ -207,7 +207,7 @@ pub const NOBODY_LEFT: Code = Code {
     exit: Exit::Refused,
 };
 
-/// A drained timer kept its shards for too long.
+/// A drained timer kept shards for too long.
 pub const DRAIN_UNFINISHED: Code = Code {
     id: "DQ-U021",
     title: "the timer is drained, but its shards are not handed over yet",

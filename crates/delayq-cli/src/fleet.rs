@@ -1,4 +1,4 @@
-//! The timers' fleet, changed from outside.
+//! Changes to the timers' fleet from outside.
 
 use crate::deployment::CliConfig;
 use crate::failure::NO_FLEET;
@@ -10,7 +10,7 @@ use delayq_service::{Fault, codes};
 /// Creates an operator that changes the timers' fleet without joining the fleet.
 ///
 /// # Errors
-/// The timers form no fleet; a certificate or password that cannot be read.
+/// The timers form no fleet; or a certificate or password cannot be read.
 pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
     if !config.etcd.enabled {
         return Err(Fault::new(&NO_FLEET, "[etcd] enabled = false: a single timer owns every shard"));
@@ -22,7 +22,7 @@ pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
 /// Records a deployment as that of the fleet. Returns the other deployment that was recorded.
 ///
 /// # Errors
-/// The timers form no fleet; etcd cannot be used.
+/// The timers form no fleet; or etcd cannot be used.
 pub async fn replace_deployment(
     config: &CliConfig,
     with: DeploymentId,

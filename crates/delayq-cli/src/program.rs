@@ -44,7 +44,7 @@ fn parse() -> Result<Cli, clap::Error> {
 /// Prints clap's answer: help, version, or the fault of the arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A pipe that is closed already is not an error of this program.
+        // A closed pipe is not an error of this program.
         drop(error.print());
         return Exit::Done.into();
     }

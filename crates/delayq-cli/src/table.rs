@@ -113,7 +113,7 @@ impl Rows {
         table
     }
 
-    /// Each row as lines of a heading and a value.
+    /// Shows each row as lines of a heading and a value.
     fn blocks(&self, width: u16) -> String {
         let block = |row: &Row| {
             let mut table = plain();

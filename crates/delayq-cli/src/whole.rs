@@ -12,7 +12,7 @@ use delayq_timer::{SweepConfig, TimerConfig};
 use std::collections::BTreeMap;
 
 delayq_service::configuration! {
-    /// Every section that any binary of delayq knows.
+    /// The sections of all delayq binaries.
     #[derive(PartialEq)]
     pub struct WholeConfig {
         /// `[deployment]`

@@ -71,7 +71,7 @@ impl Bundle {
     /// Writes the bundle and prints a list of the packed files.
     ///
     /// # Errors
-    /// The file is there already or cannot be written; the configuration cannot be read at all.
+    /// The file exists already or cannot be written; the configuration cannot be read at all.
     pub async fn run(self, global: &Global) -> Result<(), Fault> {
         let context = &global.context()?;
         let now = Timestamp::now();

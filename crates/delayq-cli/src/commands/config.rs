@@ -73,7 +73,7 @@ impl Config {
     }
 }
 
-/// The answer of a check that found faults.
+/// The faults of a configuration as JSON.
 fn faulty(faults: &ConfigFaults) -> Value {
     let one = |fault: &ConfigFault| {
         let mut value = json!({ "key": fault.key, "message": fault.message });

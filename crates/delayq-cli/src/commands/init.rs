@@ -25,7 +25,7 @@ impl Init {
     /// Creates the deployment if missing.
     ///
     /// # Errors
-    /// A Redis that is unfit or cannot be used, or a deployment with other numbers.
+    /// Redis is unfit or cannot be used, or the deployment has other numbers.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let client = context.client();
         let admin = context.admin();

@@ -91,7 +91,7 @@ impl Promote {
         Ok((Promotable::from(topic), topic.to_string()))
     }
 
-    /// The question, as a sentence.
+    /// Describes the promotion in a sentence.
     async fn intent(&self, context: &Context, due: TimeRange, name: &str) -> Result<String, Fault> {
         let at_most = self.max.map(|max| format!(", at most {max}")).unwrap_or_default();
         let range = due_in(due);

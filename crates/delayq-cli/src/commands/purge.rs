@@ -97,7 +97,7 @@ pub async fn delayed(context: &Context, topic: &Topic, range: TimeRange) -> Resu
     Ok(slots.iter().map(|slot| slot.count).sum())
 }
 
-/// The bounds of a range, if it has any.
+/// The bounds of a range, if any, as a part of a sentence.
 pub fn due_in(range: TimeRange) -> String {
     let from = (range.from > TimeRange::ALL.from).then(|| format!(" from {}", time(range.from)));
     let to = (range.to < TimeRange::ALL.to).then(|| format!(" up to {}", time(range.to)));

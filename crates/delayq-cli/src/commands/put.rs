@@ -94,7 +94,7 @@ impl Put {
     /// Puts the messages.
     ///
     /// # Errors
-    /// A refusal, or a Redis that cannot be used.
+    /// A message was refused, or Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         if let Some(from) = self.from {
             let in_flight = self.in_flight.into();

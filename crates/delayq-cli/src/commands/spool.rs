@@ -89,7 +89,7 @@ impl Spool {
         let folder = context.config.spool.folder().map(Path::to_owned);
         let folder = folder.ok_or_else(|| usage("there is no spool: [spool] dir is empty"))?;
         let output = context.output;
-        // SQLite blocks on the disk.
+        // SQLite blocks the thread while waiting for the disk.
         let done = tokio::task::spawn_blocking(move || self.action.run(&folder, output)).await;
         done.unwrap_or_else(|error| Err(Fault::new(&FILE, "the spool").because(error)))
     }
@@ -154,7 +154,7 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
     })
 }
 
-/// A record of a list.
+/// A record of the spool in a list.
 struct Listed<'r> {
     number: u64,
     spooled_at: UnixMillis,

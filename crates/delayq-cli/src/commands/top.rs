@@ -69,7 +69,7 @@ impl Top {
     /// Shows the screen until the user quits, or prints a single frame.
     ///
     /// # Errors
-    /// There is no terminal and no --once; standard output cannot be written.
+    /// There is no terminal and no `--once`; or standard output cannot be written.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         if *self.interval < SHORTEST {
             return Err(usage(format!("--interval {} is too short: at least 500ms", self.interval)));
@@ -191,7 +191,7 @@ fn drawn(lines: Vec<Shown>, has_colour: bool) -> std::io::Result<Vec<u8>> {
 
 /// Restores the terminal. Idempotent.
 fn leave() {
-    // A terminal that is gone needs nothing.
+    // A terminal that is gone needs no restoring.
     let _ = execute!(std::io::stdout(), Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
 }

@@ -199,7 +199,7 @@ fn over_http(gateway: &str, token: Option<&Path>) -> String {
     format!("  curl {}{gateway}/v1/topics", header.unwrap_or_default())
 }
 
-/// Lines to paste with which programs connect, a line for each language.
+/// Lines to paste that connect programs to Redis, a line for each language.
 fn from_programs(url: &str, folder: &DataFolder, on_socket: bool) -> String {
     let path = url.trim_start_matches("unix://");
     let password = folder.join("redis.password").display().to_string();

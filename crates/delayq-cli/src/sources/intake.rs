@@ -1,4 +1,4 @@
-//! Checks an intake: the topic, queue or stream can be reached and exists, and a compensator reads.
+//! Checks an intake: access to the topic, queue or stream, running compensator, and waiting or dropped records.
 
 use super::PATIENCE;
 use crate::output::counted;

@@ -43,7 +43,7 @@ pub(super) struct Record {
 // === impl Child ===
 
 impl Child {
-    /// Starts a program of a Debian package.
+    /// Starts a program; `package` is the Debian package to name if the program is missing.
     pub(super) fn start(name: &str, package: &str, mut command: Command) -> Result<Self, Fault> {
         // A separate group: Ctrl-C on the terminal is for this process, which drains before ending the servers.
         command.stdin(Stdio::null()).process_group(0);

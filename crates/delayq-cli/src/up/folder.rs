@@ -5,13 +5,13 @@
 //! delayq.toml       the configuration for every command: delayq --config FOLDER/delayq.toml …
 //! ports.json        the ports, kept over restarts
 //! children.json     process id and start time of the servers, by which the next start finds them
-//! redis.sock        where Redis listens, redis-a.sock and so on if there are several; redis.conf has what may not stand on
-//!                   their command lines
-//! redis.password    Redis's password, where the path of redis.sock would be too long and it listens on a port
-//! etcd*.pem         the certificate that etcd and its clients show each other
-//! redis/  etcd/     their data; of a Redis Cluster, redis/1, redis/2 and so on; of several Redises, redis/a, redis/b
+//! redis.sock        the socket of Redis, redis-a.sock and so on if there are several; redis.conf keeps secrets off the
+//!                   command lines
+//! redis.password    Redis's password, if the path of redis.sock would be too long and Redis listens on a port
+//! etcd*.pem         the certificate that etcd and the clients of etcd show each other
+//! redis/  etcd/     server data; of a Redis Cluster, redis/1, redis/2 and so on; of several Redises, redis/a, redis/b
 //! spool/            puts that could not reach Redis
-//! forwarded/        what was forwarded into files, by default delivered.ndjson; no template of a name leaves it
+//! forwarded/        files of forwarded messages, by default delivered.ndjson; no template of a name leaves this folder
 //! logs/             redis.log, etcd.log, delayq.log
 //! ```
 
@@ -85,7 +85,7 @@ impl DataFolder {
         self.join(FORWARDED)
     }
 
-    /// A file's text; `None` where there is no such file.
+    /// The text of a file; `None` if the file does not exist.
     ///
     /// # Errors
     /// The file exists, but cannot be read.

@@ -21,8 +21,8 @@ pub struct Given {
 // === impl Given ===
 
 impl Given {
-    /// Reads the file. `None` for a file that `up` wrote for the other commands, as `DELAYQ_CONFIG` names, and for the
-    /// file that `up` will write, `own`: neither asks for anything.
+    /// Reads the file. `None` for a file that `up` wrote for the other commands, which `DELAYQ_CONFIG` may name, and
+    /// for `own`, the file that `up` will write: neither asks for anything.
     ///
     /// # Errors
     /// Every fault of the file at once.

@@ -41,7 +41,7 @@ pub struct Roles {
 // === impl Roles ===
 
 impl Roles {
-    /// Builds all roles by the configuration that was written into the folder.
+    /// Builds all roles from the configuration that was written into the folder.
     ///
     /// # Errors
     /// A role cannot be built.

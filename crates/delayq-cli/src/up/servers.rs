@@ -58,8 +58,7 @@ pub struct Servers {
 // === impl Options ===
 
 impl Options {
-    /// The shape of a folder: `made` if the folder has messages, otherwise as requested. `shards` is the number of
-    /// shards, if named.
+    /// The shape of a folder: `made`, or for a new folder as requested. `shards` is the number of shards, if named.
     fn shape(
         &self,
         folder: &DataFolder,

@@ -12,9 +12,9 @@ pub enum Shape {
     /// A single Redis.
     #[default]
     One,
-    /// A Redis Cluster of so many masters.
+    /// A Redis Cluster with this number of masters.
     Cluster(u8),
-    /// So many Redises, each with a part of the shards.
+    /// This number of independent Redises, each with a part of the shards.
     Nodes(u8),
 }
 

@@ -36,7 +36,7 @@ impl Archive {
         Self { builder: Builder::new(encoder), redactor, seconds, packed: Vec::new() }
     }
 
-    /// Adds a text, or a file that says why there is none.
+    /// Adds a text, or a file with the reason for the missing text.
     pub(super) fn text(&mut self, file: &str, text: Result<String, String>) {
         let (file, text, why) = match text {
             Ok(text) => (file.to_owned(), self.redactor.redact(&text), None),

@@ -12,7 +12,7 @@ const TOKEN: usize = 16;
 /// Words in the name of a header that mark a login.
 const LOGINS: [&str; 8] = ["auth", "cookie", "key", "pass", "secret", "session", "signature", "token"];
 
-/// The configuration as it may be shown.
+/// The configuration in a form that may be shown.
 pub(super) struct Configuration {
     /// As TOML, or the reason for the lack of a configuration.
     pub(super) shown: Result<String, String>,

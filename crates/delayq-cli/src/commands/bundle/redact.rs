@@ -18,7 +18,7 @@ const PATTERNS: [(&str, &str); 8] = [
     (r#"(?i)(NAME\\"\s*:\s*\\")(?:[^\\"\n]|\\{2,}.|\\[^"\n])+"#, "${1}***"),
     (r#"(?i)(NAME["']?\s*[:=]\s*")(?:[^\\"\n]|\\.)+"#, "${1}***"),
     (r"(?i)(NAME[']?\s*[:=]\s*')[^'\n]+", "${1}***"),
-    // JSON stays JSON where the value has no quotes.
+    // Values without quotes become quoted, so that JSON stays JSON.
     (r#"(?i)(NAME\\"\s*:\s*)[^\s"'\\,;{}\[\]]+"#, r#"${1}\"***\""#),
     (r#"(?i)(NAME"\s*:\s*)[^\s"'\\,;{}\[\]]+"#, r#"${1}"***""#),
     (r#"(?i)(NAME'?\s*[:=]\s*(?:bearer\s+|basic\s+)?|\bbearer\s+)[^\s"'\\,;{}\[\]]+"#, "${1}***"),

@@ -68,7 +68,7 @@ pub(super) async fn clocks(context: &Context) -> Result<Value, String> {
     }))
 }
 
-/// The books of every topic, with or without balance.
+/// The books of every topic, balanced or not.
 pub(super) async fn books(context: &Context) -> Result<Value, String> {
     let books: Result<Vec<Value>, Fault> = audit::books(context).await;
     books.map(Value::from).map_err(why)

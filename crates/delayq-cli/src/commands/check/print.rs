@@ -90,7 +90,7 @@ fn drained(fleet: &Fleet) -> usize {
     fleet.members.iter().filter(|member| member.drained).count()
 }
 
-/// The text format of Prometheus.
+/// The check in the text format of Prometheus.
 pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) -> String {
     let mut text = String::new();
     let mut metric = |name: &str, help: &str, values: Vec<(String, f64)>| {
@@ -172,7 +172,7 @@ pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) 
     text.trim_end().to_owned()
 }
 
-/// A table.
+/// A table for people.
 pub(super) fn human(output: Output, checks: &[Check]) -> String {
     let mut rows = output.rows(&["check", "status", "found", "what to do"]);
     for Check { what, verdict, found, advice, .. } in checks {

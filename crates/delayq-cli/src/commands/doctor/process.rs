@@ -1,4 +1,4 @@
-//! The process that the configuration is for, if on this host: the reason for not being ready, such as a resting
+//! The process that the configuration is for, if on this host: the reason for not being ready, for example a resting
 //! destination.
 
 use crate::deployment::Context;

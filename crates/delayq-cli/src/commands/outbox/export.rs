@@ -1,4 +1,4 @@
-//! The rows that are kept aside as NDJSON, in the lines of `delayq spool export`.
+//! Exports the rows that are kept aside as NDJSON, in the format of `delayq spool export`.
 
 use crate::commands::spool::export::line_of_message;
 use crate::failure::RECORDS_UNREADABLE;

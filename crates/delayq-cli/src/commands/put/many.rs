@@ -159,7 +159,7 @@ impl<L: Lines> Run<'_, L> {
         Ok(())
     }
 
-    /// Begins the put of a line; `None`: there is nothing to put.
+    /// Begins the put of a line; `None` if there is nothing to put.
     async fn begin(
         &mut self,
         line: &[u8],

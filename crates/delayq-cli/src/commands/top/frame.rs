@@ -89,7 +89,7 @@ pub(super) struct Table {
     pub(super) lines: Vec<Line>,
 }
 
-/// The pages.
+/// The pages of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Page {
     #[default]
@@ -117,7 +117,7 @@ impl Page {
 // === impl Frame ===
 
 impl Frame {
-    /// The rows, with rates since the look before.
+    /// The rows, with rates since the earlier look.
     pub(super) fn between(before: Option<&Sample>, now: &Sample) -> Self {
         let seconds = before.map(|before| now.at.saturating_duration_since(before.at).as_secs_f64());
         let Look { shards, topics, .. } = &now.look;

@@ -32,7 +32,7 @@ pub(super) enum Judgement {
     },
     /// The message was cancelled meanwhile, or the lease is lost.
     Lost,
-    /// No message can be handled.
+    /// No message can be handled, because of this fault.
     Impossible(Fault),
 }
 
