@@ -23,8 +23,8 @@ struct Waiting {
     idle: bool,
 }
 
-/// Quiet checks, because another host may have another configuration and a second is a short time to watch. `delayq
-/// check` judges the age of waiting messages instead.
+/// Quiet checks, because another host may have another configuration and a second is a short time to watch.
+/// `delayq check` judges the age of waiting messages instead.
 pub(super) async fn checks(global: &Global, look: &Look) -> Vec<Check> {
     // The judge explains the missing topics.
     let Some(Ok(topics)) = &look.topics else { return Vec::new() };
