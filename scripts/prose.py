@@ -31,7 +31,6 @@ GOAL = (3.0, 5.0)
 LIMITS = {
     "crates tests": (8, 16),
     "crates/delayq": (10, 20),
-    "crates/delayq-cli": (8, 17),
 }
 
 SHOWN = 20
