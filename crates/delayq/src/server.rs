@@ -45,9 +45,9 @@ pub struct ServerFacts {
     pub used_memory_bytes: u64,
     /// True if Redis writes an append-only file.
     pub aof: bool,
-    /// True if Redis still writes to the append-only file that was loaded at the start. If a crash had torn the end of
-    /// the file, the beginning of a transaction may stand open there: the next start runs that transaction, or drops
-    /// all later writes. BGREWRITEAOF replaces the file. Redis does not report a torn file.
+    /// True if Redis still writes to the append-only file that was loaded when Redis started. If a crash had torn the
+    /// end of the file, the beginning of a transaction may stand open there: the next start runs that transaction, or
+    /// drops all later writes. BGREWRITEAOF replaces the file. Redis does not report a torn file.
     pub aof_as_loaded: bool,
     /// True if the server is part of a Redis Cluster.
     pub cluster: bool,

@@ -62,8 +62,8 @@ impl Admin {
         Ok(nodes.map(|(link, shards)| (link.label().to_owned(), shards)).collect())
     }
 
-    /// Reports the answer or outage of each sentinel, for every Redis whose address names sentinels; the reports are listed
-    /// by that address. Waits at most about `connect_timeout`.
+    /// Reports the answer or outage of each sentinel, for every Redis whose address names sentinels. The reports are
+    /// listed by that address. Waits at most about `connect_timeout`.
     pub async fn sentinels(&self) -> Vec<(String, Vec<SentinelReport>)> {
         self.client.calls.nodes().sentinels().await
     }

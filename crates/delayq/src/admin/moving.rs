@@ -6,7 +6,7 @@
 //! A fence is a record in the shard: the target of the move, and the number of the move. A fenced shard refuses every
 //! call. Earlier writes reach the replica before the fence does, so a replica with the fence has all writes. At the new
 //! node, the shard is opened only with the number of the present fence: an older copy is never opened. Before
-//! that, all other shards at the new node are marked as left behind, so that no call for the old node is taken by a copy.
+//! that, all other shards at the new node are marked as left behind, so that no copy takes a call for the old node.
 //!
 //! Every step may be repeated, so an interrupted move is finished by starting the move again. Until the shard is
 //! opened, the move can be taken back.
