@@ -189,7 +189,7 @@ impl Entries {
         }
     }
 
-    /// Reads buckets again that still have unaccounted entries. Entries that came and went meanwhile are no longer there.
+    /// Reads buckets with unaccounted entries again. Entries that came and went meanwhile are no longer there.
     async fn look_for_unseen(&mut self, redis: &mut Paced) -> Result<(), Error> {
         if !self.unseen.is_empty() {
             let from = self.unseen.len().saturating_sub(HEADS_A_CALL);
