@@ -1,4 +1,4 @@
-//! For how long one Redis is the master, as far as its sentinels say.
+//! The time for which one Redis is the master, according to its sentinels.
 
 use super::node::Node;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ impl Term {
         Self { master, over: CancellationToken::new() }
     }
 
-    /// The master's address, and whose it is.
+    /// The master's address, with the name of its service.
     pub(super) fn address(&self, service: &str) -> String {
         format!("{}, the master of {service}", self.master)
     }
@@ -30,7 +30,7 @@ impl Term {
         self.over.is_cancelled()
     }
 
-    /// Waits for its end. Cancel safe.
+    /// Waits for the end of the term. Cancel safe.
     pub(crate) async fn over(&self) {
         self.over.cancelled().await;
     }
