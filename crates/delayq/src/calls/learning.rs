@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 // === impl Calls ===
 
 impl Calls {
-    /// Learns the node of a shard from the answer of a node, and replaces the error where its cause is known. `None`: the
-    /// answer says nothing about nodes.
+    /// Learns the node of a shard from the answer of a node, and replaces the error where its cause is known. `None` if
+    /// the answer says nothing about nodes.
     pub(super) async fn learn_place(
         &self,
         node: &Link,
@@ -49,7 +49,7 @@ impl Calls {
         node.is_some_and(|node| link.name() != Some(node) && self.nodes().learn(shard, node))
     }
 
-    /// Makes a call wait for what its topic asks.
+    /// Makes a call wait for the durability of its topic.
     pub(super) fn learn_durability(&self, call: &mut Call, asked: Durability) -> Taught {
         if let Some(topic) = call.written_topic() {
             self.durable.learn(topic, asked);

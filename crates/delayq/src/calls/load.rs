@@ -14,7 +14,7 @@ use delayq_core::shard::ShardId;
 /// Each item is answered once: by [`Self::read`], which returns those that continue to their next shard instead, or by
 /// [`Self::fail`].
 pub(crate) trait Load: Send {
-    /// What the items of one call have in common.
+    /// The common property of items that share a call.
     type Key: Ord + Clone + Send + Sync;
 
     /// Returns the key of an item's next call, and about how many bytes the item takes there.
