@@ -4,8 +4,8 @@
 //! ```text
 //! closed ── a write ends without an answer ──► open: writes fail or are spooled ── the node answers a probe ──► closed
 //! ```
-//! Each node has a circuit of its own: one that is silent says nothing about the others. The probes are sent in the
-//! background, so no caller pays for them.
+//! Each node has a separate circuit: a silent node says nothing about the others. The probes are sent in the
+//! background, so no caller waits for a probe.
 
 use crate::calls::Calls;
 use crate::error::Error;

@@ -266,7 +266,7 @@ impl Link {
         })
     }
 
-    /// One round trip.
+    /// Sends one pipeline on this connection.
     pub(crate) async fn exchange(
         &self,
         line: &Line,

@@ -11,8 +11,8 @@ use delayq_core::shard::ShardId;
 /// Items that are sent together, and the receiver of their answers.
 ///
 /// # Contract
-/// Each item is answered once: by [`Self::read`], which returns those that continue to their next shard instead, or by
-/// [`Self::fail`].
+/// Each item is answered once: by [`Self::fail`], or by [`Self::read`] unless [`Self::read`] returns the item because
+/// the item continues to its next shard.
 pub(crate) trait Load: Send {
     /// The common property of items that share a call.
     type Key: Ord + Clone + Send + Sync;

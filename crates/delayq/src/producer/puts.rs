@@ -39,7 +39,8 @@ impl Puts {
         (Self { placing: placing.clone(), waiting, waits: Some(waits.clone()), began, until }, rules)
     }
 
-    /// Notes that the puts have left their queue and delay no others: from now on each waits for what its topic asks.
+    /// Notes that the puts have left their queue and no longer delay other puts: from now on each put waits for the
+    /// durability of its topic.
     pub(super) fn leave_queue(&mut self) {
         self.waits = None;
     }

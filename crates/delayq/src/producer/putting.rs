@@ -1,4 +1,4 @@
-//! Putting messages: in the order of the spool, through the queue of what their topic waits for.
+//! Putting messages: in the order of the spool, through the queue of their topic's durability.
 
 use super::dating::date;
 use super::waiting::{Answered, Handed, Waiting};
@@ -37,7 +37,7 @@ impl Sending {
         }
     }
 
-    /// Returns a message as it was sent last, and its shard.
+    /// Returns the message of the last attempt, with its shard.
     fn last(&self, i: usize) -> (ShardId, &Arc<Message>) {
         match self.elsewhere[i].get() {
             Some((shard, message)) => (*shard, message),
@@ -49,7 +49,7 @@ impl Sending {
 // === impl Producer ===
 
 impl Producer {
-    /// Puts messages, in the order of the spool if there is one. Returns one answer each, in order.
+    /// Puts messages, in the order of the spool if there is a spool. Returns one answer for each put, in order.
     pub(super) async fn put_in_order(&self, puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
         let (began, sending) = (clock::instant(), Sending::new(puts));
         let record = |i: usize| {
