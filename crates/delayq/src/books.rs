@@ -22,9 +22,9 @@ pub struct BooksAt {
 /// The books of a few topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksPage {
-    /// Where to go on.
+    /// The position of the next step.
     pub next: BooksAt,
-    /// Each topic with the number of messages by which its books are off; `None`: a key has the wrong type, or the
+    /// Each topic with the number of messages by which the books are off; `None`: a key has the wrong type, or the
     /// messages are spread over more hours than can be counted at one instant.
     pub topics: Vec<(Topic, Option<u64>)>,
 }

@@ -51,7 +51,7 @@ pub(crate) struct Calls {
     layout: SharedLayout,
 }
 
-/// The connection to a node, and shards that it has.
+/// The connection to a node, with shards of this node.
 pub(crate) type AtNode = (Arc<Link>, Vec<ShardId>);
 
 // === impl Calls ===
@@ -149,12 +149,12 @@ impl Calls {
         self.ride_alone(Rules::once(self), calls).await
     }
 
-    /// Sends calls under their own layouts, and does not follow refusals of the layout.
+    /// Sends calls under the layouts given in the calls, and does not follow refusals of the layout.
     pub(crate) async fn send_plain(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_plain(calls, None, self.deadline()).await
     }
 
-    /// Sends calls to one of several Redises, even if another node has their shards.
+    /// Sends calls to one of several Redises, even if another node has the shards.
     pub(crate) async fn send_at(&self, link: &Link, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_plain(calls, Some(link), self.deadline()).await
     }
@@ -164,8 +164,8 @@ impl Calls {
         Rules::once(self).until
     }
 
-    /// Sends calls unchanged, by this deadline. Boxed, because such calls are also sent to follow the refusals of other
-    /// calls.
+    /// Sends calls unchanged, by this deadline. Boxed, because the code that follows refusals uses this function
+    /// recursively.
     fn ride_plain<'r>(
         &'r self,
         calls: Vec<Call>,
@@ -186,7 +186,7 @@ impl Calls {
     /// Fills in the layout and the durability of a call.
     fn complete(&self, call: &mut Call) {
         call.layout.get_or_insert(self.known().word());
-        // A put waits like its queue.
+        // The queue of a put sets the wait.
         if call.verb != Verb::Put
             && let Some(topic) = call.written_topic()
         {

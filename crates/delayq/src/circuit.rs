@@ -4,7 +4,7 @@
 //! ```text
 //! closed ── a write ends without an answer ──► open: writes fail or are spooled ── the node answers a probe ──► closed
 //! ```
-//! Each node has a separate circuit: a silent node says nothing about the others. The probes are sent in the
+//! Each node has a separate circuit: a silent node proves nothing about other nodes. The probes are sent in the
 //! background, so no caller waits for a probe.
 
 use crate::calls::Calls;
@@ -54,7 +54,7 @@ impl Circuit {
         Self { opens: spools || calls.nodes().only().is_none(), calls, state: Arc::default() }
     }
 
-    /// Returns the error for a shard whose node is known to be silent.
+    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.outages().of(shard).map(|outage| Error::clone(outage))
     }
@@ -64,7 +64,7 @@ impl Circuit {
         Outages { nodes: self.calls.nodes(), open: Arc::clone(&lock(&self.state)) }
     }
 
-    /// Opens the circuit of a shard's node if a write to it ended without an answer.
+    /// Opens the circuit of a shard's node if a write ended there without an answer.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         if self.opens && error.is_silence() && !is_own(error) {
             let node = self.calls.nodes().label(shard);
@@ -110,7 +110,7 @@ fn lock(state: &State) -> MutexGuard<'_, Arc<Open>> {
 // === impl Outages ===
 
 impl Outages<'_> {
-    /// Returns the error for a shard whose node is silent.
+    /// Returns the error for a shard at a silent node.
     pub(crate) fn of(&self, shard: ShardId) -> Option<&Arc<Error>> {
         if self.is_none() { None } else { self.open.get(&self.nodes.label(shard)) }
     }

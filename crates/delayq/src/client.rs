@@ -107,7 +107,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Option`] if an option is outside its range; [`Error::Unfit`] names the setting and the remedy;
-    /// [`Error::Deployment`] if the deployment never had this number of shards; others if Redis cannot be reached.
+    /// [`Error::Deployment`] if the deployment never had this number of shards; other errors if Redis cannot be
+    /// reached.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         settings.check()?;
         let client = Self::new(settings);
@@ -115,7 +116,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A client with other scripts than the published ones, for tests.
+    /// A client with custom scripts instead of the published scripts, for tests.
     pub fn with_scripts(settings: Settings, scripts: Arc<Scripts>) -> Self {
         let Settings { link, nodes, namespace, shards, max_payload_bytes, name, role } = settings;
         let scripts = ScriptLink::new(Nodes::new(link, nodes, Keys::new(namespace)), scripts);

@@ -27,7 +27,7 @@ pub(crate) enum Compression {
 
 /// The known codecs of topics.
 pub(crate) struct Codecs {
-    /// Each compression with the time until which it is trusted.
+    /// The compression of each topic with the time of its expiry.
     known: LruCache<Topic, (Compression, Instant)>,
     to_ask: Vec<Topic>,
     is_asking: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Codecs {
 // === impl Compression ===
 
 impl Compression {
-    /// Returns the compressed payload; `None` if it would not be smaller.
+    /// Returns the compressed payload; `None` if compression saves nothing.
     pub(crate) fn compress(&self, payload: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::None => None,

@@ -23,8 +23,7 @@ const BELIEVED: Duration = Duration::from_secs(10);
 /// Maximum number of waiting pipelines of one durability, each on a separate connection.
 const MOST_WAITING: usize = 8;
 
-/// Maximum number of topics whose durability is remembered: some 250 bytes each. A forgotten topic is refused once
-/// more.
+/// Maximum number of topics with a remembered durability: some 250 bytes each. A forgotten topic is refused once more.
 const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is not 0");
 
 /// The known durability of topics, and the connections for calls that wait.

@@ -1,8 +1,8 @@
 //! Nodes that have lost shards, such as a node that came back empty: messages with generated ids go to other nodes
 //! until all shards of the node are back.
 //!
-//! A message whose own id or group belongs to a lost shard is still sent there, and refused by name: only such a call
-//! shows when the shard is back, and the caller has to know.
+//! A message with an own id or a group that belongs to a lost shard is still sent there, and refused by name: only such
+//! a call shows when the shard is back, and the caller has to know.
 
 use crate::calls::Calls;
 use crate::error::Error;

@@ -133,7 +133,7 @@ pub enum Error {
     /// A payload cannot be compressed or restored.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The spool refuses a write that Redis cannot take, or a write that has to wait behind an older write of its
+    /// The spool refuses a write that Redis cannot take, or a write that has to wait behind an older write of the same
     /// message.
     #[error("the spool does not take it: {refusal}{}", outage.iter().map(|error| format!("; before: {error}")).collect::<String>())]
     Spool {

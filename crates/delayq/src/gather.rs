@@ -4,11 +4,12 @@
 //! items ─by key─► queues ─┬─ a key without a call in flight ─► the next pipeline ─► answered
 //!                         └─ any other key ─► waits for the end of that call
 //! ```
-//! A lone item is therefore sent at once, and many callers reach the throughput of batches, however many shards their
-//! items belong to.
+//! A lone item is therefore sent at once, and many callers reach the throughput of batches, across any number of
+//! shards.
 //!
-//! Callers that were answered together come back together. If all their items went into one pipeline, Redis and the
-//! callers would work alternately; so with nothing in flight, half of the items are sent, and the others right behind.
+//! Callers that were answered together come back together. If all items went into one pipeline, Redis and the callers
+//! would work alternately. With nothing in flight, half of the items are therefore sent first, and the other half right
+//! behind.
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -157,8 +158,8 @@ impl<T: Gathered> Queues<T> {
     }
 
     /// Takes the items of the next pipeline: all waiting items of keys that may have a call, as far as the limits
-    /// allow, or only of some keys once these make up the share. A key whose items have to wait for the end of its call
-    /// is not split.
+    /// allow, or only of some keys once these make up the share. A key is not split if its items have to wait for the
+    /// end of a call.
     fn take(&mut self, limits: &Gathering, share: usize) -> Batch<T> {
         let each = self.each(limits.in_flight);
         let max_items = if each > 1 { limits.max_items.min(share) } else { limits.max_items };
@@ -216,7 +217,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::Semaphore;
 
-    /// An item: its key, its number, its bytes.
+    /// An item: key, number, bytes.
     type Item = (char, u32, usize);
 
     impl Gathered for Item {

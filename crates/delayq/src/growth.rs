@@ -1,5 +1,5 @@
-//! The layout that a client uses and the identity of its deployment, shared by all clones of the client, with
-//! notification of changes.
+//! The layout and the identity of a client's deployment, shared by all clones of the client, with notification of
+//! changes.
 
 use delayq_core::id::Group;
 use delayq_core::identity::DeploymentId;
@@ -8,7 +8,7 @@ use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::target::Target;
 use tokio::sync::watch;
 
-/// The layout that a client uses and the identity of its deployment, shared by all clones of the client.
+/// The layout and the identity of a client's deployment, shared by all clones of the client.
 #[derive(Clone)]
 pub(crate) struct SharedLayout {
     layout: watch::Sender<CallerLayout>,

@@ -1,22 +1,22 @@
 //! One connection to one Redis. Every call has a deadline, and a connection that stops answering is replaced.
 //!
 //! A connection manager that only reconnects when the peer hangs up stays dead on a connection that is black-holed. A
-//! link therefore notes answers. A connection is replaced for the next call after any error of the connection itself,
-//! or after a call whose deadline passes while the connection has answered nothing for half of that deadline. Calls in
-//! flight keep the old connection until they end. When one connection to a Redis is silent, the other connections that
-//! have answered nothing since are not used again either, calls wait for these connections for at most half of their
-//! deadline, and listeners reconnect: an idle connection does not notice by itself.
+//! link therefore notes answers. A connection is replaced for the next call after any error of the connection itself. A
+//! connection is also replaced when the deadline of a call passes and the connection has answered nothing for half of
+//! that deadline. Calls in flight stay on the old connection. When one connection to a Redis is silent, the other
+//! connections that have answered nothing since are not used again either. Calls wait for these connections for at most
+//! half of the deadline, and listeners reconnect: an idle connection does not notice the loss alone.
 //!
-//! A Redis that answers that it is no longer the master is healthy but useless: behind an address that moves, a new
-//! connection leads to the present master. Such an answer therefore ends the connection too, and listeners reconnect.
+//! A Redis that answers as a former master is healthy but useless: behind an address that moves, a new connection leads
+//! to the present master. The answer of a former master therefore ends the connection too, and listeners reconnect.
 //!
 //! A Redis that closes idle connections (`timeout`), or a network that forgets idle connections, is no fault: a
 //! connection notes that the peer closed, and the next call uses a new connection.
 //!
-//! Where several Redises keep a deployment, each Redis has a link. Each node of a cluster has a link too, and any doubt
+//! If several Redises keep a deployment, each Redis has a link. Each node of a cluster has a link too, and any doubt
 //! about the node makes the cluster refresh the slot map.
 //!
-//! Where sentinels name the master, a connection lasts as long as its *term* at most: when the sentinels name another
+//! If sentinels name the master, a connection lasts as long as its *term* at most: once the sentinels name another
 //! master, nothing more is sent over the connection, and the fate of unanswered calls is unknown. Any doubt has the
 //! sentinels asked again.
 
@@ -62,15 +62,15 @@ use term::Term;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// How long a call continues past its deadline so that its thread reads answers that have already arrived: the thread
-/// may have been busy or stopped until then.
+/// Extra time after a call's deadline to read answers that have already arrived: the thread may have been busy or
+/// stopped until then.
 const LAST_LOOK: Duration = Duration::from_millis(20);
 
 /// Minimum life of a connection, whatever Redis answers: a Redis that stays a replica is not reconnected to on every
 /// call.
 const SHORTEST_LIFE: Duration = Duration::from_millis(200);
 
-/// Answers of a Redis that was succeeded by another Redis, or whose password changed: a new connection may reach the
+/// Answers of a Redis that was succeeded by another Redis, or that has a new password: a new connection may reach the
 /// right Redis.
 const ELSEWHERE: [&str; 3] = ["MASTERDOWN", "NOAUTH", "READONLY"];
 
@@ -162,7 +162,7 @@ impl Link {
         self.master.name()
     }
 
-    /// The label that tells this link from those of other nodes: the name, or the address.
+    /// The label that tells this link from the links of other nodes: the name, or the address.
     pub(crate) fn label(&self) -> &str {
         self.name().map_or(self.address(), NodeName::as_str)
     }
@@ -223,7 +223,7 @@ impl Link {
         Ok(answers.into_iter().map(read).collect())
     }
 
-    /// Gives round trips a connection, and their deadline.
+    /// Runs round trips on a connection, with a deadline.
     pub(crate) async fn by_deadline<T, F>(
         &self,
         deadline: Duration,
@@ -424,7 +424,7 @@ impl Line {
     }
 }
 
-/// Returns the answer of a call by its deadline, even if the answer had arrived but was not read by then.
+/// Returns the answer of a call by its deadline, including an answer that arrived in time but is read late.
 async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Option<T> {
     let mut call = pin!(call);
     match timeout(deadline, &mut call).await {

@@ -26,7 +26,7 @@ pub(crate) const SHARE: Range<f64> = Range::new("share", 1e-6, 1.0);
 #[error("{option} is {value}: it must be from {range}")]
 #[non_exhaustive]
 pub struct OutOfRange {
-    /// The option; for topics and payloads, the name of their number or size.
+    /// The name of the option; for topics and payloads, the value is a number or size.
     pub option: &'static str,
     /// The value.
     pub value: Box<str>,

@@ -1,9 +1,9 @@
-//! A password, or the file to read it from for each connection.
+//! A password, either fixed or read from a file for each connection.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A password with its source. `Debug` prints `***`, or the path of a file.
+/// A password, either fixed or read from a file. `Debug` prints `***`, or the path of a file.
 ///
 /// A file is read again for each new connection, so that a rotated password applies without a restart.
 #[derive(Clone)]

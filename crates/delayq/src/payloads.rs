@@ -1,4 +1,4 @@
-//! Payloads on their way in and out: compressed under the policy of their topic, restored when read.
+//! Payloads on the way in and out: compressed under the policy of the topic, restored when read.
 
 use crate::calls::Calls;
 use crate::codecs::{Codecs, Compression};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// The shard that has the dictionaries; policies are in every shard.
 pub(crate) const FIRST: ShardId = ShardId::new(0);
 
-/// The codecs and dictionaries that a client knows. Cheap to clone: all clones share them.
+/// The codecs and dictionaries that a client knows. Cheap to clone: all clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Payloads(Arc<Inner>);
 
@@ -28,7 +28,7 @@ struct Inner {
     dictionaries: Dictionaries,
 }
 
-/// The dictionaries of one batch, each with the reason if it is missing.
+/// The dictionaries of one batch; a missing dictionary has a reason instead.
 type Fetched = HashMap<u32, Result<Arc<Dictionary>, Unrestored>>;
 
 // === impl Payloads ===
@@ -38,8 +38,7 @@ impl Payloads {
         Self(Arc::new(Inner { calls, codecs: Mutex::default(), dictionaries: Dictionaries::default() }))
     }
 
-    /// A message in its stored form. A codec that is unknown or outdated is read in the background: no put waits for
-    /// this.
+    /// A message in stored form. A codec that is unknown or outdated is read in the background: no put waits for this.
     pub(crate) fn stored(&self, message: &Message) -> Envelope {
         let (compression, asks) = self.codecs().of(&message.topic, now());
         if asks {
@@ -108,7 +107,7 @@ impl Payloads {
         self.0.codecs.lock().expect("nothing panics while it holds the codecs")
     }
 
-    /// Restores compressed payloads. Returns the failure for each payload that cannot be restored; such a payload stays
+    /// Restores compressed payloads. Returns the failure for each payload that cannot be restored; that payload stays
     /// unchanged, and is still marked `zstd`. A dictionary that cannot be fetched is asked for once.
     pub(crate) async fn restore_all(
         &self,

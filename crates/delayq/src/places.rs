@@ -23,7 +23,7 @@ impl Places {
         Self { calls: calls.clone(), told: 0, version: calls.nodes().places_version() }
     }
 
-    /// The node of a shard: its name among several Redises, its address in a cluster. The address of the deployment if
+    /// The node of a shard: the name among several Redises, the address in a cluster. The address of the deployment if
     /// the node is unknown, or if there is only one Redis.
     pub fn node(&self, shard: ShardId) -> String {
         let nodes = self.calls.nodes();
@@ -35,7 +35,7 @@ impl Places {
         self.calls.nodes().only().is_some()
     }
 
-    /// Groups items by the nodes of their shards, in order.
+    /// Groups items by the shards' nodes, in order.
     pub fn by_node<T>(
         &self,
         items: impl IntoIterator<Item = T>,

@@ -1,11 +1,11 @@
-//! Placing messages in their shards, after asking the shards where they belonged before the deployment grew.
+//! Placing messages in shards, after asking the shards from before a growth of the deployment.
 //!
-//! A message with its own id whose shard changed in a growth may still be pending, dead or remembered in its earlier
+//! An own id that belongs to another shard since a growth may still be pending, dead or remembered in the earlier
 //! shard. The earlier shard is therefore asked first, by a put that stores nothing but answers as a put would:
 //! `exists`, `conflict`, `leased` …, or `moved` for an unknown id. Only `moved` opens the next shard. That answer stays
 //! true: the shard was asked under the new layout, so the shard has been raised to this layout, and refuses a caller
-//! that still believes that the id belongs there. All callers with the new layout put the message to its new shard
-//! alone, where SET NX lets one caller win.
+//! that still believes that the id belongs there. All callers with the new layout put the id to the new shard alone,
+//! where SET NX lets one caller win.
 
 mod placed;
 
@@ -25,7 +25,7 @@ use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::time::UnixMillis;
 use std::sync::Arc;
 
-/// Chooses the shards of messages, and puts them there. Cheap to clone.
+/// Chooses the shards of messages. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Placing {
     calls: Calls,
@@ -44,7 +44,7 @@ impl Placing {
         Self { calls, payloads, spread: Arc::default(), circuit, emptied }
     }
 
-    /// The shard for messages with generated ids: its node is known, and not known to be silent or to have lost shards.
+    /// The shard for messages with generated ids: the node is known, and not known to be silent or to have lost shards.
     /// Messages of one pipeline share a shard, so that they share a call.
     pub(crate) fn present_shard(&self) -> ShardId {
         let (nodes, outages) = (self.calls.nodes(), self.circuit.outages());
@@ -63,7 +63,7 @@ impl Placing {
         self.calls.nodes().only().is_none()
     }
 
-    /// Places a message in a shard of another node, under another id, after its shard was missing or the node could not
+    /// Places a message in a shard of another node, under another id, after the shard was missing or the node could not
     /// be reached. `None` if the shard of the message is fixed, or no other node is known to be healthy.
     pub(crate) fn elsewhere(&self, put: &Placed, now: UnixMillis) -> Option<Placed> {
         let nodes = self.calls.nodes();
@@ -77,7 +77,7 @@ impl Placing {
         Some(Placed { message: Arc::new(message), place, ..put.clone() })
     }
 
-    /// Moves on to the next shard for messages with generated ids. At intervals, shards are asked for their number of
+    /// Moves on to the next shard for messages with generated ids. At intervals, shards are asked for the number of
     /// messages in the background: no put waits for this.
     pub(crate) fn next_shard(&self) -> ShardId {
         let shards = self.calls.shards();
@@ -105,7 +105,7 @@ impl Placing {
         self.spread.saw(shards, holds.into_iter());
     }
 
-    /// Returns the error for a shard whose node is known to be silent.
+    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.circuit.outage(shard)
     }
@@ -118,7 +118,7 @@ impl Placing {
         &self.payloads
     }
 
-    /// Determines the shards of a message, and its id if there is none.
+    /// Determines the shards of a message, and the id if there is none.
     pub(crate) fn place(
         &self,
         message: &mut Message,

@@ -1,4 +1,4 @@
-//! Questions of services to shards about their present state; nothing is changed.
+//! Questions of services about the present state of shards; nothing is changed.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use delayq_core::time::UnixMillis;
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::{group as group_steps, probe, put};
 
-/// Asks shards about their present state, and changes nothing.
+/// Asks about the present state of shards, and changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
     client: &'a Client,
@@ -53,7 +53,7 @@ impl<'a> Probe<'a> {
     }
 
     /// Checks that the Redis of each of these shards takes messages now, in one round trip. Beyond [taking
-    /// writes](Self::takes_writes), such a Redis has memory for messages.
+    /// writes](Self::takes_writes), a Redis has memory for messages then.
     pub async fn takes_puts(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
         let calls = shards.iter().map(|&shard| put::of_none(shard)).collect();
         let would_take = |error: &Error| matches!(error, Error::Redis { code, .. } if code == "DQARG");
@@ -66,7 +66,7 @@ impl<'a> Probe<'a> {
             .collect()
     }
 
-    /// Checks that each of these shards now confirms changes of groups with the durability of its topics, by cancelling
+    /// Checks that each of these shards now confirms changes of groups with the durability of the topics, by cancelling
     /// a group that does not exist; in one round trip and one wait.
     pub async fn confirms_groups(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
         let nobodys = |shard| {

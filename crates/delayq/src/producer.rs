@@ -44,7 +44,7 @@ use under_way::UnderWay;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProducerOptions {
-    /// Takes puts that cannot reach Redis; `None`: such puts fail.
+    /// Takes puts that cannot reach Redis; `None`: puts fail instead.
     pub spool: Option<Arc<dyn Spool>>,
 }
 
@@ -91,7 +91,7 @@ pub struct GroupTally {
     /// Messages that are leased, or that could not be moved.
     pub passed: u64,
     /// True while another shift of the same group is in progress: repeat under the same token later. If the group has
-    /// several shards since a growth, the shift may be complete on some of them.
+    /// several shards since a growth, the shift may be complete on some shards.
     pub busy: bool,
     /// True if the change is in the spool on this host's disk, to be made once Redis is reachable; both counts are 0
     /// then.
@@ -131,7 +131,7 @@ impl PutError {
 // === impl Producer ===
 
 impl Producer {
-    /// Starts a producer with its queues.
+    /// Starts a producer.
     pub fn start(client: Client, options: ProducerOptions) -> Self {
         let circuit = Circuit::new(client.calls.clone(), options.spool.is_some());
         let placing = Placing::new(&client, circuit.clone());
@@ -140,7 +140,7 @@ impl Producer {
         Self { client, placing, lanes, spool: options.spool, circuit, under_way: UnderWay::default() }
     }
 
-    /// Reads the policy of a topic ahead of its first put. Otherwise the first puts are stored uncompressed.
+    /// Reads the policy of a topic ahead of the first put. Otherwise the first puts are stored uncompressed.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -169,7 +169,7 @@ impl Producer {
 
     /// Puts many messages, in calls shared with waiting puts of other callers: messages of one shard share a call, and
     /// the calls of all shards share a pipeline, as far as the limits allow. Returns one answer for each message, in
-    /// order; a faulty message does not stop the others.
+    /// order; a faulty message does not stop other messages.
     #[must_use = "each has its own answer"]
     pub async fn put_many(&self, messages: Vec<Message>) -> Vec<Result<Put, PutError>> {
         let mut answers: Vec<Option<Result<Put, PutError>>> = messages.iter().map(|_| None).collect();
@@ -195,7 +195,7 @@ impl Producer {
         answers.into_iter().map(|answer| answer.expect("every message is refused or put")).collect()
     }
 
-    /// Returns the error for a shard whose node is known to be silent.
+    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.circuit.outage(shard)
     }
@@ -205,7 +205,7 @@ impl Producer {
         self.placing.note(shard, error);
     }
 
-    /// Checks a message, and determines its id and its shards.
+    /// Checks a message, and determines id and shards.
     fn place(&self, mut message: Message, fallback: ShardId) -> Result<Placed, PutError> {
         let is_free = message.id.is_none() && message.group.is_none();
         let refused = |error| PutError { reference: None, error };

@@ -1,4 +1,4 @@
-//! The wire: scripts by their hash, each call sent to the node of its shard, in one round trip.
+//! The wire: scripts by their hash, each call sent to the shard's node, in one round trip.
 //!
 //! A call to one of several Redises carries the name of that Redis with the layout, so that a shard of another Redis
 //! refuses the call.
@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The connections to a deployment, and its scripts.
+/// The connections to a deployment, and the scripts.
 pub(crate) struct ScriptLink {
     nodes: Nodes,
     scripts: Arc<Scripts>,
@@ -56,7 +56,7 @@ pub(crate) struct Sent {
     pub(crate) node: Option<Arc<Link>>,
 }
 
-/// The connection of a round trip, and its deadline.
+/// The connection and the deadline of a round trip.
 struct Way<'l> {
     link: &'l Link,
     line: Line,
@@ -88,8 +88,8 @@ impl ScriptLink {
         self.nodes.keys()
     }
 
-    /// Sends each call to the node of its shard, or every call to `at`, with one pipeline for each node. Returns one
-    /// answer for each call.
+    /// Sends each call to the shard's node, or every call to `at`, with one pipeline for each node. Returns one answer
+    /// for each call.
     pub(crate) async fn send(&self, calls: &[Outgoing<'_>], at: Option<&Link>, until: Instant) -> Vec<Sent> {
         if let Some(link) = at {
             let answers = Box::pin(self.send_to(link, calls, until)).await;
@@ -128,7 +128,7 @@ impl ScriptLink {
         }
     }
 
-    /// Makes one round trip: loads scripts, sends the calls, and waits for their confirmation.
+    /// Makes one round trip: loads scripts, sends the calls, and waits for confirmation.
     async fn trip(
         &self,
         Way { link, line, until }: &Way<'_>,
@@ -146,7 +146,7 @@ impl ScriptLink {
         let confirming = Confirming::new(&self.waits, link.settings(), *until);
         confirming.ask(&mut pipeline);
         let mut answers = link.exchange(line, &pipeline).await?.into_iter();
-        // A failed SCRIPT LOAD explains the NOSCRIPT of its calls.
+        // A failed SCRIPT LOAD explains a NOSCRIPT.
         let unloaded = answers.by_ref().take(load.len()).find_map(Result::err);
         let some: Vec<RedisResult<Value>> = answers.by_ref().take(calls.len()).collect();
         let unconfirmed = confirming.read(link.address(), answers);

@@ -1,4 +1,4 @@
-//! Settles messages by their receipts, for holders and consumers.
+//! Settles messages by receipt, for holders and consumers.
 
 use crate::calls::{Batch, Calls, batches, in_order, scatter};
 use crate::error::Error;

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Interval, while messages are put, of asking shards for their number of messages.
+/// Interval, while messages are put, of counting the messages in shards.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Maximum number of shards to ask at once.
 const SHARDS_A_LOOK: u16 = 64;
 /// Maximum attempts to find a shard that need not be avoided: if nearly all shards should be avoided, some messages go
-/// to such a shard anyway.
+/// to a shard that should be avoided.
 const TRIES: u32 = 64;
 
 /// The order in which shards get messages.

@@ -1,6 +1,6 @@
-//! The connections of one client to all nodes of its deployment, and the node of each shard. One Redis has all shards.
-//! Each of several Redises has the shards that the map gives it until a shard records another node. Each master of a
-//! cluster has the shards whose slots it serves.
+//! The connections of one client to all nodes of a deployment, and the node of each shard. One Redis has all shards.
+//! Among several Redises, the configured map gives each shard a node, until a shard records another node. In a cluster,
+//! each master has the shards in the master's slots.
 
 mod cluster;
 mod grouped;
@@ -86,7 +86,7 @@ impl Nodes {
         &self.keys
     }
 
-    /// The connection settings; among several Redises, those of the first Redis.
+    /// The connection settings; among several Redises, the settings of the first Redis.
     pub(crate) fn settings(&self) -> &LinkSettings {
         match &self.place {
             Place::One(link) => link.settings(),
@@ -143,7 +143,7 @@ impl Nodes {
         }
     }
 
-    /// Notes that a shard records this node among several Redises. Returns true if there is such a node.
+    /// Notes that a shard records this node among several Redises. Returns true if the node exists.
     pub(crate) fn learn(&self, shard: ShardId, node: &NodeName) -> bool {
         match &self.place {
             Place::Several(homes, _) => homes.learn(shard, node),

@@ -7,7 +7,7 @@ use delayq_core::call::Call;
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 
-/// Calls with their answers.
+/// Calls and answers.
 pub(super) struct Alone {
     /// The calls that are not sent yet.
     calls: Vec<Option<Call>>,

@@ -1,4 +1,4 @@
-//! Asking shards for the layout of their deployment and for their nodes.
+//! Asking shards for the layout of the deployment, and for the node of each shard.
 
 use super::Calls;
 use super::grouping::Batch;
@@ -23,7 +23,7 @@ const MOST_MOVES: usize = 4;
 // === impl Calls ===
 
 impl Calls {
-    /// Asks each shard for its layout in one round trip; `None` if the shard does not exist.
+    /// Asks each shard for the layout in one round trip; `None` if the shard does not exist.
     pub(crate) async fn shard_layouts(&self, shards: &[ShardId]) -> Vec<Result<Option<ShardLayout>, Error>> {
         self.look_for(shards).await.0
     }
@@ -87,8 +87,8 @@ impl Calls {
         shard_layout(shard, asked)
     }
 
-    /// Finds shards that are missing at their nodes and present at another node. `calls` ask for the layouts. Returns
-    /// the error of a node that cannot tell.
+    /// Finds shards that are at another node than expected. `calls` ask for the layouts. Returns the error of a node
+    /// that cannot tell.
     async fn find_elsewhere(
         &self,
         calls: &[Call],
@@ -124,8 +124,8 @@ impl Calls {
     /// Redises, cannot be used or came back empty, asks the other shards.
     ///
     /// # Errors
-    /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if it never had the configured number of
-    /// shards; a Redis that cannot be used.
+    /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if the deployment never had the configured
+    /// number of shards; a Redis that cannot be used.
     pub(crate) async fn layout(&self) -> Result<Layout, Error> {
         if !self.known().asked {
             let found = self.any_layout().await?;
@@ -208,7 +208,7 @@ impl Calls {
     }
 }
 
-/// Shards that are asked for their layouts.
+/// A load of questions for the layouts of shards.
 struct Asking<'a> {
     nodes: &'a Nodes,
     calls: &'a [Call],

@@ -1,17 +1,17 @@
-//! Decides what follows a failed attempt. Pure.
+//! Decides about the step after a failed attempt. Pure.
 //!
 //! ```text
 //! failed ─┬─ the refusal says where or how to send       ─► again
 //!         ├─ an outage, and a repeat is recognised      ─► again, once
 //!         └─ otherwise                                  ─► fail
 //! ```
-//! A refused call changed nothing, so sending it again is safe for every script.
+//! A refused call changed nothing, so a repeat is safe for every script.
 
 use crate::error::Error;
 use delayq_core::fate::Fate;
 use delayq_core::layout::LayoutRelation;
 
-/// A write whose attempt failed.
+/// A write after a failed attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Write {
     /// True if the layout decides the shard, as for a put: a newer layout may choose another shard.

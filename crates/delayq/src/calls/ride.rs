@@ -35,7 +35,7 @@ pub(crate) struct Rules<'r> {
     pub(crate) attempt: Duration,
     /// True if the ride follows refusals for the layout and the durability.
     pub(super) follows: bool,
-    /// The node that gets every call; `None`: each call goes to the node of its shard.
+    /// The node that gets every call; `None`: each call goes to the shard's node.
     pub(super) at: Option<&'r Link>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Ride<'r, K> {
     attempts: u8,
 }
 
-/// A call with its items.
+/// A call with items.
 struct Parcel<K> {
     batch: Batch<K>,
     call: Call,
@@ -68,7 +68,7 @@ impl Rules<'_> {
         Self { until: clock::instant() + deadline, attempt: deadline, follows: true, at: None }
     }
 
-    /// Limits an attempt and its repeat to twice the deadline of a call, for writes that recognise a repeat.
+    /// Limits an attempt and the repeat to twice the deadline of a call, for writes that recognise a repeat.
     pub(crate) fn twice(calls: &Calls) -> Self {
         let once = Self::once(calls);
         Self { until: once.until + once.attempt, ..once }
@@ -153,7 +153,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
     }
 
-    /// Decides what follows a failed call. Returns the call if its shard has to be raised first.
+    /// Decides about the step after a failed call. Returns the call if the shard has to be raised first.
     async fn failed<L: Load<Key = K>>(
         &mut self,
         load: &mut L,

@@ -21,7 +21,7 @@ const MAX_BYTES_A_PIPELINE: usize = 4 * 1024 * 1024;
 /// Maximum items in one pipeline: at 50 µs each, on a busy Redis, 4,000 items take a tenth of the deadline of a call.
 pub(crate) const MAX_IDS_A_PIPELINE: usize = 4000;
 
-/// Carries items to their shards in as few pipelines as the limits allow; each pipeline has its own deadline.
+/// Carries items to their shards in as few pipelines as the limits allow; each pipeline has a separate deadline.
 pub(crate) async fn carry<L: Load>(to: &Calls, load: &mut L, items: usize) {
     let keyed = (0..items).map(|item| {
         let (key, bytes) = load.next_call(item);

@@ -8,8 +8,7 @@ use std::str::FromStr;
 
 /// `redis+cluster://[user[:password]@]host[:port],…`; `rediss+cluster://` for TLS.
 ///
-/// One reachable node is enough: that node names the others, and their addresses are used as the cluster announces
-/// them.
+/// One reachable node is enough: that node names the other nodes, and the announced addresses are used.
 #[derive(Clone)]
 pub struct ClusterUrl {
     /// Some nodes of the cluster; at least one.

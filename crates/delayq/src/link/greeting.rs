@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-/// How long to wait for the greeting; Redis sends the error at once.
+/// Maximum time to wait for the greeting; Redis sends the error at once.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The beginning of the error in every version of Redis and Valkey.
 const FULL: &[u8] = b"-ERR max number of clients";

@@ -7,7 +7,7 @@ use std::fmt;
 /// the client refuses the server's certificate.
 const OTHER_CAUSES: [&str; 4] = ["connection refused", "lookup", "peer certificate", "verify failed"];
 
-/// Texts of a failed handshake, with their meaning and their cure.
+/// Texts of a failed handshake, with meaning and cure.
 const MEANINGS: [(&str, &str); 8] = [
     (
         "causedasendentity",
@@ -29,14 +29,14 @@ const MEANINGS: [(&str, &str); 8] = [
     ("not valid for name", "name the server as its certificate does"),
     ("certificate expired", "renew it, and compare the clocks of both hosts"),
     ("invalidcontenttype", "the server does not speak TLS at this port"),
-    // Such a server waits for the end of a line, and a handshake may not contain any.
+    // A server without TLS waits for the end of a line, and a handshake may not contain any.
     ("timed out", "a server that does not speak TLS at this port may stay silent"),
 ];
 
 /// Failure texts that a client sees when the server ends the connection.
 const ENDED: [&str; 4] = ["broken pipe", "connection reset", "terminated", "end of file"];
 
-/// A client's certificate and its private key, for a Redis that requires client certificates. `Debug` prints neither.
+/// A client's certificate and private key, for a Redis that requires client certificates. `Debug` prints neither.
 #[derive(Clone)]
 pub struct Identity {
     cert_pem: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct Identity {
 // === impl Identity ===
 
 impl Identity {
-    /// The certificate, optionally followed by its chain of authorities, and its key without a passphrase; both PEM.
+    /// The certificate, optionally followed by the chain of authorities, and the key without a passphrase; both PEM.
     pub fn from_pem(cert_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
         Self { cert_pem: cert_pem.into(), key_pem: key_pem.into() }
     }

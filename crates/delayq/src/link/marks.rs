@@ -10,7 +10,7 @@ use delayq_core::shard::ShardId;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use std::sync::Mutex;
 
-/// Maximum number of shards to check; a node may have given some of its shards away.
+/// Maximum number of shards to check; a node may have given some shards away.
 const MOST: usize = 8;
 
 /// The shards by which a deployment is recognised, and the deployment seen last.
@@ -30,7 +30,7 @@ struct Seen {
 // === impl Marks ===
 
 impl Marks {
-    /// The first of these shards, which the Redis has.
+    /// The marks of a Redis with these shards: the first few shards.
     pub(crate) fn of(keys: &Keys, shards: impl Iterator<Item = ShardId>) -> Self {
         let metas = shards.take(MOST).map(|shard| keys.meta(shard).into()).collect();
         Self { metas, seen: Mutex::default() }

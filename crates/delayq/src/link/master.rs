@@ -1,4 +1,4 @@
-//! The master that keeps a deployment, wherever that master is, and new connections to it.
+//! The master that keeps a deployment, of any shape, and the making of connections to this master.
 //!
 //! The sentinels' answer is verified on the new connection itself, before any write.
 
@@ -16,7 +16,7 @@ use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline, Value};
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// The master of a place; all links of a client share it.
+/// The master of a place; shared by all links of a client.
 pub(crate) struct Master {
     settings: LinkSettings,
     /// The name among several Redises.
@@ -36,7 +36,7 @@ enum Place {
     Unreadable(String),
 }
 
-/// A node of a cluster, with its connection parameters.
+/// A node of a cluster, with connection parameters.
 pub(crate) struct NodeOfCluster {
     pub(crate) node: Node,
     pub(crate) info: ConnectionInfo,
@@ -53,7 +53,7 @@ pub(crate) struct Connected {
     pub(crate) connection: MultiplexedConnection,
     /// The address of this master.
     pub(crate) address: Arc<str>,
-    /// How long this Redis is the master; `None` if there are no sentinels.
+    /// The time for which this Redis is the master; `None` if there are no sentinels.
     pub(crate) term: Option<Term>,
 }
 

@@ -1,4 +1,4 @@
-//! A server by its host and port.
+//! A server by host and port.
 
 use redis::ConnectionAddr;
 use std::fmt;
@@ -30,8 +30,8 @@ impl Node {
     }
 
     /// Reads the target of a redirection by this node: `host:port`, where the host may be missing and an IPv6 address
-    /// has no brackets. `None` if there is no target: `?` is a node without a name, and port 0 a node whose port is
-    /// unknown.
+    /// has no brackets. `None` if there is no target: `?` is a node without a name, and port 0 a node with an unknown
+    /// port.
     pub(crate) fn redirected(&self, text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { &self.host } else { host };

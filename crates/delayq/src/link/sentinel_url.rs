@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; `rediss+sentinel://` for TLS.
 ///
-/// User and password belong to the Redis, not to its sentinels.
+/// User and password belong to the Redis, not to the sentinels.
 #[derive(Clone)]
 pub struct SentinelUrl {
     /// The sentinels; at least one.
@@ -28,7 +28,7 @@ impl SentinelUrl {
         SENTINEL.schemes.iter().any(|(scheme, _)| url.starts_with(scheme))
     }
 
-    /// Connection parameters of the master once its node is known.
+    /// Connection parameters of the master at this node.
     pub(super) fn master(&self, node: &Node) -> ConnectionInfo {
         self.redis.clone().set_addr(node.at(self.tls))
     }

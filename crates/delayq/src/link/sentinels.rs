@@ -1,7 +1,7 @@
-//! The sentinels of a master, each followed on a connection of its own, and the master elected from their answers.
+//! The sentinels of a master, each followed on a separate connection, and the master elected from the answers.
 //!
 //! A [`Term`] is the time during which one Redis is the master. A term ends as soon as most of the sentinels name
-//! another master; connections of an ended term are not used again. A client that doubts its master raises the round:
+//! another master; connections of an ended term are not used again. A client that doubts the master raises the round:
 //! each sentinel is then asked again at once, and only answers of that round count.
 
 mod board;
@@ -22,10 +22,10 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use views::{Answered, View, told};
 
-/// How long the first sentinel's answer waits for more recent answers of other sentinels.
+/// Extra time, after the first sentinel's answer, to wait for more recent answers of other sentinels.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The sentinels of one master. They are followed from the first question until this value is dropped.
+/// The sentinels of one master. The sentinels are followed from the first question until this value is dropped.
 pub(crate) struct Sentinels {
     url: SentinelUrl,
     settings: LinkSettings,
@@ -33,7 +33,7 @@ pub(crate) struct Sentinels {
     following: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
-/// One sentinel with its answer.
+/// The answer of one sentinel.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SentinelReport {

@@ -31,7 +31,7 @@ pub struct LinkSettings {
     pub username: Option<String>,
     /// The user's password, read for each connection; `None`: the password in the URL, if any.
     pub password: Option<Password>,
-    /// The certificate authorities to trust with `rediss://`, PEM; `None`: those of the system.
+    /// The certificate authorities to trust with `rediss://`, PEM; `None`: the authorities of the system.
     pub ca_pem: Option<Vec<u8>>,
     /// The client's certificate, for a Redis that requires client certificates; `None` to send no certificate. Needs
     /// TLS. Errors name the two parts, `cert` and `key`.
@@ -51,7 +51,7 @@ pub struct LinkSettings {
     pub resp2: bool,
 }
 
-/// Login and TLS of the sentinels, where they differ from their Redis.
+/// Login and TLS of the sentinels, where different from the Redis.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct SentinelSettings {
@@ -100,7 +100,7 @@ impl LinkSettings {
         resp2: bool,
     }
 
-    /// Sets [`Self::identity`]: the client's certificate, optionally followed by its chain of authorities, and its key
+    /// Sets [`Self::identity`]: the client's certificate, optionally followed by the chain of authorities, and the key
     /// without a passphrase; both PEM.
     #[must_use]
     pub fn identity(self, cert_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
@@ -123,7 +123,7 @@ impl LinkSettings {
         Ok(())
     }
 
-    /// The address without its secrets.
+    /// The address without secrets.
     pub fn address(&self) -> String {
         address::printed(&self.url)
     }
@@ -131,7 +131,7 @@ impl LinkSettings {
     /// Checks that the settings can be used, without connecting.
     ///
     /// # Errors
-    /// An option is outside its range ([`Error::Option`]); or the URL, the certificates or the password's file are invalid.
+    /// An option is outside its range ([`Error::Option`]); or the URL, the certificates or the password file are invalid.
     pub fn check(&self) -> Result<(), Error> {
         self.check_ranges()?;
         let unusable = |why| Error::Unreachable { address: self.address(), why };

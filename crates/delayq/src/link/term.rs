@@ -1,9 +1,9 @@
-//! The time for which one Redis is the master, according to its sentinels.
+//! The time for which one Redis is the master, according to the sentinels.
 
 use super::node::Node;
 use tokio_util::sync::CancellationToken;
 
-/// The time during which sentinels name one master. Clones end together.
+/// The time during which sentinels name the same master. Clones end together.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
     pub(super) master: Node,
@@ -17,7 +17,7 @@ impl Term {
         Self { master, over: CancellationToken::new() }
     }
 
-    /// The master's address, with the name of its service.
+    /// The master's address, with the name of the service.
     pub(super) fn address(&self, service: &str) -> String {
         format!("{}, the master of {service}", self.master)
     }

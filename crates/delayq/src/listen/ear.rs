@@ -57,7 +57,7 @@ pub(super) struct Ear {
     doubts: watch::Receiver<Instant>,
     /// The shards whose channels must stay; only for a cluster node.
     kept: Option<Kept>,
-    /// The shards that a cluster node refused as not its own.
+    /// The shards that a cluster node refused as another node's.
     elsewhere: BTreeSet<ShardId>,
 }
 
@@ -215,7 +215,7 @@ impl Ear {
         }
     }
 
-    /// Subscribes to the channels of shards; a shard that the node refuses as not its own is not followed yet.
+    /// Subscribes to the channels of shards; a shard that the node refuses as another node's is not followed yet.
     async fn subscribe(
         &mut self,
         connection: &MultiplexedConnection,

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Pause before shards without a known node are looked up again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Moves shards to the ears of their nodes.
+/// Assigns each shard to the ear of the shard's node.
 pub(super) struct Spread {
     calls: Calls,
     followed: Followed,
@@ -27,7 +27,7 @@ pub(super) struct Spread {
     places: Places,
 }
 
-/// An ear with its shards.
+/// An ear with the followed shards.
 struct Placed {
     shards: BTreeSet<ShardId>,
     changes: mpsc::UnboundedSender<Change>,
@@ -85,8 +85,8 @@ impl Spread {
         }
     }
 
-    /// Has each shard followed at its node, and nowhere else. Returns true if each shard that can have a node has a
-    /// node.
+    /// Has each shard followed at the shard's node, and nowhere else. Returns true if each shard that can have a node
+    /// has a node.
     async fn place(&mut self) -> bool {
         let has_node = |shard: &ShardId| self.calls.nodes().has_node(*shard);
         let shards: Vec<ShardId> = self.shards.iter().copied().filter(has_node).collect();

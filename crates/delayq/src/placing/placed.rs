@@ -1,4 +1,4 @@
-//! A message on its way to its shard, after the shards where the message belonged before the deployment grew.
+//! A message on the way to its shard, after the shards from before a growth of the deployment.
 
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::layout::{CallerLayout, Placement};
@@ -9,12 +9,12 @@ use delayq_core::verbs::put::PutItem;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// A message on its way to its shard.
+/// A message on the way to its shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) message: Arc<Message>,
     pub(crate) place: Place,
-    /// True if the message may go to any shard: a message without its own id and without a group, with an id that was
+    /// True if the message may go to any shard: a message without an own id and without a group, with an id that was
     /// generated here.
     pub(crate) is_free: bool,
     /// True if an outage ended an attempt.
@@ -25,7 +25,7 @@ pub(crate) struct Placed {
     pub(crate) first_try: Option<UnixMillis>,
 }
 
-/// The progress of a message through its shards.
+/// The progress of a message through shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The layout that determined the shards.
@@ -64,7 +64,7 @@ impl Place {
 // === impl Placed ===
 
 impl Placed {
-    /// A message before its first attempt.
+    /// A message before the first attempt.
     pub(crate) fn new(message: Message, place: Place, is_free: bool) -> Self {
         let message = Arc::new(message);
         Self { message, place, is_free, is_repeated: false, lost: None, first_try: None }

@@ -20,7 +20,7 @@ use delayq_core::verbs::reschedule::{self, Reschedule, RescheduleOutcome};
 // === impl Producer ===
 
 impl Producer {
-    /// Cancels a message, so that it is not delivered. Puts of the same id that this producer has in flight come first.
+    /// Cancels a message, which is then not delivered. Puts of the same id that this producer has in flight come first.
     ///
     /// # Errors
     /// Redis cannot be used, and there is no spool. Safe to repeat after any error.
@@ -35,7 +35,7 @@ impl Producer {
         self.cancel_recorded(topic, targets, &[]).await
     }
 
-    /// Cancels messages, each under its record; without records, as separate calls.
+    /// Cancels messages, each under a record; without records, as separate calls.
     pub(super) async fn cancel_recorded(
         &self,
         topic: &Topic,
@@ -83,7 +83,7 @@ impl Producer {
         Ok(tally)
     }
 
-    /// Changes the due time of a pending message; the message keeps its id.
+    /// Changes the due time of a pending message; the id stays the same.
     ///
     /// # Errors
     /// After *unknown* the change may have been made: a repeat is safe if the change is to an absolute time, or names
@@ -108,7 +108,7 @@ impl Producer {
         self.reschedule_recorded(topic, changes, &[]).await
     }
 
-    /// Reschedules messages, each under its record; without records, as separate calls.
+    /// Reschedules messages, each under a record; without records, as separate calls.
     pub(super) async fn reschedule_recorded(
         &self,
         topic: &Topic,
@@ -146,9 +146,9 @@ impl Producer {
         self.in_order(names, record, write, |_| RescheduleOutcome::Spooled).await
     }
 
-    /// Shifts the due times of a group (`&group`), or of its messages of one topic ([`Members::of_topic`]), by at least
-    /// a millisecond, in bounded steps, each message once. A repeat under the same `token` continues, and moves no
-    /// message twice.
+    /// Shifts the due times of a group (`&group`), or of the group's messages of one topic ([`Members::of_topic`]), by
+    /// at least a millisecond, in bounded steps, each message once. A repeat under the same `token` continues, and
+    /// moves no message twice.
     ///
     /// # Errors
     /// The token is invalid; otherwise some messages may be shifted: repeat the call with the same token.

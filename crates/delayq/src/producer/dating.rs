@@ -1,8 +1,8 @@
-//! Dating repeats: a repeated put whose first attempt may have arrived carries the start of that attempt, on the clock
-//! of its Redis.
+//! Dating repeats: a put carries the start of an earlier attempt that may have arrived, on the clock of the shard's
+//! Redis.
 //!
-//! By this time a topic tells if the first attempt may be forgotten, and a replacing put does not replace its own first
-//! attempt. Redis would take an undated repeat for a new message, so undated repeats are not sent.
+//! By this time a topic tells if the first attempt may be forgotten, and a replacing put does not replace the message
+//! of the first attempt. Redis would take an undated repeat for a new message, so undated repeats are not sent.
 
 use crate::calls::Calls;
 use crate::error::Error;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Dates the repeats among these puts: the present time of their Redis, less the age of the first attempt by this
+/// Dates the repeats among these puts: the present time of the shard's Redis, less the age of the first attempt by this
 /// host's clock. Returns one answer for each put, in order.
 ///
 /// # Errors

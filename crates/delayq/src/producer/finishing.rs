@@ -11,10 +11,10 @@ use delayq_core::verbs::finish::{self, FinishOutcome, FinishWhich};
 
 impl Producer {
     /// Ends messages of one topic: pending messages are cancelled, leased messages are delivered, dead letters are
-    /// deleted. Returns one answer for each target, in order. A message with its own id in a group is only found with
-    /// the group.
+    /// deleted. Returns one answer for each target, in order. An own id in a group is only found together with the
+    /// group.
     ///
-    /// For gateways to protocols without receipts: a holder whose lease has expired also ends the message for the next
+    /// For gateways to protocols without receipts: a holder with an expired lease also ends the message for the next
     /// holder.
     #[must_use = "each has its own answer"]
     pub async fn finish_many(

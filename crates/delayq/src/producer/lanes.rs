@@ -11,21 +11,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
-/// Pipelines in flight at once in each queue: one in Redis, the others on the network.
+/// Pipelines in flight at once in each queue: one in Redis, the rest on the network.
 const IN_FLIGHT: usize = 4;
-/// Maximum bytes of messages in one pipeline, which a single message may exceed. [`IN_FLIGHT`] such pipelines have to
+/// Maximum bytes of messages in one pipeline, which a single message may exceed. [`IN_FLIGHT`] full pipelines have to
 /// cross the network within the deadline of a call: 0.4 s at 100 Mbit/s.
 const PIPELINE_BYTES: usize = 1 << 20;
 /// Maximum bytes of waiting and in-flight messages in each queue; beyond that, callers have to wait.
 const QUEUE_BYTES: u32 = 64 << 20;
 
-/// The queues of a producer, which end with its last clone.
+/// The queues of a producer, which end with the producer's last clone.
 pub(super) struct Lanes {
     sender: Arc<Sender>,
     lanes: Mutex<BTreeMap<Waits, Lane>>,
 }
 
-/// A queue with its byte budget. Cheap to clone.
+/// A queue with a byte budget. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Lane {
     pub(super) queue: mpsc::UnboundedSender<Vec<Waiting>>,

@@ -1,4 +1,4 @@
-//! Putting messages: in the order of the spool, through the queue of their topic's durability.
+//! Putting messages: in the order of the spool, through the queue of the topic's durability.
 
 use super::dating::date;
 use super::waiting::{Answered, Handed, Waiting};
@@ -37,7 +37,7 @@ impl Sending {
         }
     }
 
-    /// Returns the message of the last attempt, with its shard.
+    /// Returns the message and the shard of the last attempt.
     fn last(&self, i: usize) -> (ShardId, &Arc<Message>) {
         match self.elsewhere[i].get() {
             Some((shard, message)) => (*shard, message),
@@ -76,7 +76,7 @@ impl Producer {
         answers.into_iter().enumerate().map(answer).collect()
     }
 
-    /// Queues messages, and waits for their answers. A repeat that cannot be dated fails.
+    /// Queues messages, and waits for the answers. A repeat that cannot be dated fails.
     async fn put_now(&self, mut puts: Vec<Placed>) -> Vec<Answered> {
         let until = Rules::once(&self.client.calls).until;
         let dated = date(&self.client.calls, &mut puts.iter_mut().collect::<Vec<_>>(), until).await;

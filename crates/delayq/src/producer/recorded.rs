@@ -48,7 +48,7 @@ impl<'a> Recorded<'a> {
         self.0.reschedule_recorded(topic, changes, records).await
     }
 
-    /// Forgets the answers to these records, once their sources have noted the answers.
+    /// Forgets the answers to these records, once the sources of the records have noted the answers.
     ///
     /// # Errors
     /// Some answers may be kept; Redis forgets each answer after 30 days.

@@ -1,4 +1,4 @@
-//! The way around an unusable Redis: writes go to the spool, and later writes to the same message go behind them.
+//! The way around an unusable Redis: writes go to the spool, followed by later writes to the same messages.
 
 use super::under_way::Named;
 use super::{GroupTally, Producer};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 // === impl Producer ===
 
 impl Producer {
-    /// Carries out writes in the order of the spool, after earlier writes to the same messages. A write whose message
-    /// has a record waiting in the spool goes behind that record. Other writes go to Redis by `write`, unless the node
-    /// is known to be silent, and writes that Redis cannot take go to the spool. Returns one answer for each write, in
-    /// order; `spooled` makes the answer of a spooled write.
+    /// Carries out writes in the order of the spool, after earlier writes to the same messages. If a record of the
+    /// message waits in the spool, the write goes behind that record. Other writes go to Redis by `write`, unless the
+    /// node is known to be silent, and writes that Redis cannot take go to the spool. Returns one answer for each
+    /// write, in order; `spooled` makes the answer of a spooled write.
     pub(super) async fn in_order<'m, T, W: Future<Output = Vec<Result<T, Error>>>>(
         &self,
         names: impl ExactSizeIterator<Item = Named<'m>> + Clone,
@@ -50,7 +50,7 @@ impl Producer {
         answers.into_iter().map(|answer| answer.map_err(Arc::unwrap_or_clone)).collect()
     }
 
-    /// Returns the errors of writes that are not sent now because their node is known to be silent.
+    /// Returns the errors of writes that are not sent now because the node is known to be silent.
     fn outages<'m, T>(&self, names: impl Iterator<Item = Named<'m>>) -> Vec<Option<Result<T, Arc<Error>>>> {
         let outages = self.circuit.outages();
         let layout = self.client.calls.known().layout;

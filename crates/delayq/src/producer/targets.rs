@@ -1,4 +1,4 @@
-//! Finding messages in their shards: in the present shard first, then in the shards from before a growth.
+//! Finding messages in shards: in the present shard first, then in the shards from before a growth.
 
 use super::Producer;
 use crate::calls::{Batch, Load, carry};
@@ -62,7 +62,7 @@ impl Producer {
 // === impl Targets ===
 
 impl<T, R, D, U> Targets<'_, T, R, D, U> {
-    /// Moves a target on to its next shard by the layout that is known now: the last call may have met a growth.
+    /// Moves a target on to the next shard by the layout that is known now: the last call may have met a growth.
     /// Returns true if there is a next shard.
     fn next_shard(&mut self, item: usize) -> bool {
         let shards = self.producer.client.calls.shared_layout().shards_of(self.targets[item]);

@@ -1,4 +1,4 @@
-//! Writes in flight by the names of their messages: a later write to the same message waits.
+//! Writes in flight by the names of messages: a later write to the same message waits.
 //!
 //! A caller may abandon a put by a timeout, and then cancel the message. The cancel must find the message of that put,
 //! even if the put is still in a queue, or is sent again because Redis did not know the script.
@@ -18,7 +18,7 @@ pub(super) struct UnderWay(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     last: u64,
-    /// Each name with the number of its hand-over, and the token that is cancelled at the end.
+    /// Each name with the number of the hand-over, and the token that is cancelled at the end.
     open: BTreeMap<(Name, u64), CancellationToken>,
 }
 
@@ -32,7 +32,7 @@ enum Name {
     Change(String),
 }
 
-/// Writes that were handed over together. On drop, all of them are answered or will not be sent.
+/// Writes that were handed over together. On drop, all writes are answered or will not be sent.
 pub(super) struct Ticket {
     under_way: UnderWay,
     number: u64,
@@ -64,7 +64,7 @@ impl UnderWay {
         Ticket { under_way: self.clone(), number, names, _end: end.drop_guard() }
     }
 
-    /// Waits for earlier writes to these messages, and for earlier changes of their groups.
+    /// Waits for earlier writes to these messages, and for earlier changes of the groups.
     pub(super) async fn of_messages<'m>(&self, messages: impl Iterator<Item = Named<'m>>) {
         self.ended(messages.flat_map(|(id, group)| {
             let change = group.map(|group| Name::Change(group.as_str().to_owned()));

@@ -22,7 +22,7 @@ pub(super) struct Waiting {
 pub(super) struct Answered {
     /// The shard that was asked last.
     pub(super) shard: ShardId,
-    /// The message of the last attempt: a shard of another node changes its id.
+    /// The message of the last attempt: a shard of another node changes the id.
     pub(super) message: Arc<Message>,
     pub(super) answer: Result<PutOutcome, Error>,
 }

@@ -1,12 +1,12 @@
 //! The nodes of a Redis Cluster, and the node of each slot.
 //!
 //! The map is learned from CLUSTER SLOTS, which names the port that this connection would use, with or without TLS. The
-//! map is refreshed when a node refuses a call for its slot, when a connection is lost, when a node is silent, and at
-//! intervals; ever less often while doubts bring nothing new. Among the answering nodes, the node with the latest epoch
-//! is believed: a node that is cut off from the others still answers with the old map.
+//! map is refreshed when a node refuses a call because of the slot, when a connection is lost, when a node is silent,
+//! and at intervals; ever less often while doubts bring nothing new. Among the answering nodes, the node with the
+//! latest epoch is believed: a node that is cut off from the cluster still answers with the old map.
 //!
-//! Nothing is sent again here: a call that a node refused as MOVED was not carried out, and only such a call is sent to
-//! another node.
+//! Nothing is sent again here: a call that a node refused as MOVED was not carried out, and only a refused call is sent
+//! to another node.
 
 mod asking;
 mod board;

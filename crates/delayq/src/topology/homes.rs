@@ -41,7 +41,7 @@ impl Homes {
         elsewhere.or_else(|| self.map.home(shard))
     }
 
-    /// Notes that a shard records this node. Returns true if there is such a node.
+    /// Notes that a shard records this node. Returns true if the node exists.
     pub(super) fn learn(&self, shard: ShardId, node: &NodeName) -> bool {
         let Some(home) = self.map.nodes().iter().position(|known| known.name == *node) else { return false };
         self.told.send_if_modified(|told| {

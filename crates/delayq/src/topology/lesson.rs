@@ -1,8 +1,8 @@
 //! Learning the node of a shard from a refused call.
 //!
-//! A cluster node answers MOVED with the present node of the slot. Among several Redises, each shard records its node,
-//! both at the former node and at the new node. Until its promotion the new node is a replica and refuses all writes: a
-//! call that a record sent there fails as *not applied*, and any other caller reads the shard's record.
+//! A cluster node answers MOVED with the present node of the slot. Among several Redises, each shard records the
+//! present node, both at the former node and at the new node. Until the promotion the new node is a replica and refuses
+//! all writes: a call that a record sent there fails as *not applied*, and any other caller reads the shard's record.
 
 use super::Nodes;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::link::{Link, Node};
 use delayq_core::layout::{LayoutWord, RecordedPlace};
 use delayq_core::shard::ShardId;
 
-/// The meaning of a refusal for the placement of its shard.
+/// The meaning of a refusal for the placement of the shard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
     /// Nothing.
@@ -19,7 +19,7 @@ pub(crate) enum Lesson {
     Slot,
     /// Another Redis of several has the shard; the new node has been noted.
     Node,
-    /// The shard has left its node, and the next node does not serve the shard yet.
+    /// The shard has left the node, and the next node does not serve the shard yet.
     Between,
     /// The node is a replica: the shard may record another node.
     Replica,

@@ -6,12 +6,12 @@ use delayq_core::ranges::ShardRanges;
 use delayq_core::shard::ShardId;
 use std::sync::Arc;
 
-/// One of several Redises, with its shards.
+/// A Redis among several, with a share of the shards.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// The node's name, recorded in each of its shards.
+    /// The node's name, recorded in each shard of the node.
     pub name: NodeName,
-    /// The node's shards, including those of a planned growth.
+    /// The node's shards, including the shards of a planned growth.
     pub shards: ShardRanges,
     /// The node's address: one Redis, with or without sentinels.
     pub link: LinkSettings,

@@ -4,8 +4,8 @@ use crate::error::Error;
 use delayq_core::id::NodeName;
 use delayq_core::shard::ShardId;
 
-/// Compares the node that a shard records with the node at which the shard was found. Before a deployment of one Redis
-/// is named, its shards record no node.
+/// Compares the node that a shard records with the node at which the shard was found. Until the Redis of a single-Redis
+/// deployment is named, the shards record no node.
 ///
 /// # Errors
 /// The two nodes differ.
@@ -24,7 +24,7 @@ pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&Nod
     )))
 }
 
-/// The error for a shard that is missing at its node and was found at another node.
+/// The error for a shard that was found at another node than expected.
 pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeName) -> Error {
     let wanted = wanted.map_or("nobody", NodeName::as_str);
     Error::Deployment(format!(
@@ -32,7 +32,7 @@ pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeN
     ))
 }
 
-/// The error for a shard that has left its node and is not served by the next node yet.
+/// The error for a shard that has left a node and is not served by the next node yet.
 pub(crate) fn moving(shard: ShardId) -> Error {
     Error::Redis {
         code: "TRYAGAIN".to_owned(),

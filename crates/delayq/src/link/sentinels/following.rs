@@ -1,4 +1,4 @@
-//! Following one sentinel: the sentinel is asked at each doubt, after each reported failover, and regularly.
+//! Following one sentinel, with a question at each doubt, after each reported failover, and at regular intervals.
 
 use super::board::Board;
 use super::views::{Said, SentinelFacts};

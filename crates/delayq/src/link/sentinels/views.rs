@@ -2,8 +2,8 @@
 //!
 //! The master is the Redis that a majority of the configured sentinels names, just as a majority has to agree on a
 //! failover. A sentinel that was cut off, has just started, or watches another Redis under the same name is outvoted,
-//! whatever the *epoch* of its configuration. As long as no master is known, the answering sentinels elect the first
-//! master.
+//! regardless of the *epoch* of its configuration. As long as no master is known, the answering sentinels elect the
+//! first master.
 
 use crate::link::node::Node;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub(super) struct Said {
     pub(super) facts: SentinelFacts,
 }
 
-/// Facts that a sentinel reports about its view of the service.
+/// Facts that a sentinel reports about the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SentinelFacts {
@@ -40,7 +40,7 @@ pub(super) struct View {
     pub(super) news: Result<Said, String>,
 }
 
-/// How far the present views answer the question for the master.
+/// The completeness of the answers to the question for the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answered {
     /// Answered: further answers would not change the result.

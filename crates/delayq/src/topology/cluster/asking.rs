@@ -34,7 +34,7 @@ pub(super) struct Asking {
     links: BTreeMap<Node, Link>,
 }
 
-/// A node with the error of its answer.
+/// A node and the error of the answer.
 type Why = (Node, Error);
 
 /// The answer of one node: the latest epoch known to the node, and the map.

@@ -19,7 +19,7 @@ pub(crate) struct Board {
     doubted: Mutex<BTreeMap<Node, watch::Sender<Instant>>>,
 }
 
-/// The map, with the round of its question.
+/// The map, with the round of the question.
 #[derive(Clone, Default)]
 pub(crate) struct View {
     /// The last round that was answered or failed.

@@ -83,8 +83,8 @@ impl SlotMap {
         map
     }
 
-    /// Returns the map, but a slot without a node keeps its previous node: after a master becomes a replica, a node
-    /// drops that master's slots before it learns the new master. The former master redirects callers.
+    /// Returns the map, but a slot without a node keeps the previous node: after a master becomes a replica, a node
+    /// drops that master's slots before learning the new master. The former master redirects callers.
     pub(super) fn or(self, before: &Self) -> Self {
         let nobodys = (0..SLOTS).filter(|&slot| self.node(slot).is_none());
         let kept: Vec<(u16, Node)> =
