@@ -5,7 +5,7 @@
 //! connection is also replaced when the deadline of a call passes and the connection has answered nothing for half of
 //! that deadline. Calls in flight stay on the old connection. When one connection to a Redis is silent, the other
 //! connections that have answered nothing since are not used again either. Calls wait for these connections for at most
-//! half of the deadline, and listeners reconnect: an idle connection does not notice the loss alone.
+//! half of the deadline, and listeners reconnect: an idle connection does not notice a silent Redis.
 //!
 //! A Redis that answers as a former master is healthy but useless: behind an address that moves, a new connection leads
 //! to the present master. The answer of a former master therefore ends the connection too, and listeners reconnect.

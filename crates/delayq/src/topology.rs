@@ -54,7 +54,7 @@ enum Place {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Connects on first use; a map, if there is one, names the nodes.
+    /// Connects on first use; a map, if given, names the nodes.
     pub(crate) fn new(settings: LinkSettings, map: Option<NodeMap>, keys: Keys) -> Self {
         let place = match (map, settings.url.parse()) {
             (Some(map), _) => Place::several(map, &keys),

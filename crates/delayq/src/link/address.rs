@@ -23,7 +23,7 @@ pub(super) fn printed(url: &str) -> String {
     format!("{scheme}{colon}{place}{}", mask_query(&rest[query..]))
 }
 
-/// Masks every value in a URL's query except of parameters that are known to hold no secret.
+/// Masks every value in a URL's query except for parameters that are known to hold no secret.
 pub fn mask_query(url: &str) -> String {
     let Some((place, query)) = url.split_once('?') else { return url.to_owned() };
     let masked = |pair: &str| match pair.split_once('=') {

@@ -1,4 +1,4 @@
-//! The master that keeps a deployment, of any shape, and the making of connections to this master.
+//! The master that keeps a deployment, and new connections to this master.
 //!
 //! The sentinels' answer is verified on the new connection itself, before any write.
 

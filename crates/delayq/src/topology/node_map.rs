@@ -6,7 +6,7 @@ use delayq_core::ranges::ShardRanges;
 use delayq_core::shard::ShardId;
 use std::sync::Arc;
 
-/// A Redis among several, with a share of the shards.
+/// A Redis among several, with a part of the shards.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// The node's name, recorded in each shard of the node.

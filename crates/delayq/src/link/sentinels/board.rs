@@ -49,7 +49,7 @@ impl Board {
         self.round.send_modify(|round| *round += 1);
     }
 
-    /// Waits until the round is answered well `enough`.
+    /// Waits until `enough` accepts the state of the round's answers.
     pub(super) async fn until(&self, round: u64, enough: impl Fn(Answered) -> bool) -> Answered {
         let mut views = self.views.subscribe();
         let views = views.wait_for(|views| enough(answered(views, round))).await;

@@ -19,7 +19,7 @@ const ASK_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum pause before the next attempt to connect, plus up to as much again at random; a doubt shortens the pause.
 const RECONNECT_AFTER: Duration = Duration::from_millis(250);
 
-/// The channels on which sentinels report another master: the first for all sentinels, the second earliest on the
+/// The channels on which sentinels report another master: the first on all sentinels; the second, earlier, on the
 /// sentinel that leads the failover.
 const CHANNELS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
