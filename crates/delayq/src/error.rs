@@ -180,7 +180,7 @@ impl Error {
         }
     }
 
-    /// Returns true if Redis itself could not be used; such a write goes to the spool.
+    /// Returns true if Redis itself could not be used: the case for a spool.
     pub fn is_outage(&self) -> bool {
         self.advice() == Advice::Retry
             && !matches!(self, Self::Layout { .. } | Self::Durability(_) | Self::Spool { .. })

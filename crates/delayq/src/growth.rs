@@ -88,7 +88,7 @@ impl SharedLayout {
     /// Learns the identity of the deployment to which a shard belongs.
     ///
     /// # Errors
-    /// The shard belongs to another deployment: the identity of the served deployment.
+    /// The shard belongs to another deployment; holds the identity of the served deployment.
     pub(crate) fn belongs(&self, found: Option<DeploymentId>) -> Result<(), DeploymentId> {
         let Some(found) = found else { return Ok(()) };
         let mut other = None;

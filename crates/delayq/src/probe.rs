@@ -52,8 +52,8 @@ impl<'a> Probe<'a> {
         self.client.calls.ask(probe::request(shard, ["TIME"]), probe::read).await.map(drop)
     }
 
-    /// Checks that the Redis of each of these shards takes messages now, in one round trip. Beyond [taking
-    /// writes](Self::takes_writes), a Redis has memory for messages then.
+    /// Checks that the Redis of each of these shards takes messages now, in one round trip. Unlike the check for
+    /// [taking writes](Self::takes_writes), this check also covers the memory for messages.
     pub async fn takes_puts(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
         let calls = shards.iter().map(|&shard| put::of_none(shard)).collect();
         let would_take = |error: &Error| matches!(error, Error::Redis { code, .. } if code == "DQARG");

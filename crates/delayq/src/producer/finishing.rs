@@ -10,9 +10,9 @@ use delayq_core::verbs::finish::{self, FinishOutcome, FinishWhich};
 // === impl Producer ===
 
 impl Producer {
-    /// Ends messages of one topic: pending messages are cancelled, leased messages are delivered, dead letters are
-    /// deleted. Returns one answer for each target, in order. An own id in a group is only found together with the
-    /// group.
+    /// Ends messages of one topic: pending messages are cancelled, leased messages are marked as delivered, dead
+    /// letters are deleted. Returns one answer for each target, in order. An own id in a group is only found together
+    /// with the group.
     ///
     /// For gateways to protocols without receipts: a holder with an expired lease also ends the message for the next
     /// holder.
