@@ -30,7 +30,6 @@ GOAL = (3.0, 5.0)
 # Trees on their way to the goal: a change may lower these numbers, never raise them.
 LIMITS = {
     "crates tests": (8, 16),
-    "crates/delayq": (10, 20),
 }
 
 SHOWN = 20
