@@ -1,4 +1,4 @@
-//! The commands and their arguments, as clap reads them; what it refuses ends with the exit code of usage.
+//! Command-line arguments, parsed by clap. Arguments that clap refuses end the program with the usage exit code.
 
 use crate::commands::{
     acl, audit, backup, bundle, cancel, check, completions, config, count, dead, doctor, get, histogram,

@@ -1,4 +1,4 @@
-//! The lines of a backup that are not messages: where it comes from, what its topics are set to, how far it is, its end.
+//! The lines of a backup other than messages: origin, topic policies, progress and end.
 //!
 //! ```json
 //! {"backup":{"format":1,"namespace":"dq","shards":"4","dead":false,"topics":[],"begun_ms":1800000000000}}
@@ -8,15 +8,15 @@
 //! {"checkpoint":{"cursor":"0-1:5d41:1536:2-3","pending":1000,"dead":0,"missing":0}}
 //! {"end":{"pending":5000,"dead":3,"missing":0}}
 //! ```
-//! All others are messages, in the words of [`delayq_service::put_line`].
+//! All other lines are messages in the format of [`delayq_service::put_line`].
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The newest format that this version reads, and the one that it writes.
+/// The newest format that this version reads, and the format that this version writes.
 pub const FORMAT: u32 = 1;
 
-/// With what the lines begin that are not messages.
+/// Beginnings of the lines that are not messages.
 const BEGINNINGS: [&str; 6] =
     ["{\"backup\":", "{\"dictionary\":", "{\"policy\":", "{\"left_out\":", "{\"checkpoint\":", "{\"end\":"];
 
@@ -26,95 +26,95 @@ const BEGINNINGS: [&str; 6] =
 pub enum Record {
     /// The first line.
     Backup(Begin),
-    /// A dictionary that a topic's payloads are compressed with. The payloads of a backup are not compressed.
+    /// A compression dictionary of a topic. The payloads of a backup are not compressed.
     Dictionary(Dictionary),
-    /// What a topic is set to.
+    /// The policy of a topic.
     Policy(TopicPolicy),
-    /// What the operator had left out; the last one counts.
+    /// The shards that the operator left out; the last record of this kind counts.
     LeftOut(LeftOut),
-    /// Whatever stands above it is complete.
+    /// All lines before a checkpoint are complete.
     Checkpoint(Checkpoint),
     /// The last line.
     End(Tally),
 }
 
-/// Where a backup comes from, and what it is of.
+/// Origin and scope of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// The format of its lines.
+    /// Format of the lines.
     pub format: u32,
     /// The namespace of the deployment.
     pub namespace: String,
-    /// Its shard counts, parted by commas, the newest last.
+    /// Shard counts of the deployment, comma-separated, the newest last.
     pub shards: String,
-    /// Whether it has dead letters too.
+    /// Set if the backup includes dead letters.
     pub dead: bool,
-    /// Its topics; empty: all.
+    /// Topics in the backup; empty for all.
     pub topics: Vec<String>,
-    /// When it began, on Redis's clock, in ms.
+    /// Start of the backup on Redis's clock, in ms.
     pub begun_ms: u64,
 }
 
 /// A dictionary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dictionary {
-    /// Its id.
+    /// Id of the dictionary.
     pub id: u32,
-    /// Its bytes.
+    /// Bytes of the dictionary.
     pub bytes_base64: String,
 }
 
-/// What a topic is set to.
+/// The policy of a topic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TopicPolicy {
-    /// Its name.
+    /// Name of the topic.
     pub topic: String,
-    /// Its settings, without those at their defaults.
+    /// Settings that differ from the default.
     pub settings: BTreeMap<String, String>,
-    /// Whether it is paused.
+    /// Set if the topic is paused.
     pub paused: bool,
-    /// How many messages a second are reserved at most.
+    /// Maximum messages reserved per second.
     #[serde(default)]
     pub rate: Option<f64>,
 }
 
-/// Nodes of several Redises whose shards are not in a backup.
+/// Nodes that a backup of several Redises leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Their names.
+    /// Names of the nodes.
     pub nodes: Vec<String>,
-    /// Their shards, as far as is known.
+    /// Shards of the nodes, as far as known.
     pub shards: String,
 }
 
-/// How far a backup is.
+/// Progress of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Where the walk over the messages continues.
+    /// Position at which the walk over the messages continues.
     pub cursor: String,
-    /// What was written so far.
+    /// Number of messages written so far.
     #[serde(flatten)]
     pub tally: Tally,
 }
 
-/// What was written.
+/// Number of messages written, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Pending and leased messages.
     pub pending: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Messages that could not be read, and are missing.
+    /// Unreadable messages, missing from the backup.
     pub missing: u64,
 }
 
 // === impl Record ===
 
 impl Record {
-    /// The record of a line; `None`: it is a message.
+    /// Parses a line; returns `None` for a message.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with the line.
+    /// Describes the fault of the line.
     pub fn of_line(line: &[u8]) -> Result<Option<Self>, String> {
         if !is_record(line) {
             return Ok(None);
@@ -129,7 +129,7 @@ impl Record {
         }
     }
 
-    /// The line, without its end.
+    /// Serialises the record as a line, without the line end.
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("it is made of plain values")
     }
@@ -138,7 +138,7 @@ impl Record {
 // === impl LeftOut ===
 
 impl LeftOut {
-    /// What is not in the backup.
+    /// Names the missing shards in a sentence.
     pub fn sentence(&self) -> String {
         let word = if self.nodes.len() == 1 { "node" } else { "nodes" };
         let Self { nodes, shards } = self;
@@ -146,7 +146,7 @@ impl LeftOut {
     }
 }
 
-/// Whether a line of a backup is not a message.
+/// Returns whether a line of a backup is not a message.
 pub fn is_record(line: &[u8]) -> bool {
     BEGINNINGS.iter().any(|beginning| line.starts_with(beginning.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! The commands, one module each: read the arguments, call core, print.
+//! The commands, a module each: read the arguments, call core, print.
 
 pub mod acl;
 pub mod audit;

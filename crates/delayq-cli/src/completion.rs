@@ -1,4 +1,4 @@
-//! Completions while a command line is being typed: the shell runs this program and reads what fits.
+//! Completions for a command line being typed: the shell runs this program and reads the candidates.
 
 use crate::arguments::Cli;
 use crate::commands::completions::VARIABLE;
@@ -10,7 +10,7 @@ use delayq_service::deployment::client;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// How long the shell waits for the names of topics.
+/// Maximum time that the shell waits for the names of topics.
 const DEADLINE: Duration = Duration::from_millis(500);
 
 /// Answers a shell that asks for completions, and ends the process; otherwise does nothing.
@@ -18,7 +18,7 @@ pub fn answer() {
     CompleteEnv::with_factory(|| with_topics(Cli::command())).var(VARIABLE).complete();
 }
 
-/// The command line with topics offered wherever one is named.
+/// The command line with topics offered wherever a topic is named.
 fn with_topics(command: Command) -> Command {
     let names_topics = |id: &str| ["topic", "topics"].contains(&id);
     let command = command.mut_args(|arg| match names_topics(arg.get_id().as_str()) {
@@ -28,9 +28,9 @@ fn with_topics(command: Command) -> Command {
     command.mut_subcommands(with_topics)
 }
 
-/// The topics of the deployment that the line names so far; none if it cannot be asked.
+/// The topics of the deployment that the line names so far; empty if the deployment cannot be asked.
 fn candidates() -> Vec<CompletionCandidate> {
-    // The program, `--`, and the line.
+    // The arguments are the program, `--`, and the line.
     let line: Vec<OsString> = std::env::args_os().skip(2).collect();
     let topics = topics(line).unwrap_or_default();
     topics.into_iter().map(|topic| CompletionCandidate::new(topic.to_string())).collect()

@@ -1,11 +1,11 @@
-//! Asking before something that cannot be undone.
+//! Asks before an action that cannot be undone.
 
 use crate::failure::{NOT_CONFIRMED, file};
 use crate::output::complain;
 use delayq_service::Fault;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-/// Says what will be done and asks whether it is meant, unless `yes` has answered already.
+/// Describes the action and asks for confirmation, unless `yes` confirms in advance.
 ///
 /// # Errors
 /// The answer is not yes, or there is no terminal to ask on.

@@ -1,4 +1,4 @@
-//! Which deployment a command is about: the configuration file, the environment, and the options over both.
+//! The deployment that a command is about: the configuration file, the environment, and the options over both.
 
 use crate::failure::{FILE, UNKNOWN, of_core, unknown};
 use crate::naming::{elsewhere, named};
@@ -30,7 +30,7 @@ const EVERYWHERE: &str = "Global options";
 #[derive(Clone, Debug, Args)]
 pub struct Global {
     /// The configuration file; without one, that of the variable DELAYQ_CONFIG; without both, the defaults apply
-    // Not clap's `env`: it would show the option in every usage as one that was given.
+    // Not clap's `env`: every usage would show the option as if given.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The Redis that keeps the messages; overrides the configuration
@@ -59,7 +59,7 @@ enum Format {
     Json,
 }
 
-/// Reads `--redis`. clap's own refusal would repeat the value, and its password.
+/// Reads `--redis`. clap's own refusal would repeat the value, password included.
 #[derive(Clone)]
 struct SecretUrl;
 
@@ -78,58 +78,58 @@ fn shard_count() -> impl TypedValueParser<Value = ShardCount> {
 }
 
 configuration! {
-    /// The sections of the configuration that the command line uses.
+    /// The configuration sections that the command line uses.
     #[derive(PartialEq)]
     pub struct CliConfig {
-        /// Which deployment.
+        /// The deployment.
         pub deployment: DeploymentConfig,
-        /// Its Redis.
+        /// The Redis of the deployment.
         pub redis: RedisConfig,
-        /// Its etcd.
+        /// The etcd of the deployment.
         pub etcd: EtcdConfig,
-        /// What is logged.
+        /// The log settings.
         pub log: LogConfig,
         /// The spool of this host.
         pub spool: SpoolConfig,
         /// The outbox of a database.
         pub outbox: OutboxConfig,
-        /// The admin endpoint of the process that the file is for.
+        /// The admin endpoint of the process that the configuration is for.
         pub admin: AdminConfig,
     } and |config, at| config.deployment.contradictions(&config.redis, at)
 }
 
-/// What a command works with.
+/// Everything that a command works with.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// How to print.
+    /// The output settings.
     pub output: Output,
     /// The settings in force.
     pub config: CliConfig,
-    /// The deployment, or the part of it that a look is limited to.
+    /// The deployment, or the part of the deployment that a look is limited to.
     pub deployment: Deployment,
 }
 
 // === impl Global ===
 
 impl Global {
-    /// Whether JSON is asked for.
+    /// Returns whether JSON is asked for.
     pub fn json(&self) -> bool {
         self.json || self.output == Some(Format::Json)
     }
 
-    /// The configuration file, if one is named.
+    /// The configuration file, if named.
     #[allow(clippy::disallowed_methods, reason = "names the file of the configuration, and is no part of it")]
     pub fn file(&self) -> Option<PathBuf> {
         let of_environment = || std::env::var_os("DELAYQ_CONFIG").filter(|path| !path.is_empty());
         self.config.clone().or_else(|| of_environment().map(PathBuf::from))
     }
 
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub fn source(&self) -> Source {
         Source::from_option(self.file())
     }
 
-    /// The configuration with the options over it.
+    /// Loads the configuration and lays the options over the sections.
     ///
     /// # Errors
     /// Every fault of the configuration at once.
@@ -139,7 +139,7 @@ impl Global {
         Ok(loaded)
     }
 
-    /// Lays the options over the sections that they are about.
+    /// Lays the options over the affected sections.
     pub fn apply(&self, deployment: &mut DeploymentConfig, redis: &mut RedisConfig) {
         if let Some(url) = &self.redis {
             *redis = redis.elsewhere(url);
@@ -152,7 +152,7 @@ impl Global {
         }
     }
 
-    /// What a command works with.
+    /// Builds the context of a command.
     ///
     /// # Errors
     /// Every fault of the configuration at once.
@@ -177,12 +177,12 @@ impl Context {
         self.deployment.client()
     }
 
-    /// The same, limited to a part of the deployment.
+    /// The context, limited to a part of the deployment.
     pub fn limited_to(&self, part: &Deployment) -> Self {
         Self { deployment: part.clone(), ..self.clone() }
     }
 
-    /// The producer's side; what cannot reach Redis goes to the host's spool, if there is one.
+    /// The producer's side. A write that cannot reach Redis goes to the host's spool, if configured.
     ///
     /// # Errors
     /// The spool cannot be used.
@@ -195,16 +195,16 @@ impl Context {
         Ok(Producer::start(self.client().clone(), options))
     }
 
-    /// Makes sure that the topic exists, so that a misspelt name is an error.
+    /// Checks that the topic exists, so that a misspelt name is an error.
     ///
     /// # Errors
-    /// It does not, and which names are like it; or Redis cannot be used.
+    /// The topic does not exist, and the message names a similar topic; or Redis cannot be used.
     pub async fn known_topic(&self, topic: &Topic) -> Result<(), Fault> {
         check_topic(&self.admin(), topic).await
     }
 
-    /// Makes sure that the topic of a group's messages exists, if one is given. What cannot be asked now is left to the change
-    /// itself, which may be spooled.
+    /// Checks that the topic of a group's messages exists, if given. Any other fault is left to the change itself,
+    /// which may be spooled.
     ///
     /// # Errors
     /// The topic does not exist.
@@ -216,14 +216,14 @@ impl Context {
         }
     }
 
-    /// For a put that is about to create a topic: that it does, and which other was perhaps meant.
+    /// A remark for a put that is about to create a topic, with a similar existing topic.
     pub async fn new_topic(&self, topic: &Topic) -> Option<String> {
         let topics = self.admin().topics().await.ok()?;
         let other = like(topic, &topics).map(|meant| format!("; there is also {meant}")).unwrap_or_default();
         (!topics.contains(topic)).then(|| format!("{topic} is a new topic{other}"))
     }
 
-    /// The fault for a message that is not there: or is its topic misspelt?
+    /// The fault for a missing message, or for a misspelt topic.
     pub async fn unknown_message(&self, topic: &Topic, target: &Target) -> Fault {
         match self.known_topic(topic).await {
             Ok(()) => {
@@ -239,16 +239,16 @@ impl Context {
     /// Redis's clock.
     ///
     /// # Errors
-    /// Redis cannot be used, or the deployment is not there.
+    /// Redis cannot be used, or the deployment does not exist.
     pub async fn now(&self) -> Result<UnixMillis, Fault> {
         redis_now(&self.admin()).await
     }
 }
 
-/// Makes sure that the topic exists, so that a misspelt name is an error.
+/// Checks that the topic exists, so that a misspelt name is an error.
 ///
 /// # Errors
-/// It does not, and which names are like it; or Redis cannot be used.
+/// The topic does not exist, and the message names a similar topic; or Redis cannot be used.
 pub async fn check_topic(admin: &Admin, topic: &Topic) -> Result<(), Fault> {
     let topics = admin.topics().await.map_err(of_core)?;
     if topics.contains(topic) { Ok(()) } else { Err(unknown(no_topic(topic, &topics))) }
@@ -257,7 +257,7 @@ pub async fn check_topic(admin: &Admin, topic: &Topic) -> Result<(), Fault> {
 /// Redis's clock, read through the first shard that is not left out.
 ///
 /// # Errors
-/// Redis cannot be used, or the deployment is not there.
+/// Redis cannot be used, or the deployment does not exist.
 pub async fn redis_now(admin: &Admin) -> Result<UnixMillis, Fault> {
     let first = admin.shards().into_iter().next().expect("a deployment has at least one shard");
     let mut overviews = admin.overview_of(&[first]).await;
@@ -265,14 +265,14 @@ pub async fn redis_now(admin: &Admin) -> Result<UnixMillis, Fault> {
     Ok(overview.now.millis())
 }
 
-/// The topic whose name is most like this one, if any is.
+/// The topic with the most similar name, if similar enough.
 fn like<'t>(topic: &Topic, topics: &'t [Topic]) -> Option<&'t Topic> {
     let likeness = |known: &&Topic| strsim::jaro_winkler(topic.as_str(), known.as_str());
     let like = topics.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
     like.filter(|known| likeness(known) > 0.8)
 }
 
-/// That there is no such topic, and which name was probably meant.
+/// Says that the topic does not exist, and suggests a similar name.
 pub fn no_topic(topic: &Topic, topics: &[Topic]) -> String {
     match like(topic, topics) {
         Some(known) => format!("there is no topic {topic}; did you mean {known}?"),

@@ -1,4 +1,4 @@
-//! The admin endpoints of a deployment's processes: which there are, and what they answer.
+//! The admin endpoints of a deployment's processes: addresses and answers.
 
 use crate::deployment::CliConfig;
 use delayq_look::observer;
@@ -10,23 +10,23 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// How long an answer may take, the lookup of its name included.
+/// Maximum time for an answer, name lookup included.
 const DEADLINE: Duration = Duration::from_secs(15);
 
 /// A process with an admin endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// What the process is: `timer-NAME`, or the address alone where nobody registered it.
+    /// Name of the process: `timer-NAME`, or the address alone without a registration.
     pub name: String,
-    /// Where it answers, or why nobody can know.
+    /// Address of the endpoint, or the reason for an unknown address.
     place: Result<HostPort, String>,
 }
 
-/// What a process registered: its name, and where it says that its endpoint answers.
+/// A registration: the name of the process, and the registered address of the endpoint.
 type Registered = (String, String);
 
-/// The endpoints that are registered in etcd, the one that the configuration has, and those that are given; and why the
-/// registered ones are missing, if they are.
+/// The endpoints that are registered in etcd, the configured endpoint, and the given endpoints; and the reason, if the
+/// registered endpoints are missing.
 pub async fn known(config: &CliConfig, given: &[HostPort]) -> (Vec<Endpoint>, Option<String>) {
     let (mut members, mut missing) = (Vec::new(), None);
     if config.etcd.enabled {
@@ -50,7 +50,7 @@ async fn registered(config: &CliConfig) -> Result<Vec<Registered>, String> {
     Ok(with_endpoint.map(|member| (format!("timer-{}", member.name), member.address)).collect())
 }
 
-/// Every registered process by its name, of several lives the latest; and the other addresses.
+/// Every registered process by name, of several lives the latest; and the other addresses.
 fn of(members: Vec<Registered>, others: impl Iterator<Item = HostPort>) -> Vec<Endpoint> {
     let members: BTreeMap<String, String> = members.into_iter().collect();
     let place = |address: &String| match address.parse::<HostPort>() {
@@ -58,7 +58,7 @@ fn of(members: Vec<Registered>, others: impl Iterator<Item = HostPort>) -> Vec<E
         Ok(place) if is_everywhere(&place) => {
             Err(format!("it registered {place}, which is no host: set [admin] advertise there"))
         }
-        // Only one of them can be the process that answers here.
+        // Only a single process can answer at an address of this host.
         Ok(place) if is_here(&place) && members.values().filter(|other| *other == address).count() > 1 => {
             Err(format!(
                 "several processes registered {place}: let [admin] listen where other hosts reach it"
@@ -92,10 +92,10 @@ fn is_here(place: &HostPort) -> bool {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// What it answers for a path; an answer that is not 200 is one as well.
+    /// Asks for a path; a status other than 200 counts as an answer.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason for the missing answer.
     pub async fn get(&self, path: &'static str) -> Result<String, String> {
         let address = self.place.clone()?;
         let asked = address.clone();
@@ -110,7 +110,7 @@ impl Endpoint {
 mod tests {
     use super::*;
 
-    /// The names, with the address that each is asked at, or a word of why it is not.
+    /// The names, each with the address to ask, or the reason for not asking.
     fn places(members: &[(&str, &str)], others: &[&str]) -> Vec<(String, String)> {
         let members = members.iter().map(|(name, at)| ((*name).to_owned(), (*at).to_owned())).collect();
         let known = of(members, others.iter().map(|at| at.parse().unwrap()));

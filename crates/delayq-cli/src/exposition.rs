@@ -1,8 +1,8 @@
-//! What a process exports for Prometheus, read back.
+//! Metrics that a process exports for Prometheus, read back.
 
 use std::collections::BTreeMap;
 
-/// One value with its name and labels.
+/// A value with name and labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// The name, `_total` and `_bucket` included.
@@ -13,14 +13,14 @@ pub struct Series {
     pub value: f64,
 }
 
-/// Everything that a process exports at one moment.
+/// Everything that a process exports at a single moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exposition(Vec<Series>);
 
 // === impl Exposition ===
 
 impl Exposition {
-    /// Reads the text; lines of anything but a series are left out.
+    /// Reads the text, and skips every line that is not a series.
     pub fn read(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect())
     }
@@ -30,12 +30,13 @@ impl Exposition {
         self.0.iter().filter(move |series| series.name == name)
     }
 
-    /// The sum over all labels; none where the process does not export it.
+    /// The sum over all labels; `None` if the process does not export the metric.
     pub fn sum(&self, name: &str) -> Option<f64> {
         self.of(name).map(|series| series.value).reduce(|sum, value| sum + value)
     }
 
-    /// Below which bound so much of what a histogram counted since `before` lies, in its unit; none if it counted nothing.
+    /// The bound below which `part` of the values lie that a histogram counted since `before`, in the histogram's unit;
+    /// `None` if nothing was counted.
     pub fn quantile(&self, name: &str, before: Option<&Self>, part: f64) -> Option<f64> {
         let bucket = format!("{name}_bucket");
         let counts = |exposition: &Self| {
@@ -75,7 +76,7 @@ fn series(line: &str) -> Option<Series> {
     Some(Series { name: name.to_owned(), labels, value })
 }
 
-/// The labels up to the closing brace, and what follows it.
+/// Parses the labels up to the closing brace; returns the labels and the rest of the text.
 fn labels(mut text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     let mut labels = BTreeMap::new();
     loop {

@@ -1,4 +1,4 @@
-//! The errors of the command line: each with a stable code, what to try, and the exit code it ends with.
+//! The errors of the command line, each with a stable code, things to try, and an exit code.
 
 use delayq::Error;
 use delayq_service::codes::Code;
@@ -7,7 +7,7 @@ pub use delayq_service::codes::redis::{BUG, NO_DEPLOYMENT, SERVER_UNFIT, UNREACH
 use delayq_service::{Exit, Fault};
 use std::fmt::Display;
 
-/// What was asked for contradicts itself.
+/// An argument is invalid.
 pub const USAGE: Code = Code {
     id: "DQ-U001",
     title: "an argument is invalid",
@@ -60,7 +60,7 @@ pub const LINES_REFUSED: Code = Code {
     exit: Exit::Refused,
 };
 
-/// The books do not come out even.
+/// The books do not balance.
 pub const UNBALANCED: Code = Code {
     id: "DQ-U007",
     title: "the books do not balance",
@@ -100,7 +100,7 @@ pub const FOLDER_IN_USE: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// What the command names does not exist.
+/// The command names something that does not exist.
 pub const UNKNOWN: Code = Code {
     id: "DQ-U012",
     title: "what the command names does not exist",
@@ -128,7 +128,7 @@ pub const REFUSED: Code = Code {
     exit: Exit::Refused,
 };
 
-/// The user stopped it.
+/// The user interrupted the command.
 pub const INTERRUPTED: Code = Code {
     id: "DQ-U015",
     title: "interrupted before the end",
@@ -142,7 +142,7 @@ pub const INTERRUPTED: Code = Code {
     exit: Exit::DrainDeadline,
 };
 
-/// The user did not confirm what cannot be undone.
+/// The user did not confirm a command that cannot be undone.
 pub const NOT_CONFIRMED: Code = Code {
     id: "DQ-U016",
     title: "not confirmed",
@@ -181,7 +181,7 @@ pub const BACKUP_UNUSABLE: Code = Code {
     exit: Exit::Refused,
 };
 
-/// Timers that share nothing.
+/// The timers form no fleet.
 pub const NO_FLEET: Code = Code {
     id: "DQ-U019",
     title: "there is no fleet of timers",
@@ -194,7 +194,7 @@ pub const NO_FLEET: Code = Code {
     exit: Exit::Config,
 };
 
-/// Nobody could take the shards of a timer.
+/// No other timer could take the shards.
 pub const NOBODY_LEFT: Code = Code {
     id: "DQ-U020",
     title: "no other timer could take the shards",
@@ -207,7 +207,7 @@ pub const NOBODY_LEFT: Code = Code {
     exit: Exit::Refused,
 };
 
-/// A drained timer kept its shards for too long.
+/// A drained timer kept shards for too long.
 pub const DRAIN_UNFINISHED: Code = Code {
     id: "DQ-U021",
     title: "the timer is drained, but its shards are not handed over yet",
@@ -220,7 +220,7 @@ pub const DRAIN_UNFINISHED: Code = Code {
     exit: Exit::DrainDeadline,
 };
 
-/// A topic that still holds something.
+/// A topic to delete still holds messages.
 pub const TOPIC_KEPT: Code = Code {
     id: "DQ-U023",
     title: "the topic is not deleted",
@@ -234,7 +234,7 @@ pub const TOPIC_KEPT: Code = Code {
     exit: Exit::Refused,
 };
 
-/// Dead letters that stay.
+/// Some dead letters were not replayed.
 pub const NOT_REPLAYED: Code = Code {
     id: "DQ-U024",
     title: "some dead letters were not replayed",
@@ -248,7 +248,7 @@ pub const NOT_REPLAYED: Code = Code {
     exit: Exit::Refused,
 };
 
-/// Records or rows that are damaged.
+/// Some records or rows cannot be read.
 pub const RECORDS_UNREADABLE: Code = Code {
     id: "DQ-U025",
     title: "some records cannot be read",
@@ -261,7 +261,7 @@ pub const RECORDS_UNREADABLE: Code = Code {
     exit: Exit::Refused,
 };
 
-/// A growth or a move that cannot be.
+/// The shards cannot be added or moved as asked.
 pub const SHARDS_REFUSED: Code = Code {
     id: "DQ-U026",
     title: "the shards cannot be added or moved so",
@@ -314,27 +314,27 @@ pub const TABLE: &[&Code] = &[
     &PARTIAL,
 ];
 
-/// Arguments that cannot be served.
+/// The fault for invalid arguments.
 pub fn usage(message: impl Display) -> Fault {
     Fault::new(&USAGE, message.to_string())
 }
 
-/// Something that does not exist.
+/// The fault for something that does not exist.
 pub fn unknown(message: impl Display) -> Fault {
     Fault::new(&UNKNOWN, message.to_string())
 }
 
-/// What the stored state forbids.
+/// The fault for a change that the stored state forbids.
 pub fn refused(message: impl Display) -> Fault {
     Fault::new(&REFUSED, message.to_string())
 }
 
-/// A file that could not be used.
+/// The fault for a file that could not be used.
 pub fn file(path: &std::path::Path, doing: &str, error: std::io::Error) -> Fault {
     Fault::new(&FILE, format!("cannot {doing} {}", path.display())).because(error)
 }
 
-/// An error of core, as an operator meets it.
+/// Turns an error of core into a fault for operators.
 #[allow(clippy::needless_pass_by_value, reason = "made for map_err")]
 pub fn of_core(error: Error) -> Fault {
     Fault::new(code_of(&error), error.to_string())

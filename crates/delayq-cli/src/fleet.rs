@@ -1,4 +1,4 @@
-//! The timers' fleet, changed from outside.
+//! Changes to the timers' fleet from outside.
 
 use crate::deployment::CliConfig;
 use crate::failure::NO_FLEET;
@@ -7,10 +7,10 @@ use delayq_cluster::{ClusterConfig, Operator};
 use delayq_look::of_cluster;
 use delayq_service::{Fault, codes};
 
-/// Changes the timers' fleet without joining it.
+/// Creates an operator that changes the timers' fleet without joining the fleet.
 ///
 /// # Errors
-/// The timers form no fleet; a certificate or password that cannot be read.
+/// The timers form no fleet; or a certificate or password cannot be read.
 pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
     if !config.etcd.enabled {
         return Err(Fault::new(&NO_FLEET, "[etcd] enabled = false: a single timer owns every shard"));
@@ -19,10 +19,10 @@ pub fn operator(config: &CliConfig) -> Result<Operator, Fault> {
     Operator::new(&fleet).map_err(|error| Fault::new(&codes::CONFIG_FAULTY, error.to_string()))
 }
 
-/// Records a deployment as that of the fleet. Returns the other one that was recorded.
+/// Records a deployment as that of the fleet. Returns the other deployment that was recorded.
 ///
 /// # Errors
-/// The timers form no fleet; etcd cannot be used.
+/// The timers form no fleet; or etcd cannot be used.
 pub async fn replace_deployment(
     config: &CliConfig,
     with: DeploymentId,

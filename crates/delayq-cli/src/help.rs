@@ -1,9 +1,9 @@
-//! The help of `delayq` itself: its commands grouped by task, and the variables that it reads.
+//! The help of `delayq`: the commands grouped by task, and the environment variables.
 
 use clap::Command;
 use std::fmt::Write as _;
 
-/// The tasks, and the commands for each, in the order in which a newcomer meets them.
+/// The tasks, and the commands for each, in the order in which a newcomer needs the commands.
 pub const TASKS: &[(&str, &[&str])] = &[
     ("Start", &["up", "init"]),
     ("Messages", &["put", "work", "get", "list", "reschedule", "promote", "cancel", "log"]),
@@ -18,7 +18,7 @@ pub const TASKS: &[(&str, &[&str])] = &[
     ("Shell", &["completions", "man", "help"]),
 ];
 
-/// The variables that every command reads, and what each does.
+/// The variables that every command reads, and the effect of each.
 pub const VARIABLES: [(&str, &str); 5] = [
     ("DELAYQ_CONFIG", "The configuration file; --config overrides it"),
     ("DELAYQ__SECTION__KEY", "Overrides a key of the file: DELAYQ__REDIS__URL"),
@@ -30,7 +30,7 @@ pub const VARIABLES: [(&str, &str); 5] = [
 const TEMPLATE: &str =
     "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}";
 
-/// The command line with its help by tasks.
+/// The command line with help grouped by task.
 pub fn by_task(whole: Command) -> Command {
     let mut built = whole.clone();
     built.build();
@@ -49,7 +49,7 @@ pub fn by_task(whole: Command) -> Command {
     whole.before_help(text.trim_end().to_owned()).help_template(TEMPLATE).after_help(after())
 }
 
-/// What stands below the options.
+/// The text below the options.
 fn after() -> String {
     let mut text = "Environment:\n".to_owned();
     for (name, meaning) in VARIABLES {

@@ -1,4 +1,4 @@
-//! Stored messages as they are printed: a page of them as a table, one as a JSON object.
+//! Prints stored messages: a page as a table, or a message as a JSON object.
 
 use crate::deployment::Context;
 use crate::failure::of_core;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub use delayq_service::json::message as json_of;
 
-/// How many messages at least are read at a time in search of a reason.
+/// Minimum number of messages read at a time in search of a reason.
 const SEARCHED: usize = 500;
 
 /// Which page of a listing.
@@ -30,31 +30,32 @@ pub struct Page {
     reason: Option<String>,
 }
 
-/// A column of a listing: its name, and its cell of a message that can be read.
+/// A column of a listing: the name, and the cell of a readable message.
 pub type Column = (&'static str, fn(&Envelope, UnixMillis) -> String);
 
 /// The group of a message.
 pub const GROUP: Column =
     ("group", |envelope, _| envelope.group.as_ref().map(ToString::to_string).unwrap_or_default());
-/// When it is due.
+/// The due time.
 pub const DUE: Column = ("due", |envelope, now| time_from(envelope.due, now));
-/// When its lease ends.
+/// The end of the lease.
 pub const LEASE_ENDS: Column = ("lease ends", |envelope, now| time_from(envelope.at, now));
-/// When it died.
+/// The time of death.
 pub const DIED: Column = ("died", |envelope, now| time_from(envelope.at, now));
-/// Its state.
+/// The state.
 pub const STATE: Column = ("state", |envelope, _| envelope.state.to_string());
-/// Its attempts so far.
+/// The attempts so far.
 pub const ATTEMPT: Column = ("?>attempt", |envelope, _| envelope.attempt.to_string());
-/// The length of its payload as it is stored.
+/// The length of the stored payload.
 pub const BYTES: Column = ("?>bytes", |envelope, _| envelope.payload.len().to_string());
-/// Why it is dead.
+/// The reason of a dead letter.
 pub const REASON: Column = ("reason", |envelope, _| envelope.reason.clone().unwrap_or_default());
 
 // === impl Page ===
 
 impl Page {
-    /// Reads the page and prints it; text says on standard error where the next one begins. Returns how many messages it has.
+    /// Reads and prints the page. As text, standard error names the beginning of the next page. Returns the number of
+    /// messages.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -81,12 +82,12 @@ impl Page {
         Ok(page.messages.len())
     }
 
-    /// Only messages whose reason contains the text.
+    /// Keeps only messages with this text in the reason.
     pub fn with_reason(self, reason: Option<String>) -> Self {
         Self { reason, ..self }
     }
 
-    /// Reads on until the page is full of messages that match.
+    /// Reads on until the page is full of matching messages.
     async fn read(&self, admin: &Admin, listing: Listing<'_>) -> Result<ListedPage, Error> {
         let (limit, mut after) = (self.limit as usize, self.after.clone());
         if self.reason.is_none() {
@@ -97,7 +98,7 @@ impl Page {
             let mut page = admin.page(listing, after.as_ref(), limit.max(SEARCHED)).await?;
             let mut matching = page.messages.iter().enumerate().filter(|(_, listed)| self.shows(listed));
             if let Some((last, _)) = matching.nth(limit - found.len() - 1) {
-                // Again, for the cursor behind the last message that has room.
+                // Reads again, for the cursor behind the last message that has room.
                 page = admin.page(listing, after.as_ref(), last + 1).await?;
             }
             found.extend(page.messages.into_iter().filter(|listed| self.shows(listed)));
@@ -133,7 +134,7 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
     rows.text()
 }
 
-/// What happened to a message, as sentences, the newest last.
+/// The events of a message as sentences, the newest last.
 pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
     let envelope = match &listed.envelope {
         Ok(envelope) => envelope,

@@ -1,4 +1,4 @@
-//! A look as a command reports it: the part that answers, then a fault that names the rest.
+//! Reports a look: the part that answers, then a fault that names the missing rest.
 
 use crate::deployment::{Context, no_topic};
 use crate::failure::{PARTIAL, UNKNOWN, of_core, unknown};
@@ -7,10 +7,10 @@ use delayq::Topic;
 use delayq_look::{Look, Shards, Topics, Want};
 use delayq_service::Fault;
 
-/// Has a command show the part of the deployment that answers.
+/// Runs `show` on the part of the deployment that answers.
 ///
 /// # Errors
-/// No shard answers; the errors of `show`; and [`PARTIAL`], after the others were shown.
+/// No shard answers; the errors of `show`; and [`PARTIAL`], after the visible part was shown.
 pub async fn look(
     context: &Context,
     show: impl AsyncFnOnce(&Context) -> Result<(), Fault>,
@@ -38,10 +38,10 @@ pub fn topics(look: &Look) -> Result<&Topics, Fault> {
     topics.as_ref().map_err(|error| of_core(error.clone()))
 }
 
-/// The topics, if these are among them.
+/// The topics, if the wanted topics exist.
 ///
 /// # Errors
-/// A topic does not exist; the message has a similar name. Or as of [`topics`].
+/// A topic does not exist, and the message names a similar topic; or an error of [`topics`].
 pub fn known<'l>(look: &'l Look, wanted: &[Topic]) -> Result<&'l Topics, Fault> {
     let seen = topics(look)?;
     match wanted.iter().find(|topic| !seen.names.contains(topic)) {
@@ -50,10 +50,10 @@ pub fn known<'l>(look: &'l Look, wanted: &[Topic]) -> Result<&'l Topics, Fault> 
     }
 }
 
-/// The result of a command that showed the visible part, or failed to.
+/// The result of a command that showed the visible part, or failed to show that part.
 ///
 /// # Errors
-/// [`PARTIAL`]: parts are missing; and the error of the command.
+/// [`PARTIAL`] if parts are missing; and the error of the command.
 pub fn finish(look: &Look, shown: Result<(), Fault>) -> Result<(), Fault> {
     let missing = look.missing();
     if missing.is_empty() {

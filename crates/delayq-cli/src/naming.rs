@@ -1,13 +1,13 @@
-//! How a message is named in a sentence.
+//! Names messages in sentences.
 
 use delayq::{Group, MessageId, Target};
 
-/// A message's id, and its group if it has one, for a sentence.
+/// A message's id, with the group if any, for a sentence.
 pub fn named(id: &MessageId, group: Option<&Group>) -> String {
     group.map_or_else(|| id.to_string(), |group| format!("{id} in group {group}"))
 }
 
-/// Where else an unknown message may be, as the end of a sentence: an own id is another message in each group.
+/// Other places of an unknown message, as the end of a sentence: an own id is another message in each group.
 pub const fn elsewhere(target: &Target) -> &'static str {
     match target {
         Target { id: MessageId::Generated(_), .. } => "",

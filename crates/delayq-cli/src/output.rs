@@ -14,21 +14,21 @@ pub use delayq_look::{Judgement, counted, duration};
 pub use delayq_service::json::add_time;
 pub use delayq_service::when::time;
 
-/// How to print.
+/// The output settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// JSON instead of tables.
     pub json: bool,
-    /// Whether colour and moving bars are wanted on standard output.
+    /// Enables colour and moving bars on standard output.
     pub lively: bool,
-    /// The columns of the terminal that tables have to fit; `None`: as wide as they are.
+    /// The columns of the terminal that tables have to fit; `None` does not limit tables.
     pub width: Option<u16>,
 }
 
 // === impl Output ===
 
 impl Output {
-    /// Looks at the terminal and at `NO_COLOR`.
+    /// Inspects the terminal and `NO_COLOR`.
     #[allow(clippy::disallowed_methods, reason = "the one module that knows about the terminal")]
     pub fn of_process(json: bool) -> Self {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -38,18 +38,18 @@ impl Output {
         Self { json, lively: terminal && !no_colour, width: if terminal { width() } else { None } }
     }
 
-    /// Whether tables and sentences go to a terminal.
+    /// Returns whether tables and sentences go to a terminal.
     pub fn is_terminal(self) -> bool {
         !self.json && std::io::stdout().is_terminal()
     }
 
-    /// A table with these columns; those that begin with `>` are aligned to the right, and those with `?` before that are left
+    /// A table with these columns. The mark `>` aligns a column to the right; the mark `?` before that leaves a column
     /// out on a narrow terminal.
     pub fn rows(self, columns: &[&str]) -> Rows {
         Rows::new(columns, self.lively, self.width)
     }
 
-    /// Prints one of the two: the value as JSON, or what the table says.
+    /// Prints the value as JSON, or the text of the table.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -61,7 +61,7 @@ impl Output {
         say(&table())
     }
 
-    /// Prints one value as one line of JSON, or a line of text.
+    /// Prints a value as a line of JSON, or a line of text.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -82,12 +82,12 @@ pub fn say(text: &str) -> Result<(), Fault> {
     write(format!("{text}\n").as_bytes())
 }
 
-/// Prints a line to standard error, if there still is one.
+/// Prints a line to standard error, if still open.
 pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable_lines(text));
 }
 
-/// Prints a payload: to a terminal as text that it can only show, elsewhere the bytes as they are.
+/// Prints a payload: to a terminal as harmless text, elsewhere as raw bytes.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -98,7 +98,7 @@ pub fn payload(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// Writes bytes to standard output as they are. A reader that has gone (`| head`) ends the program quietly.
+/// Writes raw bytes to standard output. A reader that has gone (`| head`) ends the program quietly.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -111,12 +111,12 @@ pub fn write(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// A time, and how far it is from now.
+/// A time, with the distance from now.
 pub fn time_from(at: UnixMillis, now: UnixMillis) -> String {
     format!("{} ({})", time(at), distance(at, now))
 }
 
-/// How far a time is from now.
+/// The distance of a time from now.
 pub fn distance(at: UnixMillis, now: UnixMillis) -> String {
     if at >= now {
         format!("in {}", duration(at.since(now)))
@@ -125,7 +125,7 @@ pub fn distance(at: UnixMillis, now: UnixMillis) -> String {
     }
 }
 
-/// How many whole seconds ago a time was; empty without one.
+/// The age of a time in whole seconds; empty without a time.
 pub fn age(since: Option<UnixMillis>, now: UnixMillis) -> String {
     since.map_or(String::new(), |since| duration(Duration::from_secs(now.since(since).as_secs())))
 }

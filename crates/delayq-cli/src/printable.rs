@@ -1,11 +1,11 @@
-//! Text that a terminal can only show. What producers and workers wrote (ids, headers, reasons, payloads) must not move
-//! its cursor, rewrite what stands above, or turn letters around.
+//! Text that a terminal can only show. Text of producers and workers (ids, headers, reasons, payloads) must not move
+//! the cursor, rewrite earlier lines, or turn letters around.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with control characters, bidirectional controls and invisible tags as JSON writes them: `\u001b`. So what
-/// was JSON stays the same JSON.
+/// The text with control characters, bidirectional controls and invisible tags as JSON escapes: `\u001b`. JSON stays
+/// the same JSON.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
@@ -35,7 +35,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.split('\n').map(printable).collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether a terminal does something with it other than to show it.
+/// Returns whether a terminal does more with a letter than showing the letter.
 fn acts(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,

@@ -1,4 +1,4 @@
-//! The program itself: read the arguments, run the command, print what went wrong.
+//! The program: reads the arguments, runs the command, prints the error.
 
 use crate::arguments::{Cli, Command};
 use crate::deployment::Global;
@@ -30,7 +30,7 @@ pub fn main() -> ExitCode {
         }
     };
     let exit = runtime.block_on(run(cli)).unwrap_or_else(|fault| complain(&fault, json));
-    // Nothing waits for what still runs: a read of standard input would hold the process up.
+    // Does not wait for running tasks: a read of standard input would hold the process up.
     runtime.shutdown_background();
     exit
 }
@@ -41,10 +41,10 @@ fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-/// Prints clap's answer: help, version, or what is wrong with the arguments.
+/// Prints clap's answer: help, version, or the fault of the arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A pipe that is closed already is not an error of this program.
+        // A closed pipe is not an error of this program.
         drop(error.print());
         return Exit::Done.into();
     }
@@ -60,7 +60,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     Exit::Usage.into()
 }
 
-/// Whether arguments that could not be parsed ask for JSON.
+/// Returns whether arguments that could not be parsed ask for JSON.
 fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
     let own = arguments.split(|argument| argument == "--").next().unwrap_or_default();
@@ -76,7 +76,7 @@ fn complain(fault: &Fault, json: bool) -> ExitCode {
     fault.exit().into()
 }
 
-/// An error as JSON, on one line.
+/// An error as JSON, on a single line.
 fn json_of(fault: &Fault) -> Value {
     let (code, message) = (fault.code(), fault.message());
     json!({ "error": {
@@ -93,7 +93,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Fault> {
     }
 }
 
-/// A deployment that is not there, with those that are.
+/// Adds the existing deployments to the fault for a missing deployment.
 async fn with_namespaces(fault: Fault, global: &Global) -> Fault {
     let Ok(context) = global.context() else { return fault };
     match context.deployment.others().await {

@@ -1,5 +1,5 @@
-//! What a compensator takes writes from besides a spool: the outbox of a database, and the intakes. Can they be used, does
-//! anybody read them, and what waits?
+//! Checks the sources of a compensator other than the spool: the outbox of a database, and the intakes. Checks access,
+//! readers and waiting writes.
 
 mod intake;
 mod outbox;
@@ -13,17 +13,17 @@ use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a database or a broker may take.
+/// Maximum time for an answer of a database or a broker.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 configuration! {
-    /// Read for this alone, because the secrets of the brokers may be out of reach of other commands' users.
+    /// Read separately, because the secrets of the brokers may be out of reach of other commands' users.
     struct IntakeSections {
         intake: BTreeMap<String, IntakeConfig>,
     }
 }
 
-/// Looks at those of the configuration, all at once. Nothing is taken from them.
+/// Checks all configured sources at once, without taking anything from a source.
 pub async fn look(global: &Global, context: &Context) -> Vec<Check> {
     let intakes = match load::<IntakeSections>(&global.source(), &Environment::of_process()) {
         Ok(loaded) => loaded.config.intake,

@@ -1,5 +1,5 @@
-//! A table for people. On a terminal that is too narrow for it, it wraps cells between words, then leaves out columns that may
-//! be missed, and at last shows each row as a block of lines.
+//! A table for people. On a terminal that is too narrow, the table wraps cells between words, then leaves out optional
+//! columns, and at last shows each row as a block of lines.
 
 use crate::printable::printable;
 use comfy_table::{
@@ -9,8 +9,8 @@ use delayq_look::Judgement;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
 
-/// Stands for the escape character in the colours of a table until it is printed. Nobody who wrote what the table shows
-/// could guess it.
+/// Stands for the escape character in the colours of a table until printed. Random, so that no text in a table can
+/// imitate the marker.
 pub(crate) static OWN_ESCAPE: LazyLock<String> =
     LazyLock::new(|| format!("<{:016x}>", RandomState::new().hash_one(0)));
 
@@ -24,7 +24,7 @@ pub struct Rows {
     columns: Vec<Column>,
     rows: Vec<Row>,
     lively: bool,
-    /// The columns of the terminal; `None`: the table is as wide as it is.
+    /// The columns of the terminal; `None` does not limit the table.
     width: Option<u16>,
 }
 
@@ -42,8 +42,8 @@ struct Row {
 // === impl Rows ===
 
 impl Rows {
-    /// Columns of these names; those that begin with `>` are aligned to the right, and those with `?` before that may be left
-    /// out.
+    /// A table with columns of these names. The mark `>` aligns a column to the right; the mark `?` before that makes a
+    /// column optional.
     pub(crate) fn new(columns: &[&str], lively: bool, width: Option<u16>) -> Self {
         Self { columns: columns.iter().copied().map(Column::new).collect(), rows: Vec::new(), lively, width }
     }
@@ -67,7 +67,7 @@ impl Rows {
         self.rows.push(Row::new(Some(colour).filter(|_| self.lively), cells));
     }
 
-    /// The table as text, without the blanks at the ends of its lines.
+    /// The table as text, without trailing blanks.
     pub fn text(self) -> String {
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         let Some(width) = self.width else { return self.finish(self.table(&shown)) };
@@ -113,7 +113,7 @@ impl Rows {
         table
     }
 
-    /// Each row as lines of a heading and a value.
+    /// Shows each row as lines of a heading and a value.
     fn blocks(&self, width: u16) -> String {
         let block = |row: &Row| {
             let mut table = plain();
@@ -138,7 +138,7 @@ impl Rows {
         if self.lively { cell.add_attribute(Attribute::Bold) } else { cell }
     }
 
-    /// How narrow these columns can be without a broken word.
+    /// The minimum width of these columns without a broken word.
     fn narrowest(&self, shown: &[usize]) -> usize {
         shown.iter().map(|&at| self.longest_word(at) + GAP).sum::<usize>() - GAP.min(shown.len())
     }

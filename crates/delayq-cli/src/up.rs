@@ -1,4 +1,4 @@
-//! Everything on one machine: Redis and etcd of its own in a data folder, and every role in this process.
+//! Everything on a single machine: private Redis and etcd in a data folder, and every role in this process.
 
 mod child;
 mod cluster;

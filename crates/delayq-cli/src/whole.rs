@@ -1,4 +1,4 @@
-//! The whole configuration file, every role's sections included: what `delayq config` checks and shows.
+//! The whole configuration file, every role's sections included, for `delayq config` to check and show.
 
 use delayq_cluster::EtcdConfig;
 use delayq_compensator::{CompensatorConfig, IntakeConfig, OutboxConfig};
@@ -12,7 +12,7 @@ use delayq_timer::{SweepConfig, TimerConfig};
 use std::collections::BTreeMap;
 
 delayq_service::configuration! {
-    /// Every section that any binary of delayq knows.
+    /// The sections of all delayq binaries.
     #[derive(PartialEq)]
     pub struct WholeConfig {
         /// `[deployment]`
@@ -61,7 +61,7 @@ delayq_service::configuration! {
 // === impl WholeConfig ===
 
 impl WholeConfig {
-    /// The sections that make a forwarder, and where they are written.
+    /// The sections that make a forwarder, with the locations in the file.
     pub fn forwarding(&self, locations: Locations) -> Settings {
         Settings {
             forwarder: self.forwarder.clone(),

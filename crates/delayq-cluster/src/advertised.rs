@@ -1,4 +1,4 @@
-//! Where other hosts reach the admin endpoint of this process: what it registers.
+//! The address of this process's admin endpoint for other hosts, as registered in etcd.
 
 use crate::config::EtcdConfig;
 use delayq_service::config::{AdminConfig, HostPort, Listen};
@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::timeout;
 
-/// How long the name of an endpoint of etcd is looked up.
+/// Maximum time to look up the name of an endpoint of etcd.
 const LOOKUP: Duration = Duration::from_secs(1);
 
-/// Where other hosts reach the endpoint that listens at `bound`: at `[admin] advertise`, or else where it listens. Where that is
-/// every address of this host, the one from which etcd is reached counts, or else the host's name. Empty without an endpoint.
+/// Returns the address under which other hosts reach the endpoint that listens at `bound`: `[admin] advertise`, or else
+/// the listening address. If the endpoint listens on every address of this host, the address from which etcd is reached
+/// counts, or else the host's name. Empty without an endpoint.
 pub async fn advertised(admin: &AdminConfig, bound: Option<SocketAddr>, etcd: &EtcdConfig) -> String {
     let (Listen::At(listen), Some(bound)) = (&admin.listen, bound) else { return String::new() };
     let host = match admin.advertise.as_str() {
@@ -27,7 +28,7 @@ async fn own_host(etcd: &EtcdConfig, listening: IpAddr) -> String {
         let Ok(Ok(found)) = timeout(LOOKUP, lookup_host(endpoint.authority())).await else { continue };
         for address in found.filter(|address| address.is_ipv4() || listening.is_ipv6()) {
             let own = own_address(address).await.ok();
-            // From the loopback address etcd is this host's own, or that of a proxy on it.
+            // An etcd reached from the loopback address is this host's own, or behind a proxy on this host.
             if let Some(own) = own.filter(|own| !own.is_loopback() && !own.is_unspecified()) {
                 return own.to_string();
             }
@@ -36,7 +37,7 @@ async fn own_host(etcd: &EtcdConfig, listening: IpAddr) -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The address of this host from which that one is reached. Sends nothing: it is the routes that answer.
+/// This host's address on the route to `to`. Sends nothing: connecting a UDP socket only asks the routing table.
 async fn own_address(to: SocketAddr) -> std::io::Result<IpAddr> {
     let any = if to.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
@@ -75,7 +76,7 @@ mod tests {
         ] {
             assert_eq!(of(listen, "", listen, etcd).await, format!("{host}:9440"), "{listen} {etcd}");
         }
-        // A host without a route to it has its name left.
+        // A host without a route to etcd falls back to its own name.
         let named: HostPort =
             of("0.0.0.0:9440", "", "0.0.0.0:9440", "http://192.0.2.77:2379").await.parse().unwrap();
         let is_own =

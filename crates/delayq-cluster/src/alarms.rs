@@ -1,14 +1,14 @@
-//! Watching etcd's alarms: an etcd that takes no writes answers everything else, and only its leader writes.
+//! Watches etcd's alarms: an etcd that takes no writes answers everything else, and only the leader writes.
 
 use crate::etcd::Link;
 use crate::membership::Leaving;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often etcd is asked.
+/// Interval between two questions to etcd.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Looks for alarms until the member leaves.
+/// Checks for alarms until the member leaves.
 pub(crate) async fn watch_alarms(link: Link, mut leaving: Leaving) {
     loop {
         tokio::select! {

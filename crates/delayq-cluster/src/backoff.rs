@@ -1,11 +1,11 @@
-//! How long to wait before the next try: pure, but for the spread that keeps a fleet from trying in step.
+//! Pauses between tries: pure, except for the random spread that keeps a fleet from trying in step.
 
 use std::time::Duration;
 
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Pauses that double from a tenth of a second up to a limit, each with up to as much again by chance.
+/// Pauses that double from a tenth of a second up to a limit, each extended by a random part of up to its own length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     limit: Duration,
@@ -26,7 +26,7 @@ impl Backoff {
         (pause + pause.mul_f64(fastrand::f64())).min(self.limit)
     }
 
-    /// It worked.
+    /// Starts over after a success.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }

@@ -31,21 +31,20 @@ pub struct Cluster;
 
 impl Cluster {
     /// Joins a fleet: connects, takes a lease, registers, and starts to follow the plan, which [`Handle::subscribe`]
-    /// shows.
+    /// returns.
     ///
     /// # Errors
-    /// A configuration that cannot be used; etcd unreachable until `join_deadline`, or refusing this user; a fleet of another
-    /// deployment. Nothing of
-    /// this member is left in etcd for longer than a lease.
+    /// A configuration that cannot be used; etcd unreachable until `join_deadline`, or refusing this user; a fleet of
+    /// another deployment. Everything that this member left in etcd disappears within a lease time.
     pub async fn join(config: ClusterConfig) -> Result<Handle, ClusterError> {
         let (base, desired) = prepare(config)?;
         let session = enroll(&base, &desired).await?;
         Ok(start(base, desired, Standing::enrolled(session)))
     }
 
-    /// Like [`Cluster::join`], but a member whose etcd does not answer the first try is there all the same: nothing
-    /// is planned for it, its trust is [`Trust::Joining`](crate::Trust::Joining), and it joins by itself as soon as etcd answers.
-    /// Likewise one that meets the fleet of another deployment, of which [`Handle::foreign`] says why.
+    /// Like [`Cluster::join`], but succeeds even if etcd does not answer the first try: then no shards are planned for
+    /// the member, its trust is [`Trust::Joining`](crate::Trust::Joining), and the member joins by itself as soon as
+    /// etcd answers. The same holds for the fleet of another deployment: [`Handle::foreign`] returns the reason.
     ///
     /// # Errors
     /// A configuration that cannot be used; etcd refusing this user.
@@ -64,8 +63,8 @@ impl Cluster {
         Ok(start(base, desired, standing))
     }
 
-    /// Owns every shard without etcd. [`SINGLE_MODE_LIMITS`](crate::SINGLE_MODE_LIMITS) says what this cannot promise;
-    /// the lock that keeps a second owner out is the caller's.
+    /// Owns every shard without etcd. [`SINGLE_MODE_LIMITS`](crate::SINGLE_MODE_LIMITS) lists the limits; the lock that
+    /// keeps a second owner out is the caller's.
     ///
     /// Must be called within a tokio runtime.
     pub fn single(name: impl Into<String>, shards: ShardCount) -> Handle {

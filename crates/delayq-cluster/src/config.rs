@@ -1,4 +1,4 @@
-//! What a member needs to know: where etcd is, which fleet it joins, and what it says of itself.
+//! The configuration of a member: etcd, the fleet to join, and the member's registration.
 
 mod etcd;
 
@@ -12,36 +12,36 @@ use delayq_service::is_name;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Everything [`crate::Cluster::join`] needs.
+/// The configuration for [`crate::Cluster::join`].
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// How to reach etcd, and the lease to ask for.
+    /// The connection to etcd, and the lease to ask for.
     pub etcd: EtcdConfig,
     /// The namespace, the same as in Redis.
     pub namespace: Namespace,
-    /// How many shards there are to divide.
+    /// Number of shards to divide.
     pub shards: ShardCount,
-    /// The identity of the deployment in Redis, as far as it is known; unknown: a member of any fleet.
+    /// The identity of the deployment in Redis; `None` while unknown: then the member joins any fleet.
     pub deployment: watch::Receiver<Option<DeploymentId>>,
-    /// What this member says of itself.
+    /// The member's registration.
     pub member: MemberConfig,
-    /// How long the leader waits for quiet before it writes a plan.
+    /// How long the leader waits for quiet before writing a plan.
     pub plan_quiet: Duration,
-    /// How long the leader waits at most while changes keep coming. At least `plan_quiet`.
+    /// Maximum time that the leader waits while changes keep coming. At least `plan_quiet`.
     pub plan_at_most: Duration,
-    /// How long joining may take. Zero: one try.
+    /// Maximum time that joining may take. Zero: one try.
     pub join_deadline: Duration,
 }
 
-/// What a member says of itself in its registration.
+/// A member's description in its registration.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
-    /// A name for people, unique among the live members if it can be: a member that comes back under its name gets its
+    /// A name for people, unique among the live members if possible: a member that comes back under its name gets its
     /// shards back. 1 to 64 of `A-Z a-z 0-9 . _ -`.
     pub name: String,
     /// The program's version.
     pub version: String,
-    /// Where the member's admin endpoint answers, for operators. May be empty.
+    /// Address of the member's admin endpoint, for operators. May be empty.
     pub address: String,
 }
 
@@ -66,12 +66,12 @@ impl ClusterConfig {
         }
     }
 
-    /// With what every key of this fleet in etcd begins, without the slash behind it.
+    /// The beginning of every key of this fleet in etcd, without the trailing slash.
     pub fn base(&self) -> String {
         format!("{}/{}/timer", self.etcd.prefix, self.namespace)
     }
 
-    /// Everything that is wrong with the configuration, in words an operator can act on; empty if nothing is.
+    /// Every fault of the configuration, in words that an operator can act on; empty without faults.
     pub fn faults(&self) -> Vec<String> {
         let mut at = Faults::default();
         at.section("etcd", &self.etcd);

@@ -1,21 +1,19 @@
-//! Which members an operator keeps without shards: one document, by name, that outlives leaders and restarts.
+//! Members that an operator keeps without shards: one document, by name, that outlives leaders and restarts.
 
 use crate::etcd::Entry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The document's format. A reader refuses a newer one by name.
+/// The document's format. A reader refuses a newer format by name.
 const FORMAT: u16 = 1;
 
-/// Every drain of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Drains {
     format: u16,
-    /// By the member's name: it stays without shards when it comes back in another life.
+    /// By the member's name: a drain outlasts the member's restart.
     members: BTreeMap<String, Drain>,
 }
 
-/// One member's drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Drain {
     /// Unix time in milliseconds by the operator's clock; for people only.
@@ -33,7 +31,7 @@ impl Default for Drains {
 }
 
 impl Drains {
-    /// Reads the document; no entry: nobody is drained.
+    /// Reads the document; without an entry, no member is drained.
     pub(crate) fn read(entry: Option<&Entry>) -> Result<Self, String> {
         entry.map_or_else(|| Ok(Self::default()), |entry| Self::from_json(&entry.value))
     }
@@ -68,7 +66,7 @@ impl Drains {
         self.members.insert(name.to_owned(), drain);
     }
 
-    /// Whether it was there.
+    /// Removes a drain. Returns true if the member was drained.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         self.members.remove(name).is_some()
     }

@@ -1,7 +1,8 @@
-//! Who leads: the member whose registration is the oldest; each other member waits for the one just before it to go.
+//! Elects the leader: the member with the oldest registration. Each other member waits until the member just before is
+//! gone.
 //!
 //! So a leader's end wakes one member, not all. The create revision of the leader's registration is compared in every
-//! plan it writes: a leader whose registration is gone writes nothing, whatever it believes.
+//! write of a plan: a leader without a registration writes nothing, whatever its belief.
 
 use crate::backoff::Backoff;
 use crate::etcd::{Change, EtcdError, WatchRange};
@@ -19,14 +20,14 @@ pub(crate) struct Campaigner {
     leaving: Leaving,
 }
 
-/// How a try to lead ended by itself.
+/// The result of a try to lead.
 enum Round {
     /// The member before is gone, or leadership was overtaken: check again.
     CheckAgain,
     Failed(EtcdError),
 }
 
-/// What ended a try from outside.
+/// An outside event that ended a try.
 enum Outside {
     Changed,
     Left,
@@ -59,7 +60,7 @@ impl Campaigner {
                 Ok(Round::CheckAgain) => backoff.reset(),
                 Ok(Round::Failed(error)) => {
                     tracing::debug!(?error, "the campaign starts again");
-                    // Not cut short by a new connection: two tasks that fail in turn would wake each other without end.
+                    // Not cut short by a new connection: two failing tasks would wake each other without end.
                     tokio::select! {
                         _ = self.leaving.changed() => return,
                         () = sleep(backoff.next()) => {}
@@ -69,7 +70,7 @@ impl Campaigner {
         }
     }
 
-    /// Works until it is done, the member's life changes or the connection does.
+    /// Works until the work is done, or the member's life or the connection changes.
     async fn until_outside(
         &mut self,
         work: impl Future<Output = Round>,
@@ -102,20 +103,20 @@ async fn run_round(base: &Base, session: &Session) -> Round {
     result.map_or_else(Round::Failed, |()| Round::CheckAgain)
 }
 
-/// The key of the member just before this rank, and the revision it was read at.
+/// The key of the member just before this rank, and the revision of the reading.
 async fn member_before(base: &Base, rank: i64) -> Result<Option<(Vec<u8>, i64)>, EtcdError> {
     let mut below = rank;
     loop {
         match base.link.created_before(&base.keys.members(), below).await? {
             (None, _) => return Ok(None),
             (Some(entry), read_at) if entry.lease != 0 => return Ok(Some((entry.key, read_at))),
-            // Not under a lease: no member wrote it, and it would be waited for in vain.
+            // Without a lease the key is not a member's, and waiting for its end would be in vain.
             (Some(entry), _) => below = entry.create_revision,
         }
     }
 }
 
-/// Waits until the key of the member before is gone, or no member's any more.
+/// Waits until the key of the member before is gone, or no longer belongs to a member.
 async fn wait_for_end(base: &Base, key: &[u8], read_at: i64) -> Result<(), EtcdError> {
     let key = String::from_utf8_lossy(key).into_owned();
     let range = WatchRange::key(key);

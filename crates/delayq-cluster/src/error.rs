@@ -1,4 +1,4 @@
-//! What can go wrong between a member and etcd, and what to do about it.
+//! Errors between a member and etcd, and the advice for each.
 
 use delayq::protocol::DeploymentId;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub enum ClusterError {
     Unreachable {
         /// The endpoints tried.
         endpoints: String,
-        /// How long was tried.
+        /// The time spent trying.
         waited: Duration,
         /// The last cause.
         cause: String,
@@ -25,12 +25,12 @@ pub enum ClusterError {
         "etcd refuses: {0}; it needs read and write there, as `delayq acl print` has it, and a valid password"
     )]
     Refused(String),
-    /// etcd answered, and takes no writes for now: most often its database is full.
+    /// etcd answered, but takes no writes for now: most often its database is full.
     #[error(
         "etcd takes no writes: {0}; compact and defragment it, then disarm the alarm, or raise its quota"
     )]
     Exhausted(String),
-    /// The fleet in etcd is that of another deployment.
+    /// The fleet in etcd belongs to another deployment.
     #[error(
         "the timers below {base} in etcd are those of deployment {}, and this one is of deployment {}: set etcd.prefix or \
          deployment.namespace apart, or correct redis.url; if that deployment is gone for good: delayq init --replace",
@@ -38,7 +38,7 @@ pub enum ClusterError {
         mine.short()
     )]
     Foreign {
-        /// With what the keys of the fleet begin.
+        /// The beginning of the fleet's keys.
         base: String,
         /// The identity that the first member recorded.
         recorded: DeploymentId,
@@ -48,30 +48,30 @@ pub enum ClusterError {
     /// TLS could not be set up.
     #[error("TLS to etcd: {0}")]
     Tls(String),
-    /// A document in etcd is of a newer format or damaged.
+    /// A document in etcd has a newer format or is damaged.
     #[error("{key} in etcd cannot be read: {cause}")]
     Document {
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The fault of the document.
         cause: String,
     },
-    /// The member has left; nothing can be asked of it any more.
+    /// The member has left and answers no more questions.
     #[error("this member has left the cluster")]
     Left,
 }
 
-/// What a caller does about a [`ClusterError`].
+/// The reaction to a [`ClusterError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Try again later; nothing was changed that a repeat would spoil.
+    /// Try again later; a repeat is safe.
     Retry,
-    /// Do not try again before somebody changed something.
+    /// Do not try again before an operator changes something.
     GiveUp,
 }
 
 impl ClusterError {
-    /// Whether a repeat can help. Every operation of this crate is safe to repeat.
+    /// Tells whether a repeat can help. Every operation of this crate is safe to repeat.
     pub const fn advice(&self) -> Advice {
         match self {
             Self::Unreachable { .. } | Self::Exhausted(_) => Advice::Retry,

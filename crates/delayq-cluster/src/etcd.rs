@@ -1,4 +1,4 @@
-//! The one place that knows the etcd client: every request has a deadline, every answer is one of few words.
+//! The only module that knows the etcd client: every request has a deadline, every error is an `EtcdError`.
 
 mod keyspace;
 mod lease;

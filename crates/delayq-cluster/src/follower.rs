@@ -1,4 +1,4 @@
-//! Following the plan: reads and then watches the plan, and shows this member's shards.
+//! Follows the plan: reads and then watches the plan, and publishes this member's shards.
 
 use crate::backoff::Backoff;
 use crate::drains::Drains;
@@ -63,7 +63,8 @@ impl Follower {
             };
             match interrupt {
                 Some(Interrupt::Left) => return,
-                // No plan names the next life yet; the consumer keeps pumping until a new owner fences it.
+                // No plan names the next life yet; the consumer keeps pumping a shard until a new owner fences the
+                // shard.
                 Some(Interrupt::SessionOver) => self.board.show(|view| {
                     let drained = view.drained;
                     *view = OwnershipView { drained, ..OwnershipView::default() };
@@ -176,8 +177,8 @@ impl Follower {
         }
     }
 
-    /// Reports a registration that was deleted or replaced: no plan names this life of the member any more, though the lease
-    /// may live.
+    /// Reports a registration that was deleted or replaced: no plan names this life of the member any more, though the
+    /// lease may live.
     fn miss_registration(&self, session: &Session) {
         let _ = self.missed.send(session.lease);
     }

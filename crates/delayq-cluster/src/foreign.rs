@@ -1,5 +1,5 @@
-//! Whether a fleet in etcd is that of this deployment: the first member records the identity of its own, and no member of
-//! another one joins.
+//! Checks that a fleet in etcd belongs to this deployment: the first member records the identity of its deployment, and
+//! members of other deployments do not join.
 
 use crate::etcd::{Entry, EtcdError, Fence, Range};
 use crate::membership::Base;
@@ -9,8 +9,8 @@ use std::time::Duration;
 // === impl Base ===
 
 impl Base {
-    /// Compares the deployment of the fleet with this member's, and records this member's if there is none. Returns what
-    /// must still be so when the member registers.
+    /// Compares the deployment of the fleet with this member's, and records this member's if there is no record.
+    /// Returns a condition that must still hold when the member registers.
     pub(crate) async fn belong(&self) -> Result<Option<Fence>, EtcdError> {
         let Some(mine) = *self.config.deployment.borrow() else { return Ok(None) };
         let key = self.keys.deployment();
@@ -18,7 +18,7 @@ impl Base {
             Some(entry) => entry,
             None => {
                 let first = [Fence::Created(key.clone(), 0)];
-                // Another member may have been faster: the record says so.
+                // Another member may have been faster: the record decides.
                 self.link.write(&first, &key, mine.to_string().into_bytes(), 0).await?;
                 let gone = || EtcdError::Silent(format!("{key} was removed"));
                 self.recorded(&key).await?.ok_or_else(gone)?
@@ -40,7 +40,7 @@ impl Base {
     }
 }
 
-/// The identity in a record; `None` if it cannot be read: then nobody is kept out.
+/// The identity in a record; `None` if the record cannot be read: then no member is kept out.
 pub(crate) fn read(entry: &Entry) -> Option<DeploymentId> {
     std::str::from_utf8(&entry.value).ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Steering a membership and asking about it; draining and leaving.
+//! The handle of a membership: queries, steering, draining and leaving.
 
 use crate::error::ClusterError;
 use crate::etcd::Range;
@@ -19,14 +19,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-/// A membership: to ask and to steer. Cheap to clone; when the last clone is dropped without [`Handle::leave`], the
-/// member just stops, as if the process had died: its lease runs out.
+/// A membership, to query and to steer. Cheap to clone; when the last clone is dropped without [`Handle::leave`], the
+/// member stops as if the process had died: its lease runs out.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What a membership is made of.
 pub(crate) struct Inner {
     pub(crate) board: watch::Receiver<Arc<OwnershipView>>,
     pub(crate) standing: watch::Receiver<Standing>,
@@ -39,7 +38,6 @@ pub(crate) struct Inner {
     pub(crate) mode: Mode,
 }
 
-/// With others, or alone.
 pub(crate) enum Mode {
     Etcd { base: Base, recheck: mpsc::UnboundedSender<()> },
     Single { name: String },
@@ -48,17 +46,18 @@ pub(crate) enum Mode {
 // === impl Handle ===
 
 impl Handle {
-    /// This life of the member; none while it has no lease, and in single mode.
+    /// This life of the member; `None` while the member has no lease, and in single mode.
     pub fn member(&self) -> Option<MemberId> {
         self.inner.standing.borrow().session.as_ref().map(|session| session.member.clone())
     }
 
-    /// The lease time that etcd granted; none without a lease. A dead member's shards move after it.
+    /// The lease time that etcd granted; `None` without a lease. A dead member's shards move after this time.
     pub fn granted_ttl(&self) -> Option<Duration> {
         self.inner.standing.borrow().session.as_ref().map(|session| session.ttl)
     }
 
-    /// How the member stands with etcd at this moment: also right after the process was frozen, before any task ran.
+    /// The member's standing with etcd at this moment: correct even right after the process was frozen, before any task
+    /// ran.
     pub fn trust(&self) -> Trust {
         let trust = self.inner.standing.borrow().trust;
         match trust {
@@ -74,13 +73,13 @@ impl Handle {
         self.inner.board.borrow().clone()
     }
 
-    /// Follows the plan; the consumer of the shards passes each view to an [`Owning`](crate::Owning). Ends when the member
-    /// has left: a consumer that still pumps a shard then stops.
+    /// Follows the plan; the consumer of the shards passes each view to an [`Owning`](crate::Owning). Ends when the
+    /// member has left: then a consumer must stop pumping.
     pub fn subscribe(&self) -> watch::Receiver<Arc<OwnershipView>> {
         self.inner.board.clone()
     }
 
-    /// Says that there are now this many shards. The plan covers the most that any member says.
+    /// Sets the number of shards. The plan covers the highest number that any member registers.
     pub fn set_shards(&self, shards: ShardCount) {
         self.inner.desired.send_if_modified(|desired| {
             let changed = desired.shards != shards;
@@ -89,8 +88,8 @@ impl Handle {
         });
     }
 
-    /// Says which shards are out of the member's reach for now. The plan gives each to a member that reaches the shard; a
-    /// shard that no member reaches stays where it is.
+    /// Sets the shards that are out of the member's reach for now. The plan gives each to a member that reaches the
+    /// shard; a shard that no member reaches stays in place.
     pub fn set_hindered(&self, hindered: ShardRanges) {
         self.inner.desired.send_if_modified(|desired| {
             let changed = desired.hindered != hindered;
@@ -99,22 +98,22 @@ impl Handle {
         });
     }
 
-    /// Gives every shard away: the registration says *draining*, and the next plan gives the shards to other members. The
-    /// consumer pumps each shard until its new owner fences it, and then calls [`Handle::leave`]. Only a new join undoes a
-    /// drain. Safe to call twice.
+    /// Gives every shard away: the registration says *draining*, and the next plan gives the shards to other members.
+    /// The consumer pumps each shard until its new owner fences the shard, and then calls [`Handle::leave`]. Only a new
+    /// join undoes a drain. Safe to call twice.
     pub fn drain(&self) {
         self.inner.desired.send_if_modified(|desired| !std::mem::replace(&mut desired.draining, true));
     }
 
-    /// Leaves the fleet: the lease is given back, the tasks end. Answers whether they ended before the deadline; if not, the
-    /// lease runs out by itself. Call [`Handle::drain`] before.
+    /// Leaves the fleet: gives the lease back and ends the tasks. Returns true if the tasks ended before the deadline;
+    /// otherwise the lease runs out by itself. Call [`Handle::drain`] before.
     pub async fn leave(&self, deadline: Duration) -> bool {
         self.inner.leaving.send_replace(true);
         timeout(deadline, self.inner.tasks.wait()).await.is_ok()
     }
 
-    /// Resolves with its name when one of the member's tasks ended though nobody asked it to: a bug, after which the
-    /// process must end. Pending for ever otherwise.
+    /// Resolves with a task's name when one of the member's tasks ended unasked: a bug, after which the process must
+    /// end. Otherwise pending forever.
     pub async fn failed(&self) -> &'static str {
         let mut failed = self.inner.failed.clone();
         let name = failed.wait_for(Option::is_some).await.ok().and_then(|name| *name);
@@ -124,7 +123,7 @@ impl Handle {
         }
     }
 
-    /// Reads from etcd which of these shards the plan gives to this member now: for pumps that were fenced. If a shard is
+    /// Reads from etcd which of these shards the plan gives to this member now: for fenced pumps. If a shard is
     /// missing, the follower reads the plan again, and the loss arrives through [`Handle::subscribe`].
     ///
     /// # Errors
@@ -165,7 +164,7 @@ impl Handle {
         }
     }
 
-    /// The whole fleet as it stands in etcd; in single mode, this member alone.
+    /// Reads the fleet's state from etcd; in single mode, this member alone.
     ///
     /// # Errors
     /// etcd unreachable or refusing, or a plan of a newer format.
@@ -176,14 +175,14 @@ impl Handle {
         }
     }
 
-    /// Whether the member leads the fleet, as far as it knows: for the time that its lease runs on unnoticed, two may say so,
-    /// and while etcd is away nobody does. A single owner always leads.
+    /// Returns true if the member leads the fleet, as far as known: two members may return true while one's lease runs
+    /// on unnoticed, and no member does while etcd is away. A single owner always leads.
     pub fn leads(&self) -> bool {
         self.inner.leads.load(Ordering::Relaxed)
     }
 
-    /// Why etcd takes no writes, such as `alarm NOSPACE`, though it answers: no plan changes and no member joins. None while
-    /// etcd takes writes, as far as is known, and in single mode.
+    /// The reason why etcd takes no writes although etcd answers, such as `alarm NOSPACE`: no plan changes and no
+    /// member joins. `None` while etcd takes writes, as far as is known, and in single mode.
     pub fn refusal(&self) -> Option<String> {
         match &self.inner.mode {
             Mode::Etcd { base, .. } => base.link.refusal(),
@@ -191,7 +190,8 @@ impl Handle {
         }
     }
 
-    /// Why the member is kept out of the fleet: it is that of another deployment. The member asks again every few seconds.
+    /// The reason why the member is kept out of the fleet: the fleet belongs to another deployment. The member asks
+    /// again every few seconds.
     pub fn foreign(&self) -> Option<ClusterError> {
         match &self.inner.mode {
             Mode::Etcd { base, .. } => base.refused.why(),
@@ -199,7 +199,7 @@ impl Handle {
         }
     }
 
-    /// What the member did with etcd so far.
+    /// The member's use of etcd so far.
     pub fn stats(&self) -> ClusterStats {
         self.inner.counters.snapshot()
     }

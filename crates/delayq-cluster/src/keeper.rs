@@ -1,4 +1,5 @@
-//! Keeping the lease alive, saying how far it is to be trusted, and beginning a new life when etcd says it is gone.
+//! Keeps the lease alive, publishes the trust in the lease, and begins a new life when etcd answers that the lease is
+//! gone.
 
 use crate::backoff::Backoff;
 use crate::etcd::{EtcdError, KeepAlive};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The task that keeps the lease alive and says how far it is to be trusted.
+/// The task that keeps the lease alive and publishes the trust in the lease.
 pub(crate) struct Keeper {
     base: Base,
     desired: watch::Receiver<Desired>,
@@ -22,27 +23,25 @@ pub(crate) struct Keeper {
 
 type Renewal = Pin<Box<dyn Future<Output = Result<Renewed, EtcdError>> + Send>>;
 
-/// A keep-alive that was answered: its stream, when it was sent, and for how long it renewed the lease.
+/// An answered keep-alive: the stream, the time of sending, and the renewed time to live.
 struct Renewed {
     open: Box<KeepAlive>,
     sent: Instant,
     ttl: Duration,
 }
 
-/// What the keeper waited for.
 enum Event {
     Renewed(Result<Renewed, EtcdError>),
     RenewalDue,
     TrustEnds,
     Missed(i64),
-    /// Something for the next round to check.
+    /// The next round has something to check.
     Nothing,
     Drain,
     Leave,
     Abandoned,
 }
 
-/// Why the keeper stops keeping a session.
 enum Over {
     Lost,
     Left,
@@ -62,7 +61,7 @@ impl Keeper {
         Self { base, desired, standing, missed, leaving }
     }
 
-    /// Keeps the member in the fleet until it leaves.
+    /// Keeps the member in the fleet until the member leaves.
     pub(crate) async fn run(mut self) {
         loop {
             let session = self.standing.borrow().session.clone();
@@ -78,7 +77,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps one lease alive until it ends.
+    /// Keeps one lease alive until its end.
     async fn keep(&mut self, session: &Session) -> Option<Over> {
         let every = keep_alive_every(session.ttl);
         let mut due = session.sent + every;
@@ -112,7 +111,8 @@ impl Keeper {
         Some(if left { Over::Left } else { over })
     }
 
-    /// Tells the others first, then gives the lease back: also one that etcd only forgot half of.
+    /// Notifies the other tasks first, then gives the lease back, even if etcd has lost only the lease or only the
+    /// registration.
     async fn end(&mut self, session: &Session, over: &Over) {
         match over {
             Over::Lost => {
@@ -158,7 +158,8 @@ impl Keeper {
             let sent = Instant::now();
             base.counters.keep_alives.add(1);
             let Some(mut open) = stream else {
-                // Opening keeps alive once; how long for is not answered, but a lease is always renewed for what it was granted.
+                // Opening keeps the lease alive once. The answer lacks the time to live, but a lease is always renewed
+                // for the granted time.
                 let open = Box::new(base.link.keep_alive(lease).await?);
                 return Ok(Renewed { open, sent, ttl: granted });
             };
@@ -174,7 +175,7 @@ impl Keeper {
         })
     }
 
-    /// Asks for a lease until there is one.
+    /// Asks for a lease until etcd grants one.
     async fn come_back(&mut self) -> Option<Over> {
         let mut backoff = Backoff::up_to(LONGEST_PAUSE);
         loop {
@@ -184,7 +185,7 @@ impl Keeper {
             }
             let desired = self.desired.borrow_and_update().clone();
             let base = self.base.clone();
-            // Not cut short by a drain: what was registered must be given back.
+            // Not cut short by a drain: a registration must be given back.
             let enrolled = tokio::select! {
                 changed = self.leaving.changed() => return Some(left_or_abandoned(changed.is_ok())),
                 enrolled = base.enroll(&desired) => enrolled,
@@ -205,7 +206,7 @@ impl Keeper {
         }
     }
 
-    /// Moves the trust on and notifies everybody.
+    /// Changes the trust and notifies all tasks.
     fn signal(&self, signal: Signal) {
         let now = Instant::now();
         let before = self.standing.borrow().trust;
@@ -221,7 +222,7 @@ impl Keeper {
         self.standing.send_if_modified(|standing| {
             let changed = standing.trust != trust;
             standing.trust = trust;
-            // In one step: nobody may see a lease that has ended as one that still counts.
+            // In one step: no task may see an ended lease that still counts.
             if matches!(trust, Trust::Lost { .. } | Trust::Left) {
                 standing.session = None;
             }

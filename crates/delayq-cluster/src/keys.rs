@@ -1,10 +1,10 @@
-//! The keys in etcd: how they are made, and how a key is read back.
+//! The keys in etcd: building and parsing.
 
 use crate::config::ClusterConfig;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One life of a member: its name and its lease. A process that lost its lease comes back as another.
+/// One life of a member: its name and its lease. A process that lost its lease comes back with another identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MemberId(String);
@@ -28,7 +28,7 @@ impl MemberId {
         Self(text.to_owned())
     }
 
-    /// The identity as it stands in keys.
+    /// The identity as written in keys.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -68,7 +68,7 @@ impl Keys {
         format!("{}/drains", self.base)
     }
 
-    /// The member a registration key is for.
+    /// The member of a registration key.
     pub(crate) fn member_of(&self, key: &[u8]) -> Option<MemberId> {
         let text = std::str::from_utf8(key).ok()?;
         let id = text.strip_prefix(&self.base)?.strip_prefix("/members/")?;

@@ -1,4 +1,4 @@
-//! Leading: knows the members, computes the plan when they change, and writes it if it still leads.
+//! The leader: knows the members, computes a plan for each change, and writes the plan while this member still leads.
 
 use crate::backoff::Backoff;
 use crate::drains::Drains;
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the members must say the same about what is out of their reach before shards move for it: a fault that hinders all
-/// members, or its end, is not noticed by all at the same moment.
+/// How long the members' reports of shards out of their reach must stay unchanged before shards move. Members notice a
+/// common fault, or its end, at different moments.
 const HINDRANCE_SETTLES: Duration = Duration::from_secs(1);
-/// The longest that the plan waits for that.
+/// Maximum time that the plan waits for the reports to settle.
 const HINDRANCE_WAITS: Duration = Duration::from_secs(2);
 
 /// A member's leadership, from taking over to being overtaken.
@@ -28,22 +28,22 @@ pub(crate) struct Leader {
     session: Session,
     /// The members, each with the shards out of its reach that the plan takes into account.
     members: BTreeMap<MemberId, Registration>,
-    /// What members have said since of the shards out of their reach, and when the plan takes it into account.
+    /// Newer reports of shards out of reach, and the debounce until the plan takes the reports into account.
     unsettled: BTreeMap<MemberId, ShardRanges>,
     settling: Quiet,
-    /// Who is kept without shards; what cannot be read leaves it as it was.
+    /// The drained members; an unreadable document leaves the drains unchanged.
     drains: Drains,
     plan: Option<Plan>,
     plan_revision: i64,
     quiet: Quiet,
-    /// What etcd holds is not the plan known here.
+    /// The plan in etcd differs from `plan`.
     unwritten: bool,
-    /// The pauses while etcd takes no writes, and when to write again.
+    /// The pauses while etcd takes no writes, and the time of the next write.
     refused: Backoff,
     again: Option<Instant>,
 }
 
-/// Says that this member leads, until it is dropped.
+/// Marks this member as the leader until dropped.
 struct Leading(Arc<AtomicBool>);
 
 // === impl Leader ===
@@ -68,7 +68,7 @@ impl Leader {
         }
     }
 
-    /// Leads until overtaken (answers ok) or until etcd fails.
+    /// Leads until overtaken (returns `Ok`) or until etcd fails.
     pub(crate) async fn lead(mut self) -> Result<(), EtcdError> {
         let keys = &self.base.keys;
         let (members, plan, drains) = (keys.members(), keys.plan(), keys.drains());
@@ -113,7 +113,7 @@ impl Leader {
                     } else if self.is_drains(key) {
                         self.drains = Drains::default();
                     } else {
-                        // What it registered is still known, and is written again.
+                        // The deleted plan is still known here, and is written again.
                         (self.plan_revision, self.unwritten) = (0, true);
                     }
                     self.note_change();
@@ -133,7 +133,7 @@ impl Leader {
         }
         match serde_json::from_slice::<Registration>(&entry.value) {
             Ok(registration) => self.take_registration(member, registration),
-            // It gets no shards, but the others still do.
+            // An unreadable member gets no shards, but the other members still do.
             Err(error) => {
                 tracing::error!(%member, %error, "a registration cannot be read; it is left out of the plan");
                 self.leave_out(&member);
@@ -141,7 +141,7 @@ impl Leader {
         }
     }
 
-    /// Also one that was planned for until somebody else wrote over it.
+    /// Leaves a member out of the plan, even if the member had shards until another writer replaced its registration.
     fn leave_out(&mut self, member: &MemberId) {
         if self.members.remove(member).is_some() {
             self.note_change();
@@ -208,7 +208,7 @@ impl Leader {
                 self.plan = Some(plan);
                 self.note_change();
             }
-            // Somebody's newer program led before, perhaps: what is not known cannot be kept in place.
+            // A newer program may have led before: the shards of an unknown plan cannot be kept in place.
             Err(error @ (PlanError::Newer(_) | PlanError::Damaged(_))) => {
                 tracing::error!(%error, "the plan in etcd cannot be read; it is replaced");
                 self.unwritten = true;
@@ -221,7 +221,7 @@ impl Leader {
         self.quiet.changed(Instant::now());
     }
 
-    /// As [`Self::publish`]. Where etcd takes no writes, this member leads on: the leader looks after every shard.
+    /// As [`Self::publish`]. If etcd takes no writes, this member leads on: the leader checks every shard.
     async fn publish_or_wait(&mut self) -> Result<bool, EtcdError> {
         match self.publish().await {
             Err(EtcdError::Exhausted(_)) => {
@@ -235,7 +235,7 @@ impl Leader {
         }
     }
 
-    /// Writes the plan if another is due; answers whether this member still leads.
+    /// Writes the plan if the plan changed; returns true if this member still leads.
     async fn publish(&mut self) -> Result<bool, EtcdError> {
         let candidate = |(id, member): (&MemberId, &Registration)| {
             member.candidate(id.clone(), self.drains.holds(&member.name))

@@ -1,8 +1,8 @@
-//! Who owns which shard: membership, leader and plan on etcd, or a single owner without it.
+//! Divides the shards among members: membership, leader and plan on etcd, or a single owner without etcd.
 //!
 //! A process joins the fleet with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets a
-//! [`Handle`] to ask, to steer, and to follow what the plan says of it. Its consumer keeps an [`Owning`], which says what to
-//! do about each shard.
+//! [`Handle`] to query and steer the membership and to follow the plan. The consumer of the shards keeps an [`Owning`],
+//! which decides the next step for each shard.
 //!
 //! ```no_run
 //! # async fn serve(config: delayq_cluster::ClusterConfig) -> Result<(), delayq_cluster::ClusterError> {
@@ -28,34 +28,36 @@
 //! | `deployment` | none | the identity of the deployment in Redis, recorded by the first member: one of another deployment does not join |
 //! | `drains` | none | one JSON document: which members, by name, an [`Operator`] keeps without shards |
 //!
-//! The member of the lowest rank leads. It writes the plan in a transaction that compares its own registration's create
-//! revision and the plan's last revision, so a leader that was overtaken writes nothing.
+//! The member of the lowest rank leads. The leader writes the plan in a transaction that compares its own
+//! registration's create revision and the plan's last revision, so an overtaken leader writes nothing.
 //!
 //! # One hand-over
 //!
-//! 1. A member drains: its registration says so (`registrar`), or an operator's word (`drains`); the leader sees it
-//!    (`leader`), waits for a moment of quiet (`quiet`), computes the plan (`planner`) and writes it.
+//! 1. A member drains: by its registration (`registrar`), or by an operator's request (`drains`). The leader sees the
+//!    change (`leader`), waits for a moment of quiet (`quiet`), computes the plan (`planner`) and writes the plan.
 //! 2. Every member sees the plan (`follower`). The heir takes the shard's epoch from Redis, and pumps.
-//! 3. The former owner keeps pumping until Redis answers that a newer epoch has fenced it (`owning`): the shard always has a
-//!    pump, and an heir that cannot reach the shard's Redis takes nothing away.
+//! 3. The former owner keeps pumping until Redis answers that a newer epoch has fenced the shard (`owning`): the shard
+//!    always has a pump, and an heir that cannot reach the shard's Redis takes nothing away.
 //!
 //! If a member dies, its lease ends, its registration goes, and the next plan gives its shards away.
 //!
 //! # Bounds
 //!
-//! Ownership is for efficiency; that no message goes out twice is the pump script's work, which is safe under two owners.
-//! * A member that dies: its shards are claimed elsewhere within the granted lease time, plus etcd's own half second of
+//! Ownership is for efficiency; the pump script, which is safe under two owners, ensures that no message goes out
+//! twice.
+//! * A member dies: its shards are claimed elsewhere within the granted lease time, plus etcd's own half second of
 //!   looking for expired leases, plus the leader's debounce.
-//! * A member that does not reach a shard: its registration says so, and the next plan gives the shard to a member that does.
-//!   No leader has to reach the shard.
-//! * A change of etcd's own leader, or its restart, renews every lease to its full time: a member that died just before
-//!   is noticed after up to twice the lease time.
-//! * etcd silent: the member is *degraded* once the trusted time has passed, and hears of no newer plan. The member pumps until
-//!   fenced, and claims a shard again only after etcd answered.
-//! * etcd takes no writes (its database is full), and answers all the same: the leader leads on, every member knows
-//!   ([`Handle::refusal`]), and no plan replaces a member that ends. Its shards are adopted by members that find them overdue.
-//! * Keys deleted or replaced by hand: a member whose registration is gone gives up its lease and registers again under a
-//!   new one, at once, and keeps pumping meanwhile.
+//! * A member does not reach a shard: its registration names the shard, and the next plan gives the shard to a member
+//!   that does. No leader has to reach the shard.
+//! * etcd's own leader changes, or etcd restarts: every lease is renewed to its full time, so a member that died just
+//!   before is noticed after up to twice the lease time.
+//! * etcd is silent: the member is *degraded* once the trusted time has passed, and hears of no newer plan. The member
+//!   pumps until fenced, and claims a shard again only after etcd answered.
+//! * etcd takes no writes (its database is full), but answers: the leader leads on, every member knows the reason
+//!   ([`Handle::refusal`]), and no plan replaces a member that ends. Its shards are adopted by members that find them
+//!   overdue.
+//! * Keys are deleted or replaced by hand: a member without its registration gives up its lease and registers again
+//!   under a new lease, at once, and keeps pumping meanwhile.
 
 mod advertised;
 mod alarms;

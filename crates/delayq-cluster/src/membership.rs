@@ -1,4 +1,4 @@
-//! Being a member: one lease and one registration under it, and how the member stands with etcd.
+//! A membership: one lease, one registration under the lease, and the member's standing with etcd.
 
 use crate::config::ClusterConfig;
 use crate::etcd::{Entry, EtcdError, Fence, Grant, Link};
@@ -26,21 +26,21 @@ pub(crate) struct Session {
     pub(crate) rank: i64,
     pub(crate) ttl: Duration,
     pub(crate) sent: Instant,
-    /// What the registration says.
+    /// The contents of the registration.
     pub(crate) registered: Desired,
-    /// When it registered, which a later change of what it says leaves as it is.
+    /// Time of the registration; later changes of the registration keep this time.
     pub(crate) since_ms: u64,
 }
 
-/// How the member stands, for every task to follow.
+/// The member's standing, followed by every task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// None while etcd knows nothing of us.
+    /// `None` while the member has no registration in etcd.
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) trust: Trust,
 }
 
-/// What the member wants to say of itself.
+/// The member's desired registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Desired {
     pub(crate) draining: bool,
@@ -49,37 +49,38 @@ pub(crate) struct Desired {
     pub(crate) shards: ShardCount,
 }
 
-/// The longest pause between two tries: what a recovered etcd waits for us.
+/// Maximum pause between two tries: the longest time that a recovered etcd waits for this member.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// The same for what a shard on the move waits for: its lease's next renewal, and the next reading of the plan.
+/// Maximum pause for renewing the lease and for reading the plan: a shard on the move waits for both.
 pub(crate) const SHORT_PAUSE: Duration = Duration::from_millis(500);
 
-/// How the member's tasks learn that they must end: a change means to leave in order, a dropped sender to just end.
+/// Tells the member's tasks to end: a change means to leave in order, a dropped sender to end at once.
 pub(crate) type Leaving = watch::Receiver<bool>;
 
-/// What every task of a member knows.
+/// The state shared by the member's tasks.
 #[derive(Clone)]
 pub(crate) struct Base {
     pub(crate) link: Link,
     pub(crate) keys: Keys,
     pub(crate) config: Arc<ClusterConfig>,
     pub(crate) counters: Arc<Counters>,
-    /// Why the fleet does not let this member in.
+    /// The reason why the fleet does not admit this member.
     pub(crate) refused: Refused,
-    /// Whether this member leads.
+    /// True while this member leads.
     pub(crate) leads: Arc<AtomicBool>,
 }
 
 // === impl Base ===
 
 impl Base {
-    /// Asks for a lease and registers under it, in the fleet of this member's deployment alone.
+    /// Takes a lease and registers under the lease, only in the fleet of this member's deployment.
     pub(crate) async fn enroll(&self, desired: &Desired) -> Result<Session, EtcdError> {
         let ours = self.belong().await?;
         let grant = self.link.grant(*self.config.etcd.lease_ttl).await?;
         let enrolled = self.register(grant, desired, ours).await;
         if enrolled.is_err() {
-            // A registration that may have arrived would be given shards; the lease's end bounds that, this shortens it.
+            // The plan would give shards to a registration that may have arrived. The end of the lease bounds that
+            // time, and the revocation shortens the time.
             let _ = self.link.revoke(grant.lease).await;
         }
         enrolled
@@ -127,7 +128,7 @@ impl Base {
 // === impl Session ===
 
 impl Session {
-    /// Whether this life wrote a registration.
+    /// Returns true if this life of the member wrote a registration.
     pub(crate) fn wrote(&self, registration: &Entry) -> bool {
         registration.lease == self.lease && registration.create_revision == self.rank
     }
@@ -136,7 +137,7 @@ impl Session {
 // === impl Desired ===
 
 impl Desired {
-    /// What a member says at first: it takes whatever it is given.
+    /// The first registration of a member: ready for any shards.
     pub(crate) fn serving(shards: ShardCount) -> Self {
         Self { draining: false, hindered: ShardRanges::default(), shards }
     }
@@ -145,7 +146,7 @@ impl Desired {
 // === impl Standing ===
 
 impl Standing {
-    /// How a member stands that has just enrolled, for the first time or again.
+    /// The standing of a member right after enrolling, for the first time or again.
     pub(crate) fn enrolled(session: Session) -> Self {
         let granted = Signal::Granted { sent: session.sent, ttl: session.ttl };
         let trust = Trust::Joining.after(granted, session.sent);
@@ -153,7 +154,7 @@ impl Standing {
     }
 }
 
-/// Sleeps until then; none: for ever.
+/// Sleeps until a time; forever without a time.
 pub(crate) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,

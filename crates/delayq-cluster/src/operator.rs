@@ -1,5 +1,5 @@
-//! What an operator asks of a fleet from outside: that a member gives up its shards and takes none, or takes some again; that
-//! another deployment has the fleet.
+//! An operator's requests to a fleet from outside: a member gives up its shards and takes none, or takes shards again;
+//! the fleet changes to another deployment.
 
 use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
@@ -9,40 +9,40 @@ use crate::overview::{Observer, Overview};
 use crate::wall_clock;
 use delayq::protocol::DeploymentId;
 
-/// Changes what members of a fleet may be given, without being in it.
+/// Changes a fleet from outside: drains and undrains members, replaces the deployment.
 #[derive(Clone)]
 pub struct Operator {
     observer: Observer,
 }
 
-/// What became of a request to drain a member.
+/// The outcome of a request to drain a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DrainOutcome {
-    /// It is drained: the leader plans its shards for others from now on.
+    /// The member is drained: the leader plans its shards for other members from now on.
     Drained,
-    /// It was drained already; nothing changed.
+    /// The member was already drained; nothing changed.
     Already,
     /// No member of this name is registered; nothing changed.
     Unknown,
-    /// No other member could take its shards, and that was not allowed; nothing changed.
+    /// No other member could take the shards, and that was not allowed; nothing changed.
     NobodyLeft,
 }
 
-/// What became of a request to let a member have shards again.
+/// The outcome of a request to undrain a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UndrainOutcome {
-    /// It is not drained any more: the leader plans shards for it from now on, if it is registered.
+    /// The member is no longer drained: the leader plans shards for the member from now on, if registered.
     Undrained,
-    /// It was not drained; nothing changed.
+    /// The member was not drained; nothing changed.
     NotDrained,
-    /// Neither drained nor registered; nothing changed.
+    /// The member is neither drained nor registered; nothing changed.
     Unknown,
 }
 
 // === impl Operator ===
 
 impl Operator {
-    /// An operator of the fleet that this configuration would join. Connects with the first request.
+    /// Creates an operator of the fleet that this configuration would join. Connects with the first request.
     ///
     /// # Errors
     /// A configuration that cannot be used.
@@ -50,7 +50,7 @@ impl Operator {
         Ok(Self { observer: Observer::new(config)? })
     }
 
-    /// The fleet as it stands.
+    /// Reads the fleet's current state.
     ///
     /// # Errors
     /// As of [`Observer::overview`].
@@ -58,12 +58,12 @@ impl Operator {
         self.observer.overview().await
     }
 
-    /// Drains a member by its name, for as long as nobody undrains it, over its restarts and changes of the leader: the
-    /// plan gives its shards to others, and it none. Where no other member could take them, only with `nobody_left`.
-    /// Safe to repeat.
+    /// Drains a member by its name until an operator undrains the member, across restarts and changes of the leader:
+    /// the plan gives the shards to other members. Drains the last able member only with `nobody_left`. Safe to repeat.
     ///
     /// # Errors
-    /// etcd unreachable (the drain may have been written: repeat it) or refusing, or a document of a newer format.
+    /// etcd unreachable (the drain may have been written: repeat the call) or refusing, or a document of a newer
+    /// format.
     pub async fn drain(
         &self,
         name: &str,
@@ -82,7 +82,7 @@ impl Operator {
                 return Ok(DrainOutcome::NobodyLeft);
             }
             drains.add(name, Drain { since_ms: wall_clock::unix_ms(), reason: reason.to_owned() });
-            // Refused if another drain came between: both together might have left nobody.
+            // Refused if another drain came between: both drains together might leave no member.
             if self.write(&drains, written).await? {
                 return Ok(DrainOutcome::Drained);
             }
@@ -92,7 +92,7 @@ impl Operator {
     /// Ends the drain of a member, registered or not. Safe to repeat.
     ///
     /// # Errors
-    /// etcd unreachable (the drain may be over: repeat it) or refusing, or a document of a newer format.
+    /// etcd unreachable (the drain may be over: repeat the call) or refusing, or a document of a newer format.
     pub async fn undrain(&self, name: &str) -> Result<UndrainOutcome, ClusterError> {
         loop {
             let (overview, mut drains, written) = self.read().await?;
@@ -106,11 +106,11 @@ impl Operator {
         }
     }
 
-    /// Records a deployment as that of the fleet, in the place of the recorded one: members of that one are kept out from
-    /// their next registration on. Returns the other one that was recorded, if any. Safe to repeat.
+    /// Records a deployment as the fleet's, replacing the recorded deployment: members of the former deployment are
+    /// kept out from their next registration on. Returns the replaced deployment, if different. Safe to repeat.
     ///
     /// # Errors
-    /// etcd unreachable (the record may have been written: repeat it) or refusing.
+    /// etcd unreachable (the record may have been written: repeat the call) or refusing.
     pub async fn replace_deployment(&self, with: DeploymentId) -> Result<Option<DeploymentId>, ClusterError> {
         let before = self.overview().await?.deployment;
         if before != Some(with) {
@@ -121,7 +121,7 @@ impl Operator {
         Ok(before.filter(|&before| before != with))
     }
 
-    /// The fleet, its drains, and the revision at which they were written; 0: never.
+    /// The fleet, its drains, and the revision of the drains' last write; 0: never written.
     async fn read(&self) -> Result<(Overview, Drains, i64), ClusterError> {
         let read = self.observer.read().await?;
         let entry = read.drains();

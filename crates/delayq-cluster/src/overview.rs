@@ -1,4 +1,5 @@
-//! A fleet, observed from outside or inside: the members and the plan. The pump of a shard is the owner of its epoch in Redis.
+//! A fleet, observed from outside or inside: the members and the plan. The pump of a shard is the owner of its epoch in
+//! Redis.
 
 use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
@@ -18,18 +19,18 @@ use std::time::Instant;
 /// A fleet at one revision of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overview {
-    /// etcd's revision that everything below was read at; 0 in single mode.
+    /// etcd's revision of the reading below; 0 in single mode.
     pub revision: i64,
-    /// The identity of the deployment whose fleet it is, as the first member recorded it.
+    /// The identity of the fleet's deployment, as recorded by the first member.
     #[serde(skip)]
     pub deployment: Option<DeploymentId>,
-    /// The members, oldest registration first: the first one leads.
+    /// The members, oldest registration first: the first member leads.
     pub members: Vec<MemberInfo>,
-    /// The plan; none before the first.
+    /// The plan; `None` before the first plan.
     pub plan: Option<PlanInfo>,
     /// Shards that the plan gives to no registered member. The count is the plan's, or the most that any member knows.
     pub unplanned: Vec<ShardId>,
-    /// Who is kept without shards by an operator, registered or not.
+    /// Members that an operator keeps without shards, registered or not.
     pub drains: Vec<DrainInfo>,
     /// Registrations and drains that cannot be read, by key.
     pub unreadable: Vec<String>,
@@ -40,36 +41,36 @@ pub struct Overview {
 pub struct MemberInfo {
     /// This life of the member.
     pub id: MemberId,
-    /// Its name.
+    /// The member's name.
     pub name: String,
-    /// Its program's version.
+    /// The version of the member's program.
     pub version: String,
-    /// Where its admin endpoint answers.
+    /// Address of the member's admin endpoint.
     pub address: String,
-    /// Whether it is giving its shards away, because its process ends.
+    /// True while the member gives its shards away, because its process ends.
     pub draining: bool,
-    /// Whether an operator keeps it without shards: others have them.
+    /// True while an operator keeps the member without shards.
     pub drained: bool,
-    /// How many shards are out of its reach now: members that reach them have them.
+    /// Number of shards out of the member's reach now: the plan gives these shards to members that reach them.
     pub hindered: usize,
-    /// When it registered, by its own clock: Unix time in milliseconds.
+    /// Time of registration, by the member's own clock: Unix time in milliseconds.
     pub since_ms: u64,
-    /// Whether it leads.
+    /// True if the member leads.
     pub leader: bool,
-    /// How many shards the plan gives it.
+    /// Number of shards that the plan gives the member.
     pub planned: usize,
 }
 
 /// The plan, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanInfo {
-    /// Its version.
+    /// The plan's version.
     pub version: u64,
-    /// Who wrote it.
+    /// The leader that wrote the plan.
     pub by: MemberId,
-    /// How many shards it covers.
+    /// Number of shards that the plan covers.
     pub shards: usize,
-    /// How many of them nobody can take.
+    /// Number of shards that no member can take.
     pub without_owner: usize,
 }
 
@@ -78,37 +79,37 @@ pub struct PlanInfo {
 pub struct DrainInfo {
     /// The member's name.
     pub name: String,
-    /// Since when, by the operator's clock: Unix time in milliseconds.
+    /// Start of the drain, by the operator's clock: Unix time in milliseconds.
     pub since_ms: u64,
-    /// Why, if the operator said so.
+    /// The operator's reason; may be empty.
     pub reason: String,
-    /// Whether a member of this name is registered.
+    /// True if a member of this name is registered.
     pub registered: bool,
 }
 
-/// What one etcd endpoint answered.
+/// The answer of one etcd endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EndpointHealth {
     /// The endpoint.
     pub endpoint: String,
-    /// etcd's version; none if it did not answer.
+    /// etcd's version; `None` if the endpoint did not answer.
     pub version: Option<String>,
-    /// Whether it knows a leader.
+    /// True if the endpoint knows a leader.
     pub has_leader: bool,
-    /// The alarms that any member of etcd raised, by name. With any, such as `NOSPACE`, etcd takes no writes.
+    /// The alarms that any member of etcd raised, by name. With any alarm, such as `NOSPACE`, etcd takes no writes.
     pub alarms: Vec<String>,
-    /// Why it did not answer.
+    /// The reason for a missing answer.
     pub error: Option<String>,
 }
 
-/// Observes a fleet without being in it.
+/// Observes a fleet as a non-member.
 #[derive(Clone)]
 pub struct Observer {
     link: Link,
     keys: Keys,
 }
 
-/// All that etcd holds of a fleet, at one revision.
+/// Everything that etcd holds of a fleet, at one revision.
 pub(crate) struct Read {
     revision: i64,
     members: Vec<Entry>,
@@ -120,7 +121,7 @@ pub(crate) struct Read {
 // === impl Overview ===
 
 impl Overview {
-    /// The members that could take the shards of the one of this name.
+    /// The other members that could take the shards of the member of this name.
     pub fn heirs(&self, name: &str) -> impl Iterator<Item = &MemberInfo> {
         self.members.iter().filter(move |member| member.name != name && member.can_take())
     }
@@ -129,7 +130,8 @@ impl Overview {
 // === impl MemberInfo ===
 
 impl MemberInfo {
-    /// Whether it can be given any shard: it does not end, is not drained, and reaches all.
+    /// Returns true if the plan may give the member any shard: the member is not ending, not drained, and reaches every
+    /// shard.
     pub const fn can_take(&self) -> bool {
         !(self.draining || self.drained || self.hindered > 0)
     }
@@ -146,7 +148,7 @@ impl Read {
 // === impl Observer ===
 
 impl Observer {
-    /// An observer of the fleet that this configuration would join. Connects with the first question.
+    /// Creates an observer of the fleet that this configuration would join. Connects with the first question.
     ///
     /// # Errors
     /// A configuration that cannot be used.
@@ -160,7 +162,7 @@ impl Observer {
         Self { link, keys }
     }
 
-    /// The fleet as it stands: one request. Tries every endpoint once.
+    /// Reads the fleet's current state in one request. Tries every endpoint once.
     ///
     /// # Errors
     /// etcd unreachable (try again later) or refusing, or a plan that this program cannot read.
@@ -182,7 +184,7 @@ impl Observer {
         Ok(Read { revision, members: next(), plan: next(), drains: next(), deployment: next() })
     }
 
-    /// One request that is safe to repeat, to each endpoint in turn until one answers.
+    /// Sends one request, which is safe to repeat, to each endpoint in turn until an endpoint answers.
     pub(crate) async fn ask<'l, T, F>(&'l self, request: impl Fn(&'l Link) -> F) -> Result<T, ClusterError>
     where
         F: Future<Output = Result<T, EtcdError>> + Send,
@@ -198,7 +200,7 @@ impl Observer {
         }
     }
 
-    /// What each etcd endpoint says of itself, one after the other.
+    /// Asks each etcd endpoint for its status, one after the other.
     pub async fn health(&self) -> Vec<EndpointHealth> {
         let health = |(endpoint, status): (String, Result<Status, EtcdError>)| match status {
             Ok(Status { version, has_leader, alarms }) => {
@@ -247,7 +249,7 @@ impl Observer {
     }
 
     fn read_member(&self, entry: &Entry) -> Option<(i64, MemberId, Registration)> {
-        // Without a lease, no member wrote it.
+        // A key without a lease was not written by a member.
         let id = self.keys.member_of(&entry.key).filter(|_| entry.lease != 0)?;
         Some((entry.create_revision, id, serde_json::from_slice(&entry.value).ok()?))
     }

@@ -1,4 +1,4 @@
-//! A member's view of the plan, as its consumer sees it; each change replaces the whole view.
+//! A member's view of the plan for the consumer of its shards; each change replaces the whole view.
 
 use crate::trust::Trust;
 use delayq::protocol::ShardId;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// A member's view of the plan at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnershipView {
-    /// The shards that the plan gives to this life of the member; none while it has no lease.
+    /// The shards that the plan gives to this life of the member; none while the member has no lease.
     pub planned: BTreeSet<ShardId>,
     /// The shards that the plan gives to nobody: no successor will fence their owner.
     pub nobodys: BTreeSet<ShardId>,
@@ -24,8 +24,8 @@ pub struct OwnershipView {
 // === impl OwnershipView ===
 
 impl OwnershipView {
-    /// Returns true if a plan was seen that gives this member no shard. A member that has no shard and is no spare does not do
-    /// its work.
+    /// Returns true if a plan exists that gives this member no shard. A member without shards that is no spare does not
+    /// do its work.
     pub fn is_spare(&self) -> bool {
         self.plan_version > 0 && self.planned.is_empty()
     }

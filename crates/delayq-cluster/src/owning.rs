@@ -1,4 +1,4 @@
-//! How far each shard is on its way from being planned for a member to being pumped by it, and back. Pure.
+//! Tracks each shard on the way from the plan to the pump of this member, and back. Pure.
 //!
 //! ```text
 //! planned ─► Wanted ─claim─► Claiming ─epoch─► Mine ─fenced─► Doubted ─ask─► Asking ─still mine─► Wanted
@@ -10,13 +10,15 @@
 //! ```
 //!
 //! Only a newer epoch ends the work on a shard: neither a plan nor a lost lease does. So a hand-over has no gap, and a
-//! successor that cannot reach the shard's Redis takes nothing away. A shard that the plan gives to nobody is dropped at once.
+//! successor that cannot reach the shard's Redis takes nothing away. A shard that the plan gives to nobody is dropped
+//! at once.
 //!
-//! A fenced member claims again only after etcd confirmed that the plan still names this member: two members never take turns
-//! fencing each other. A member with an outdated plan fences the owner once; the owner asks etcd, and claims again.
+//! A fenced member claims again only after etcd confirmed that the plan still names this member: two members never take
+//! turns fencing each other. A member with an outdated plan fences the owner once; the owner asks etcd, and claims
+//! again.
 //!
-//! A shard that nobody pumps is adopted by any member whose claim Redis grants, whatever etcd says: Redis grants such a claim
-//! only while no owner pumps. The member pumps the shard until the member that the plan names fences this one.
+//! A shard that nobody pumps is adopted by any member whose claim Redis grants, whatever etcd says: Redis grants such a
+//! claim only while no owner pumps. The member pumps the shard until the member named in the plan fences this member.
 
 use crate::ownership::OwnershipView;
 use delayq::protocol::ShardId;
@@ -25,14 +27,14 @@ use std::time::{Duration, Instant};
 
 /// How soon a shard on its way to another member is polled for its fence; each further poll waits twice as long.
 const FIRST_PARTING_POLL: Duration = Duration::from_millis(20);
-/// The longest between two such polls.
+/// Maximum time between two such polls.
 const LONGEST_PARTING_POLL: Duration = Duration::from_secs(2);
 
-/// The shards that a member pumps, is about to claim, or pumps until their new owner fences it.
+/// The shards that a member pumps, is about to claim, or pumps until their new owners fence this member.
 #[derive(Debug, Default)]
 pub struct Owning {
     shards: BTreeMap<ShardId, Phase>,
-    /// When a phase of `shards` asks for a claim, a question or a poll.
+    /// The times at which phases of `shards` ask for a claim, a question or a poll.
     due: BTreeSet<(Instant, ShardId)>,
     /// Number of shards that are planned for this member.
     given: usize,
@@ -89,7 +91,8 @@ impl Owning {
         turn
     }
 
-    /// Takes a shard that the plan gives to another member or to nobody. Returns whether this member keeps pumping it.
+    /// Handles a shard that the plan gives to another member or to nobody. Returns true if this member keeps pumping
+    /// the shard.
     fn part(&mut self, shard: ShardId, nobodys: bool, now: Instant) -> bool {
         let next = match self.shards.get(&shard) {
             Some(Phase::Mine) if !nobodys => Some(Phase::parting(now)),
@@ -106,17 +109,18 @@ impl Owning {
         *self = Self::default();
     }
 
-    /// Returns true if no shard is pumped or about to be.
+    /// Returns true if no shard is pumped or about to be pumped.
     pub fn is_empty(&self) -> bool {
         self.shards.is_empty()
     }
 
-    /// The shards that are pumped or about to be.
+    /// The shards that are pumped or about to be pumped.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> {
         self.shards.keys().copied()
     }
 
-    /// Returns true if this member has no part in a shard, or was fenced from it: another member pumps the shard, or nobody does.
+    /// Returns true if this member has no part in a shard, or was fenced: another member pumps the shard, or no member
+    /// does.
     pub fn is_others(&self, shard: ShardId) -> bool {
         matches!(self.shards.get(&shard), None | Some(Phase::Doubted { .. } | Phase::Asking))
     }
@@ -163,7 +167,7 @@ impl Owning {
         self.due.first().map(|&(from, _)| from)
     }
 
-    /// Takes a granted claim. Returns whether to pump the shard under its epoch.
+    /// Takes a granted claim. Returns true if the shard is to be pumped under its new epoch.
     pub fn claimed(&mut self, shard: ShardId, now: Instant) -> bool {
         self.locked_out.remove(&shard);
         let Some(phase) = self.shards.get(&shard) else { return false };
@@ -203,21 +207,21 @@ impl Owning {
         self.retry(shard, from)
     }
 
-    /// Takes a failed claim: the next claim is due at `from`. Returns false if the shard is planned for another member: the
-    /// shard is gone then.
+    /// Takes a failed claim: the next claim is due at `from`. Returns false if the shard is planned for another member:
+    /// the shard is gone then.
     pub fn retry(&mut self, shard: ShardId, from: Instant) -> bool {
         let given = self.is_given(shard);
         self.put(shard, given.then_some(Phase::Wanted { from }));
         given
     }
 
-    /// Takes the answer that a newer epoch fenced a shard. Returns true if the shard is planned for this member, so that etcd
-    /// is to be asked; otherwise the shard is gone.
+    /// Takes the answer that a newer epoch fenced a shard. Returns true if the shard is planned for this member, so
+    /// that etcd must be asked; otherwise the shard is gone.
     pub fn fenced(&mut self, shard: ShardId, now: Instant) -> bool {
         match self.shards.get(&shard) {
             Some(Phase::Mine) => self.put(shard, Some(Phase::Doubted { from: now })),
             Some(Phase::Parting { .. }) => self.put(shard, None),
-            // A claim or a question is under way.
+            // A claim or a question is in flight.
             _ => {}
         }
         self.shards.contains_key(&shard)
@@ -230,7 +234,8 @@ impl Owning {
         }
     }
 
-    /// Takes a question without that answer: the next one is due at `from`, unless a newer plan comes first.
+    /// Takes a failed or negative answer to a question: the next question is due at `from`, unless a newer plan comes
+    /// first.
     pub fn doubt(&mut self, shard: ShardId, from: Instant) {
         if self.shards.get(&shard) == Some(&Phase::Asking) {
             self.put(shard, Some(Phase::Doubted { from }));

@@ -1,21 +1,21 @@
-//! The plan: one versioned document that says which member each shard is meant for. It is the only claim that etcd holds:
-//! the member that it names takes the shard's epoch from Redis.
+//! The plan: one versioned document that assigns each shard to a member. The plan is the only claim that etcd holds:
+//! the named member takes the shard's epoch from Redis.
 
 use crate::keys::MemberId;
 use delayq::protocol::ShardId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The document's format. A reader refuses a newer one by name and keeps what it owns.
+/// The document's format. A reader refuses a newer format by name and keeps its shards.
 const FORMAT: u16 = 1;
 
-/// Who is meant to own which shard.
+/// The planned owner of each shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     format: u16,
     /// Rises by one with every change; starts from scratch when etcd does.
     pub version: u64,
-    /// The leader that wrote it.
+    /// The leader that wrote the plan.
     pub by: MemberId,
     /// The members that have a shard.
     members: Vec<PlannedMember>,
@@ -28,22 +28,22 @@ pub struct Plan {
 pub struct PlannedMember {
     /// This life of the member.
     pub id: MemberId,
-    /// Its name, by which a member that comes back is known.
+    /// The member's name, which identifies a member that comes back.
     pub name: String,
 }
 
-/// Why a plan cannot be read.
+/// The reason why a plan cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Written by a newer program.
+    /// A newer program wrote the plan.
     #[error("the plan has format {0}, this program reads up to {FORMAT}")]
     Newer(u16),
-    /// Not a plan.
+    /// The document is not a plan.
     #[error("the plan is damaged: {0}")]
     Damaged(String),
 }
 
-/// What every format of the document has.
+/// The part shared by every format of the document.
 #[derive(Deserialize)]
 struct FormatOnly {
     format: u16,
@@ -64,7 +64,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// A newer format, and anything that is not a whole plan.
+    /// A newer format, or a damaged or incomplete plan.
     pub fn from_json(json: &[u8]) -> Result<Self, PlanError> {
         let damaged = |e: serde_json::Error| PlanError::Damaged(e.to_string());
         let FormatOnly { format } = serde_json::from_slice(json).map_err(damaged)?;
@@ -79,23 +79,23 @@ impl Plan {
         }
     }
 
-    /// The plan as it is written.
+    /// Serialises the plan.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a plan has only numbers and texts, which always serialise")
     }
 
-    /// How many shards are planned.
+    /// The number of planned shards.
     pub fn shard_count(&self) -> usize {
         self.owners.len()
     }
 
-    /// The member a shard is meant for; none while nobody can take it, or for a shard the plan does not know.
+    /// The planned member of a shard; `None` if no member can take the shard, or if the plan does not cover the shard.
     pub fn owner_of(&self, shard: ShardId) -> Option<&PlannedMember> {
         let place = (*self.owners.get(usize::from(shard.get()))?)?;
         self.members.get(usize::from(place))
     }
 
-    /// The shards meant for a member.
+    /// The shards planned for a member.
     pub fn shards_of(&self, member: &MemberId) -> BTreeSet<ShardId> {
         let Some(mine) = self.members.iter().position(|m| m.id == *member) else { return BTreeSet::new() };
         self.shards_where(|place| place.is_some_and(|place| usize::from(place) == mine))

@@ -1,11 +1,12 @@
 //! Makes the plan: a pure function of the number of shards, the members and the previous plan.
 //!
-//! First every shard stays where it is, if its member may keep it. Each shard without a place goes to the member with the
-//! fewest shards. Then the fullest member gives to the emptiest until their counts differ by one at most. So a shard moves only
-//! from a member that has too many, is gone, or cannot reach the shard while another member can.
+//! First every shard stays in place, if its member may keep the shard. Each shard without a place goes to the member
+//! with the fewest shards. Then the fullest member gives to the emptiest until their counts differ by at most one. So a
+//! shard moves only from a member that has too many shards, is gone, or cannot reach the shard while another member
+//! can.
 //!
-//! A member that cannot reach some shards keeps its other shards, and is given no further ones while any member reaches all:
-//! an outage that ends soon moves no more than it must.
+//! A member that cannot reach some shards keeps its other shards, and is given no further shards while any member
+//! reaches all: a short outage moves no more shards than necessary.
 
 use crate::keys::MemberId;
 use crate::plan::{Plan, PlannedMember};
@@ -19,15 +20,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Candidate {
     /// This life of the member.
     pub id: MemberId,
-    /// Its name: a candidate inherits the shards of a namesake that is gone.
+    /// The member's name: a candidate inherits the shards of a namesake that is gone.
     pub name: String,
-    /// Whether it is on its way out, or drained by an operator: it gets nothing.
+    /// The member is ending, or drained by an operator: the plan gives this member no shards.
     pub draining: bool,
-    /// The shards that it cannot reach now: it gets none of them that another member reaches.
+    /// Shards that the member cannot reach now: the plan gives each to a member that reaches the shard, if any does.
     pub hindered: ShardRanges,
 }
 
-/// The shards of a member: those that have no earlier place to leave are `true`, and move first.
+/// The shards of a member: shards without an earlier place to leave are `true`, and move first.
 type Seat = BTreeSet<(bool, u16)>;
 
 /// The members being filled, and their order by number of shards.
@@ -35,14 +36,14 @@ struct Table {
     reach: Reach,
     seats: Vec<Seat>,
     order: BTreeSet<(usize, usize)>,
-    /// The order of the members that reach every shard that anyone reaches.
+    /// The order of the members that reach every shard that any member reaches.
     able: BTreeSet<(usize, usize)>,
 }
 
-/// The next plan.
+/// Computes the next plan.
 ///
-/// The result does not depend on the order of `candidates`, and equals `previous`, version included, when no shard has to
-/// move. Costs O((S + M) log M) for S shards and M members, while any member reaches every shard.
+/// The result does not depend on the order of `candidates`, and equals `previous`, version included, when no shard has
+/// to move. Costs O((S + M) log M) for S shards and M members, while any member reaches every shard.
 pub fn compute(shards: ShardCount, candidates: &[Candidate], previous: Option<&Plan>, by: &MemberId) -> Plan {
     let members = eligible(candidates);
     let kept = kept_places(previous, &members);
@@ -70,7 +71,7 @@ fn eligible(candidates: &[Candidate]) -> Vec<&Candidate> {
     by_id.into_values().collect()
 }
 
-/// For each shard of the previous plan, the member that keeps it.
+/// For each shard of the previous plan, the member that keeps the shard.
 fn kept_places(previous: Option<&Plan>, members: &[&Candidate]) -> Vec<Option<usize>> {
     let Some(previous) = previous else { return Vec::new() };
     let by_id: BTreeMap<&MemberId, usize> = members.iter().enumerate().map(|(i, m)| (&m.id, i)).collect();
@@ -106,7 +107,7 @@ impl Table {
         taken
     }
 
-    /// Changes the shards of a member, and its place in the orders.
+    /// Changes the shards of a member, and the member's place in the orders.
     fn change(&mut self, seat: usize, change: impl FnOnce(&mut Seat)) {
         let before = self.seats[seat].len();
         change(&mut self.seats[seat]);
@@ -118,14 +119,15 @@ impl Table {
         }
     }
 
-    /// The member with the fewest shards: of those that reach all, or else of those that reach this shard.
+    /// The member with the fewest shards: among the members that reach all shards, or else among the members that reach
+    /// this shard.
     fn emptiest_for(&self, shard: u16) -> Option<usize> {
         let reaching = || self.order.iter().find(|(_, seat)| self.reach.has(*seat, shard));
         self.able.first().or_else(reaching).map(|&(_, seat)| seat)
     }
 
-    /// Moves shards from the fullest to the emptiest that reaches all until their counts differ by one at most. Each move
-    /// narrows the gap.
+    /// Moves shards from the fullest member to the emptiest that reaches all shards until their counts differ by at
+    /// most one. Each move narrows the gap.
     fn level(&mut self) {
         while let (Some(&(least, to)), Some(&(most, from))) = (self.able.first(), self.order.last())
             && most > least + 1

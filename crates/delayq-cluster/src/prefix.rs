@@ -5,7 +5,8 @@ use delayq_service::is_name;
 use std::fmt;
 use std::str::FromStr;
 
-/// What every key of a deployment in etcd begins with: `/` and one part, 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`.
+/// The beginning of every key of a deployment in etcd: `/` and one part, 1 to 64 of `A-Z a-z 0-9 . _ -`; default
+/// `/delayq`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPrefix(String);
 

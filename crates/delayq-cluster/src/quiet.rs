@@ -1,9 +1,9 @@
-//! When a stream of changes has been quiet long enough to act on: pure.
+//! Decides when a stream of changes has been quiet long enough to act on. Pure.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Collects changes until none came for a while, or the first has waited for too long.
+/// Collects changes until no change came for a while, or the first change has waited for too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quiet {
     quiet: Duration,
@@ -24,18 +24,17 @@ impl Quiet {
         Self { quiet, at_most, waiting: None }
     }
 
-    /// A change came.
     pub(crate) fn changed(&mut self, now: Instant) {
         let first = self.waiting.map_or(now, |waiting| waiting.first);
         self.waiting = Some(Waiting { first, last: now });
     }
 
-    /// When to act; none while nothing changed.
+    /// The time to act; `None` without changes.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.waiting.map(|waiting| (waiting.last + self.quiet).min(waiting.first + self.at_most))
     }
 
-    /// Acted.
+    /// Ends the wait after acting.
     pub(crate) fn done(&mut self) {
         self.waiting = None;
     }

@@ -1,19 +1,19 @@
-//! Which members reach which shards: pure.
+//! Knows which members reach which shards. Pure.
 
 use delayq::ShardCount;
 use delayq::protocol::ShardRanges;
 
-/// Which members reach which shards. A shard that no member reaches counts as reached by all: the cause lies outside of the
-/// members, and moving such a shard helps nobody.
+/// The shards that each member reaches. A shard that no member reaches counts as reached by all: the cause lies outside
+/// of the members, and moving such a shard helps no member.
 pub(crate) struct Reach {
-    /// Of each member the shards out of its reach, by number; empty for a member that reaches all.
+    /// For each member, the shards out of its reach, by number; empty for a member that reaches all.
     out: Vec<Vec<bool>>,
 }
 
 // === impl Reach ===
 
 impl Reach {
-    /// `hindered`: of each member the shards that it says are out of its reach.
+    /// `hindered`: for each member, the shards that the member reports as out of its reach.
     pub(crate) fn new<'a>(shards: ShardCount, hindered: impl Iterator<Item = &'a ShardRanges>) -> Self {
         let shards = usize::from(shards.get());
         let mut out: Vec<Vec<bool>> = hindered.map(|hindered| flags(hindered, shards)).collect();
@@ -39,7 +39,7 @@ impl Reach {
     }
 }
 
-/// A flag for each shard; empty without any of the shards.
+/// A flag for each shard; empty if `hindered` names none of the shards.
 fn flags(hindered: &ShardRanges, shards: usize) -> Vec<bool> {
     let mut flags = Vec::new();
     for shard in hindered.shards().map(|shard| usize::from(shard.get())).filter(|&shard| shard < shards) {
@@ -53,7 +53,7 @@ fn flags(hindered: &ShardRanges, shards: usize) -> Vec<bool> {
 mod tests {
     use super::*;
 
-    /// Of each member, the shards of four that it reaches, and whether it reaches all that any member reaches.
+    /// For each member, the reached shards among four, and true for a member that reaches all that any member reaches.
     fn reached(hindered: &[&str]) -> Vec<(Vec<u16>, bool)> {
         let parse =
             |text: &&str| if text.is_empty() { ShardRanges::default() } else { text.parse().unwrap() };

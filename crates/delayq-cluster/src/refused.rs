@@ -1,9 +1,9 @@
-//! Why a member is kept out of its fleet.
+//! The reason why a member is kept out of its fleet.
 
 use crate::error::ClusterError;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Why this member is not let into the fleet: it is that of another deployment. Cheap to clone.
+/// The reason why the fleet does not admit this member: the fleet belongs to another deployment. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Refused(Arc<Mutex<Option<ClusterError>>>);
 

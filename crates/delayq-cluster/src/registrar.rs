@@ -1,4 +1,4 @@
-//! Keeps the registration in etcd saying what the member wants it to say.
+//! Keeps the registration in etcd equal to the member's desired registration.
 
 use crate::backoff::Backoff;
 use crate::etcd::Fence;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// The task that writes the registration whenever it should say something else.
+/// The task that writes the registration whenever its contents should change.
 pub(crate) struct Registrar {
     base: Base,
     desired: watch::Receiver<Desired>,
     standing: watch::Receiver<Standing>,
     leaving: Leaving,
-    /// The life that was registered last, and what its registration says.
+    /// The life that was registered last, and the contents of its registration.
     written: Option<(Arc<Session>, Desired)>,
     backoff: Backoff,
 }
@@ -54,7 +54,7 @@ impl Registrar {
         }
     }
 
-    /// A new life registered itself with what was wanted then.
+    /// Notes the registration that a new life wrote while enrolling.
     fn meet(&mut self, session: Option<Arc<Session>>) {
         let known = self.written.as_ref().map(|(known, _)| &known.member);
         if known != session.as_ref().map(|session| &session.member) {
@@ -81,7 +81,8 @@ impl Registrar {
                 *registered = wanted;
                 backoff.reset();
             }
-            // Gone, or no answer: the keeper of the lease finds out which; until then, again.
+            // The registration is gone, or etcd did not answer: the keeper of the lease finds out which; until then,
+            // try again.
             Ok(None) | Err(_) => sleep(backoff.next()).await,
         }
     }

@@ -1,4 +1,4 @@
-//! A member's registration: the document under its lease that says who it is and how it is doing.
+//! A member's registration: the document under its lease with the member's identity and condition.
 
 use crate::config::ClusterConfig;
 use crate::keys::MemberId;
@@ -7,7 +7,7 @@ use delayq::ShardCount;
 use delayq::protocol::ShardRanges;
 use serde::{Deserialize, Serialize};
 
-/// What a member says of itself. Unknown fields are ignored, so that newer members can say more.
+/// A member's description of itself. Unknown fields are ignored, so that newer members can add fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Registration {
     pub(crate) name: String,
@@ -17,10 +17,10 @@ pub(crate) struct Registration {
     pub(crate) address: String,
     #[serde(default)]
     pub(crate) draining: bool,
-    /// The shards out of its reach.
+    /// The shards out of the member's reach.
     #[serde(default, skip_serializing_if = "ShardRanges::is_empty")]
     pub(crate) hindered: ShardRanges,
-    /// How many shards the member knows of; the plan covers the most any member knows.
+    /// Number of shards that the member knows; the plan covers the highest number that any member knows.
     pub(crate) shards: ShardCount,
     /// Unix time of the registration, in milliseconds by the member's own clock; for people only.
     #[serde(default)]
@@ -47,7 +47,7 @@ impl Registration {
         serde_json::to_vec(self).expect("a registration has only numbers and texts, which always serialise")
     }
 
-    /// How the planner sees it; whether an operator drained it, it does not say itself.
+    /// The planner's view of the member. The registration does not know about an operator's drain: `drained` adds that.
     pub(crate) fn candidate(&self, id: MemberId, drained: bool) -> Candidate {
         let (name, hindered) = (self.name.clone(), self.hindered.clone());
         Candidate { id, name, draining: self.draining || drained, hindered }

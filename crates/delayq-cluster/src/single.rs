@@ -1,4 +1,4 @@
-//! One owner of everything, without etcd: the same interface, fewer promises.
+//! A single owner of every shard, without etcd: the same interface, fewer promises.
 
 use crate::membership::{Desired, Leaving, Standing};
 use crate::ownership::OwnershipView;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What single mode cannot promise; to be logged at start.
+/// The limits of single mode; to be logged at start.
 pub const SINGLE_MODE_LIMITS: &str = "single mode: this process owns every shard and nobody takes over when it ends. \
     While it is stopped, nothing becomes ready; what fell due meanwhile goes out, late, when it is started again. \
     A second process is kept out by a lock in Redis only; with that lock lost both would pump, which costs \
@@ -25,7 +25,7 @@ pub(crate) struct Single {
 // === impl Single ===
 
 impl Single {
-    /// Owns everything until it drains or leaves.
+    /// Owns every shard until the member drains or leaves.
     pub(crate) async fn run(mut self) {
         loop {
             self.settle();
@@ -39,7 +39,7 @@ impl Single {
         self.signal(Signal::Leave);
     }
 
-    /// Everything is for this member; once it drains, for nobody.
+    /// Plans every shard for this member; once the member drains, for nobody.
     pub(crate) fn settle(&mut self) {
         let Desired { draining, shards, .. } = self.desired.borrow_and_update().clone();
         if draining {
@@ -56,7 +56,7 @@ impl Single {
     }
 }
 
-/// How the only member stands: trusted for ever.
+/// The standing of the only member: trusted forever.
 pub(crate) fn standing() -> Standing {
     Standing { session: None, trust: Trust::Trusted { until: None } }
 }

@@ -1,11 +1,10 @@
-//! Starting a member's tasks, and saying when one ends that should not have.
+//! Starts a member's tasks, and reports a task that ended unasked.
 
 use crate::membership::{Desired, Leaving};
 use std::future::Future;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-/// Starts a member's tasks and says when one ends that should not have.
 pub(crate) struct Spawner {
     pub(crate) tasks: TaskTracker,
     leaving: Leaving,

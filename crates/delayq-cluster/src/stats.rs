@@ -1,12 +1,10 @@
-//! Counters of what a member did with etcd, for metrics.
+//! Counters of a member's use of etcd, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One number that only rises.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
-/// The counters as they run.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: Counter,
@@ -30,17 +28,17 @@ pub struct ClusterStats {
     pub keep_alives: u64,
     /// Connections given up.
     pub reconnects: u64,
-    /// Times that everything was read again because a watch ended.
+    /// Times that the keys were read again because a watch ended.
     pub relists: u64,
-    /// Watches that ended because the history they needed was compacted.
+    /// Watches that ended because their history was compacted.
     pub compacted: u64,
-    /// Leases granted; more than one means that one was lost.
+    /// Leases granted; more than one means that a lease was lost.
     pub leases_granted: u64,
-    /// Leases that etcd said are gone.
+    /// Leases that etcd reported as gone.
     pub leases_lost: u64,
     /// Plans written as leader.
     pub plans_published: u64,
-    /// Plans that were refused because this member no longer led.
+    /// Plans refused because this member no longer led.
     pub plans_overtaken: u64,
     /// Times that the trusted time ran out without an answer.
     pub degraded: u64,

@@ -1,4 +1,4 @@
-//! How far a member may believe that its lease still lives: a state machine without a clock of its own.
+//! Decides how long a member may trust that its lease still lives: a state machine without a clock of its own.
 //!
 //! ```text
 //!            granted                 until passed, no answer
@@ -13,47 +13,47 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How a member stands with etcd.
+/// A member's standing with etcd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// No lease yet; nothing is planned for it.
+    /// The member has no lease yet, and no planned shards.
     #[default]
     Joining,
-    /// The lease certainly lives until then; none: for ever (single mode).
+    /// The lease certainly lives until `until`; `None`: forever (single mode).
     Trusted {
-        /// When the trust ends, unless a keep-alive is answered before.
+        /// The end of the trust, unless a keep-alive is answered before.
         until: Option<Instant>,
     },
-    /// etcd does not answer and the trusted time has passed: no newer plan is heard of.
+    /// etcd does not answer and the trusted time has passed: the member hears of no newer plan.
     Degraded {
-        /// Since when.
+        /// Time of the change to this state.
         since: Instant,
     },
-    /// etcd said that the lease is gone: no plan counts on this member; a new lease is being asked for. What is pumped is
-    /// pumped until a new owner fences it.
+    /// etcd answered that the lease is gone: no plan counts on this member, which asks for a new lease. The member
+    /// keeps pumping its shards until new owners fence them.
     Lost {
-        /// Since when.
+        /// Time of the change to this state.
         since: Instant,
     },
     /// The member gives its shards away and takes none.
     Draining {
-        /// Until when the lease is trusted.
+        /// The end of the trust in the lease.
         until: Option<Instant>,
     },
     /// The member has left.
     Left,
 }
 
-/// What was learned.
+/// An event that changes the trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// A new lease: when it was asked for, and for how long it was granted.
+    /// A lease was granted: the time of the request, and the granted time to live.
     Granted { sent: Instant, ttl: Duration },
-    /// A keep-alive was answered: when it was sent, and for how long the lease was renewed.
+    /// A keep-alive was answered: the time of sending, and the renewed time to live.
     Answered { sent: Instant, ttl: Duration },
     /// Time passed without an answer.
     Tick,
-    /// etcd said that the lease is gone.
+    /// etcd answered that the lease is gone.
     Gone,
     /// The operator wants the member to drain.
     Drain,
@@ -64,7 +64,8 @@ pub(crate) enum Signal {
 // === impl Trust ===
 
 impl Trust {
-    /// Whether the lease is trusted at this moment. A process that was frozen learns it here before its tasks ran.
+    /// Returns true if the lease is trusted at this moment. A process that was frozen gets the right answer here even
+    /// before its tasks ran.
     pub fn is_trusted(&self, now: Instant) -> bool {
         match self {
             Self::Trusted { until } | Self::Draining { until } => until.is_none_or(|until| now < until),
@@ -84,12 +85,12 @@ impl Trust {
         }
     }
 
-    /// Whether both are the same state, whatever their times.
+    /// Returns true if both are the same state, whatever their times.
     pub fn same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// When the state must be checked again though nothing arrives.
+    /// The time at which the state must be checked again without any event.
     pub(crate) const fn ends_at(&self) -> Option<Instant> {
         match self {
             Self::Trusted { until } => *until,
@@ -100,21 +101,21 @@ impl Trust {
     /// The state after a signal.
     pub(crate) fn after(self, signal: Signal, now: Instant) -> Self {
         match (self, signal) {
-            // Joining: waits for its first lease. There is nothing to lose and nothing to answer yet.
+            // Joining: waits for the first lease. There is nothing to lose and nothing to answer yet.
             (Self::Joining | Self::Lost { .. }, Signal::Granted { sent, ttl }) => {
                 Self::Trusted { until: Some(trusted_until(sent, ttl)) }
             }
-            // Trusted: every answer moves the end of trust; it never moves back.
+            // Trusted: every answer moves the end of trust, but never back.
             (Self::Trusted { until }, Signal::Answered { sent, ttl }) => {
                 Self::Trusted { until: later(until, trusted_until(sent, ttl)) }
             }
             (Self::Trusted { until: Some(until) }, Signal::Tick) if now >= until => {
                 Self::Degraded { since: now }
             }
-            // Degraded: an answer for a lease that still lives brings everything back.
+            // Degraded: an answer for a lease that still lives restores the trust.
             (Self::Degraded { since }, Signal::Answered { sent, ttl }) => {
                 let until = trusted_until(sent, ttl);
-                // An answer that was under way for too long proves nothing about now.
+                // An answer that was in flight for too long proves nothing about the present.
                 if until <= now { Self::Degraded { since } } else { Self::Trusted { until: Some(until) } }
             }
             (Self::Trusted { .. } | Self::Degraded { .. }, Signal::Gone) => Self::Lost { since: now },
@@ -128,7 +129,7 @@ impl Trust {
             (Self::Joining | Self::Lost { .. }, Signal::Drain) => Self::Left,
             (Self::Left, _) => Self::Left,
             (_, Signal::Leave) => Self::Left,
-            // Everything else is news of an earlier life of the lease, or no news.
+            // Every other signal belongs to an earlier life of the lease, or changes nothing.
             (state, _) => state,
         }
     }
@@ -138,15 +139,15 @@ fn later(until: Option<Instant>, new: Instant) -> Option<Instant> {
     until.map(|until| until.max(new))
 }
 
-/// Until when a lease renewed by a request sent at `sent` is trusted: a fifth, and at least half a second, less than it
-/// was granted for. etcd counts from when it handled the request, which is after it was sent; the margin is for clocks
-/// that run at different rates and for the time a stop takes.
+/// The end of trust in a lease renewed by a request sent at `sent`: a fifth, and at least half a second, before the
+/// granted time ends. etcd counts from handling the request, which is after the sending; the margin covers clocks that
+/// run at different rates and the time that a stop takes.
 pub(crate) fn trusted_until(sent: Instant, ttl: Duration) -> Instant {
     let margin = (ttl / 5).max(Duration::from_millis(500));
     sent + ttl.saturating_sub(margin)
 }
 
-/// How often a lease of this length is kept alive: three tries before it runs out.
+/// Interval between two keep-alives of a lease: three tries before the lease runs out.
 pub(crate) fn keep_alive_every(ttl: Duration) -> Duration {
     ttl / 3
 }

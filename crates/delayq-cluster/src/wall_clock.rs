@@ -1,8 +1,8 @@
-//! This host's clock, for people to read in a registration; nothing is decided by it.
+//! This host's clock, for people to read in a registration; no decision depends on this clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Unix time in milliseconds; 0 on a host whose clock stands before 1970.
+/// Unix time in milliseconds; 0 on a host with a clock before 1970.
 #[allow(clippy::disallowed_methods, reason = "the one place of this crate that reads the host's clock")]
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,59 +1,59 @@
-//! When to send a call so that it meets Redis's clock at a given moment: a pure estimate.
+//! Estimates when to send a call so that Redis runs the call at a given moment of its clock. Pure.
 //!
-//! Two lengths are measured. `ahead`: what Redis's clock reads when a call runs, minus the local time at which it was
-//! sent; it holds the offset of the two clocks and the way there in one number. `wake`: how long after its alarm a call
-//! can go out. A call for due time `d` is sent at `d - ahead`; its alarm is set `wake` before that, and what is left
-//! after waking (less than a tenth of a millisecond) is waited out awake.
+//! Two lengths are measured. `ahead` is Redis's clock when a call runs, minus the local time of sending: the offset of
+//! the two clocks and the network delay in one number. `wake` is the time from an alarm until its call can go out. A
+//! call for due time `d` is sent at `d - ahead`; the alarm is set `wake` earlier, and the loop spins for the rest (less
+//! than a tenth of a millisecond).
 //!
-//! Of `ahead` the length is taken that one call in a hundred undercuts: who goes by the mean is early half the time, and
-//! early means an empty call; who goes by the shortest pays for it in lateness each time. Of `wake`, one that four calls
-//! in five keep.
+//! For `ahead` the estimate is the length that one call in a hundred undercuts. The mean would be early half the time,
+//! and an early call is an empty call; the shortest length would cost lateness each time. For `wake` the estimate is a
+//! length that four calls in five keep.
 
 use delayq::UnixMillis;
 use delayq::protocol::UnixMicros;
 use std::time::{Duration, Instant};
 
-/// How many calls may arrive too early.
+/// Share of calls that may arrive too early.
 const EARLY: f64 = 0.01;
-/// How many wake-ups are in time for their call.
+/// Share of wake-ups that are in time for their call.
 const IN_TIME: f64 = 0.8;
-/// How far before its time a call may go out for being due: the grain of these numbers.
+/// Clock resolution: a call may be sent this much before the due time.
 const TOLERANCE_US: f64 = 2.0;
-/// The time in which what was measured last outweighs what was measured before, where little is measured.
+/// While samples are rare: the time after which the latest sample outweighs the earlier samples.
 const FADES_IN: Duration = Duration::from_secs(2);
-/// A sample this far from the estimate means a busy moment; it is followed, but not believed whole.
+/// A sample this far from the estimate means a busy moment; the estimate follows with a limited step.
 const BELIEVED_US: f64 = 250.0;
-/// A difference no way explains: the clock itself was moved.
+/// A difference larger than any network delay: the clock was stepped.
 const MOVED_US: f64 = 100_000.0;
-/// No alarm is set earlier than this for the time it takes to wake.
+/// Maximum lead of an alarm for the time to wake.
 const LONGEST_WAKE_US: f64 = 100.0;
-/// The farthest that an alarm is set; whatever is later is aimed at again then.
+/// Maximum time to an alarm; a later due time is aimed at again then.
 const FAR: Duration = Duration::from_secs(3600);
 
-/// What is known of the way to one Redis and of its clock.
+/// Estimates of the network delay to one Redis and of its clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Aim {
     origin: Instant,
-    /// The first that was measured: later ones are kept as differences, which a float holds to the nanosecond.
+    /// The first measured difference: later samples are relative, so that a float keeps nanoseconds.
     base_us: i64,
     ahead: Option<Quantile>,
     wake: Option<Quantile>,
 }
 
-/// A length that a given part of the samples undercuts, as it changes with time.
+/// A length that a given share of the samples undercuts, followed over time.
 #[derive(Clone, Copy, Debug)]
 struct Quantile {
     part: f64,
     us: f64,
-    /// How far samples are from it on the average: the measure of a step.
+    /// The average distance of samples from the estimate: the scale of a step.
     spread_us: f64,
     at: Instant,
 }
 
-/// When to wake and when to send for a due time.
+/// The moments to wake and to send for a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shot {
-    /// When the alarm has to go off; now where that has passed.
+    /// When the alarm has to go off; now if the time has passed.
     pub(crate) wake: Instant,
     /// When the call has to go out.
     pub(crate) send: Instant,
@@ -71,12 +71,12 @@ impl Shot {
 // === impl Aim ===
 
 impl Aim {
-    /// Knows nothing yet; `now` is any moment of the local clock.
+    /// Starts without samples; `now` is any moment of the local clock.
     pub(crate) fn new(now: Instant) -> Self {
         Self { origin: now, base_us: 0, ahead: None, wake: None }
     }
 
-    /// A call that was sent at `sent` ran when Redis's clock read `ran`.
+    /// Records that a call sent at `sent` ran when Redis's clock read `ran`.
     pub(crate) fn ran(&mut self, sent: Instant, ran: UnixMicros) {
         let whole = i64::try_from(ran.0).unwrap_or(i64::MAX) - self.local_us(sent);
         let sample = (whole - self.base_us) as f64;
@@ -89,14 +89,14 @@ impl Aim {
         }
     }
 
-    /// The same of a call of another kind, which is better than to know nothing.
+    /// Records a call of another kind, but only as the first sample.
     pub(crate) fn ran_otherwise(&mut self, sent: Instant, ran: UnixMicros) {
         if self.ahead.is_none() {
             self.ran(sent, ran);
         }
     }
 
-    /// An alarm that was set to `aimed` woke the loop at `woken`.
+    /// Records that an alarm set to `aimed` woke the loop at `woken`.
     pub(crate) fn woke(&mut self, aimed: Instant, woken: Instant) {
         let late = woken.saturating_duration_since(aimed).as_secs_f64() * 1e6;
         match &mut self.wake {
@@ -105,17 +105,17 @@ impl Aim {
         }
     }
 
-    /// What Redis's clock will read, in µs, when a call sent at `now` runs; `None` before the first answer.
+    /// Redis's clock, in µs, when a call sent at `now` will run; `None` before the first answer.
     pub(crate) fn reach_us(&self, now: Instant) -> Option<i64> {
         Some(self.local_us(now) + self.base_us + self.ahead?.us.floor() as i64)
     }
 
-    /// Whether a call sent at `now` finds what is due at `due`. Before the first answer it is worth a try.
+    /// Returns true if a call sent at `now` runs at or after `due`. Before the first answer every call is worth a try.
     pub(crate) fn finds(&self, now: Instant, due: UnixMillis) -> bool {
         self.reach_us(now).is_none_or(|reach| reach + TOLERANCE_US as i64 >= due_us(due))
     }
 
-    /// When to wake and to send for `due`: at once before the first answer.
+    /// The moments to wake and to send for `due`: at once before the first answer.
     pub(crate) fn shot(&self, due: UnixMillis, now: Instant) -> Shot {
         let Some(reach) = self.reach_us(now) else { return Shot { wake: now, send: now } };
         let wait =
@@ -138,13 +138,14 @@ impl Quantile {
         Self { part, us, spread_us: 20.0, at }
     }
 
-    /// Steps towards the sample: so far down and so far up that at rest the given part is below.
+    /// Steps towards the sample. The up and down steps are sized so that, at rest, the given share of samples lies
+    /// below.
     fn take(&mut self, sample: f64, at: Instant) {
         let off = (sample - self.us).clamp(-BELIEVED_US, BELIEVED_US);
         self.spread_us += (off.abs() - self.spread_us) * 0.05;
         let step = self.spread_us.max(1.0) / 8.0;
         let by = if off < 0.0 { off.max(-step * (1.0 - self.part)) } else { off.min(step * self.part) };
-        // Where samples are rare, each is most of what is known of two clocks that drift apart.
+        // While samples are rare, each sample tells most about two clocks that drift apart.
         let passed = at.saturating_duration_since(self.at).as_secs_f64() / FADES_IN.as_secs_f64();
         let drifted = off * passed.min(0.5);
         self.us += if drifted.abs() > by.abs() { drifted } else { by };
@@ -166,7 +167,7 @@ mod tests {
         Duration::from_micros(n)
     }
 
-    /// Redis's clock when the local one reads `start + after`: the due time comes 10 ms after `start`.
+    /// Redis's clock when the local clock reads `start + after`: the due time comes 10 ms after `start`.
     fn redis(after: u64) -> UnixMicros {
         UnixMicros(DUE.get() * 1000 - 10_000 + after)
     }
@@ -201,7 +202,7 @@ mod tests {
         let (mut early, mut late_us) = (0, 0);
         let mut random = fastrand::Rng::with_seed(7);
         for n in 0..20_000_u64 {
-            // A way of 60 to 160 µs, most of them short, and now and then a busy moment.
+            // A network delay of 60 to 160 µs, mostly short, with a busy moment now and then.
             let way = 60
                 + random.u64(0..20) * random.u64(0..20) / 4
                 + random.u64(0..10)

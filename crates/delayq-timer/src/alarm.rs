@@ -1,7 +1,7 @@
-//! The alarm: waking at a moment to a few hundredths of a millisecond, without spinning.
+//! The alarm: wakes at a moment to a few hundredths of a millisecond, without spinning.
 //!
-//! tokio's timers have a grain of one millisecond. A timer of the kernel that is a file has none, and wakes the runtime
-//! as any other file that becomes readable: no thread in between, and nothing to hand over.
+//! tokio's timers have a grain of one millisecond. A timerfd has no such grain, and wakes the runtime like any other
+//! readable file: without another thread or a hand-over.
 
 use rustix::fd::OwnedFd;
 use rustix::time::{
@@ -11,7 +11,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 
-/// One alarm. It belongs to the runtime in which it was started.
+/// An alarm. Belongs to the runtime that started the alarm.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     timer: AsyncFd<OwnedFd>,
@@ -21,10 +21,10 @@ pub(crate) struct Alarm {
 // === impl Alarm ===
 
 impl Alarm {
-    /// An alarm that is not set.
+    /// Creates an alarm that is not set.
     ///
     /// # Errors
-    /// The system gives no timer.
+    /// The system has no timer to give.
     pub(crate) fn start() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -36,8 +36,8 @@ impl Alarm {
         Ok(Self { timer, set: None })
     }
 
-    /// Returns at `at`, or later. A moment that has passed lets the runtime do everything else
-    /// first. Safe to drop: the next wait sets the alarm again.
+    /// Returns at `at`, or later. For a moment in the past, lets the runtime do all other work first. Cancel safe: the
+    /// next wait sets the alarm again.
     pub(crate) async fn wait_until(&mut self, at: Instant) {
         if at <= Instant::now() {
             return tokio::task::yield_now().await;
@@ -48,7 +48,7 @@ impl Alarm {
                 return;
             }
             if self.ring(at, left).await.is_err() {
-                // Without the kernel's timer it is late by tokio's grain, and that is all.
+                // Without the kernel's timer the alarm is late by tokio's grain at most.
                 tokio::time::sleep(left).await;
             }
         }
@@ -63,7 +63,7 @@ impl Alarm {
         let mut rings = [0; 8];
         match rustix::io::read(ready.get_inner(), &mut rings) {
             Ok(_) => self.set = None,
-            // Set again since it rang.
+            // The timer was set again after ringing.
             Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
             Err(error) => return Err(error.into()),
         }

@@ -1,12 +1,12 @@
-//! A thread and a runtime apart: what must be on time does not wait behind other tasks.
+//! A thread with a runtime of its own: punctual work does not wait behind other tasks.
 
 use delayq_service::codes::SYSTEM;
 use delayq_service::{Fault, Shutdown};
 use std::thread;
 use tokio::sync::oneshot;
 
-/// Runs a future to its end on a thread of its own, with a runtime of its own, whose every task shares that thread: so
-/// nothing that belongs together crosses from one core to another. When this is dropped, it stops where it waits.
+/// Runs a future to its end on a thread of its own, with a runtime whose tasks all share that thread, so that related
+/// work never crosses between cores. When this call is dropped, the future stops at its next wait.
 ///
 /// # Errors
 /// The system gives no thread or no runtime.
@@ -27,7 +27,7 @@ where
     let stopped = stop.0.clone();
     let body = move || {
         let output = runtime.block_on(stopped.or(async { work().await }));
-        // Nobody waits any more where it was stopped.
+        // After a stop, nobody receives the output.
         let _ = ended.send(output);
     };
     thread::Builder::new()
@@ -38,7 +38,7 @@ where
     Ok(output.expect("what runs apart ends by itself, unless it panicked"))
 }
 
-/// Asks for the stop when it is dropped.
+/// Requests the stop when dropped.
 struct Stop(Shutdown);
 
 // === impl Stop ===

@@ -1,4 +1,4 @@
-//! Whether the books of the shards that are pumped here balance, topic by topic: which shard to ask next, and what was found.
+//! Checks topic by topic that the books of the shards pumped here balance: the shard to ask next, and the findings.
 //! Pure.
 
 use crate::rota::Rota;
@@ -8,21 +8,21 @@ use delayq::protocol::{BooksAt, BooksPage, ShardId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often each shard is asked: seldom enough that an idle one does not notice.
+/// Interval between two questions to a shard: rare enough that an idle shard does not notice.
 const EVERY: Duration = Duration::from_secs(240);
-/// Shards asked at once: a topic costs Redis 4 µs for each hour in which anything is due, and a call looks at 16.
+/// Shards asked at once: a topic costs Redis 4 µs for each hour in which messages are due, and a call checks 16.
 const AT_ONCE: usize = 1;
 
-/// What was asked, and found.
+/// The position in each shard, and the findings.
 #[derive(Clone, Debug)]
 pub(crate) struct Books {
     rota: Rota,
-    /// Where to go on in a shard, where that is not the beginning.
+    /// Position in each shard at which the next page begins, unless that is the beginning.
     at: BTreeMap<ShardId, BooksAt>,
-    /// The topics whose books did not balance when they were looked at last, by how many messages, and whether they have come
-    /// in this round over their shard's topics.
+    /// Topics whose books did not balance at the last check: the difference in messages, and true if the topic was seen
+    /// in this round over its shard's topics.
     wrong: BTreeMap<(ShardId, Topic), (u64, bool)>,
-    /// Whether a shard is being asked.
+    /// True while a shard is being asked.
     asking: bool,
 }
 
@@ -34,12 +34,12 @@ impl Books {
         Self { rota, at: BTreeMap::new(), wrong: BTreeMap::new(), asking: false }
     }
 
-    /// When to ask next, of so many shards.
+    /// The time of the next question, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.rota.next(shards)
     }
 
-    /// The shard to ask now, if it is time to, and where to go on. It comes back by `answered`.
+    /// Takes the shard to ask now, if the time has come, and the position to continue at. Answer by `answered`.
     pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<(ShardId, BooksAt)> {
         let shard = self.rota.take(schedule, now).pop()?;
         if std::mem::replace(&mut self.asking, true) {
@@ -48,7 +48,7 @@ impl Books {
         Some((shard, self.at.get(&shard).copied().unwrap_or_default()))
     }
 
-    /// A shard answered; `None`: it did not. Returns the topics whose books do not balance since this answer.
+    /// Handles a shard's answer; `None` if the shard did not answer. Returns the topics whose imbalance is new.
     pub(crate) fn answered(&mut self, shard: ShardId, found: Option<BooksPage>) -> Vec<Topic> {
         self.asking = false;
         let Some(found) = found else { return Vec::new() };
@@ -74,18 +74,18 @@ impl Books {
         news
     }
 
-    /// All topics of a shard have come: what has not is no topic any more.
+    /// Ends a round over a shard's topics: a topic that was not seen no longer exists.
     fn end_round(&mut self, shard: ShardId) {
         self.wrong.retain(|(of, _), (_, has_come)| *of != shard || std::mem::take(has_come));
     }
 
-    /// A shard is not owned any more.
+    /// Forgets a shard that is no longer owned.
     pub(crate) fn drop(&mut self, shard: ShardId) {
         self.at.remove(&shard);
         self.wrong.retain(|(of, _), _| *of != shard);
     }
 
-    /// By how many messages the books are off.
+    /// The number of messages by which the books are off.
     pub(crate) fn off_by(&self) -> u64 {
         self.wrong.values().map(|(difference, _)| difference).sum()
     }

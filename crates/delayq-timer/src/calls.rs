@@ -1,4 +1,4 @@
-//! The calls that the loop sends, and what comes back.
+//! The loop's calls, and their answers.
 
 use crate::forgetting::Page;
 use crate::node_id::NodeId;
@@ -17,11 +17,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-/// Shards in one pipeline of claims or rescues: some 10 µs of Redis's time each.
+/// Maximum shards in one pipeline of claims or rescues: some 10 µs of Redis's time each.
 pub(crate) const SHARDS_A_CALL: usize = 64;
-/// No clock reads less: a pump that believes no later time moves nothing, and says what it would have.
+/// Lower than any clock: a pump with this limit moves nothing, and reports the due messages.
 pub(crate) const NO_LATER: UnixMillis = UnixMillis::new(0);
-/// Something to send. A pump moves nothing if Redis's clock reads more than `latest`.
+/// A call to send. A pump moves nothing if Redis's clock reads more than `latest`.
 pub(crate) enum Call {
     Pump {
         round: Round,
@@ -32,31 +32,31 @@ pub(crate) enum Call {
         node: NodeId,
         shards: Vec<ShardId>,
     },
-    /// Asks etcd whose these shards are.
+    /// Asks etcd for the planned owners of these shards.
     Ask(Vec<ShardId>),
-    /// Sets the shard's hold, or ends it.
+    /// Sets the shard's hold, or ends the hold.
     Hold {
         shard: ShardId,
         epoch: u64,
         on: bool,
     },
-    /// Asks a node by this shard for its clock, and whether it takes writes.
+    /// Asks a node, by this shard, for the node's clock, and whether the node takes writes.
     Probe {
         node: NodeId,
         shard: ShardId,
     },
-    /// Asks a node by this shard which deployment it keeps.
+    /// Asks a node, by this shard, for the node's deployment.
     Verify {
         node: NodeId,
         shard: ShardId,
     },
-    /// Pumps other timers' shards of a node without an epoch: that moves only what is overdue by 10 s.
+    /// Pumps other timers' shards of a node without an epoch: such a pump moves only messages overdue by 10 s.
     Rescue {
         node: NodeId,
         shards: Vec<ShardId>,
         latest: UnixMillis,
     },
-    /// Claims shards of a node that nobody pumps; their owners' pumps refuse it.
+    /// Claims shards of a node that nobody pumps; Redis refuses the claim of a shard that its owner pumps.
     Adopt {
         node: NodeId,
         shards: Vec<ShardId>,
@@ -66,7 +66,7 @@ pub(crate) enum Call {
     Books(ShardId, BooksAt),
 }
 
-/// What came back.
+/// The answer to a call.
 pub(crate) enum Answer {
     Pumped { round: Round, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Claimed { node: NodeId, shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
@@ -81,26 +81,25 @@ pub(crate) enum Answer {
     Counted { shard: ShardId, answer: Result<BooksPage, Error> },
 }
 
-/// When a call was sent and answered, by the local clock.
+/// The times of sending and answering a call, by the local clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Trip {
     pub(crate) sent: Instant,
     pub(crate) answered: Instant,
-    /// Whether a shard may have moved to another node meanwhile: then nobody knows whose clock answered.
+    /// A shard may have moved to another node during the call: then the clock in the answer may be any node's.
     pub(crate) moved: bool,
 }
 
-/// The calls that are under way.
 pub(crate) struct Calls {
     shards: Owner,
     handle: Handle,
     owner: String,
-    /// How long the lock lasts; zero: the fleet settles who owns what.
+    /// How long the lock lasts; zero: the fleet settles the ownership.
     lock: Duration,
-    /// Most ids that a rescue moves in a shard.
+    /// Maximum ids that a rescue moves in a shard.
     batch: u16,
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
-    /// How many were sent so far.
+    /// The number of calls sent so far.
     sent: u64,
     places: Places,
 }
@@ -108,17 +107,14 @@ pub(crate) struct Calls {
 // === impl Call ===
 
 impl Call {
-    /// Claims of these shards of a node.
     pub(crate) fn claims(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
         shards.chunks(SHARDS_A_CALL).map(move |some| Self::Claim { node, shards: some.to_vec() })
     }
 
-    /// Adoptions of these shards of a node.
     pub(crate) fn adoptions(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
         shards.chunks(SHARDS_A_CALL).map(move |some| Self::Adopt { node, shards: some.to_vec() })
     }
 
-    /// Rescues in these shards of a node.
     pub(crate) fn rescues(
         node: NodeId,
         shards: &[ShardId],
@@ -140,7 +136,7 @@ impl Calls {
         self.sent
     }
 
-    /// The next answer; pending where nothing is under way. Cancel safe.
+    /// The next answer; pending while no call is in flight. Cancel safe.
     pub(crate) async fn next(&mut self) -> Answer {
         match self.under_way.next().await {
             Some(answer) => answer,
@@ -148,19 +144,18 @@ impl Calls {
         }
     }
 
-    /// Waits for what is under way.
     pub(crate) async fn settle(&mut self) {
         while self.under_way.next().await.is_some() {}
     }
 
-    /// Gives every lock back: one of a millisecond has ended when the answer arrives.
+    /// Gives every lock back: a claim for one millisecond has ended by the time the answer arrives.
     pub(crate) async fn give_locks_back(&self) {
         let shards: Vec<ShardId> = self.shards.client().shards().shards().collect();
         let give = |some| self.shards.claim(some, &self.owner, Duration::from_millis(1));
         join_all(shards.chunks(SHARDS_A_CALL).map(give)).await;
     }
 
-    /// `placed`: the version of the places by which its shards have their nodes.
+    /// Sends a call. `placed` is the version of the places by which its shards have their nodes.
     pub(crate) fn send(&mut self, call: Call, placed: u64) {
         self.sent += 1;
         let from = (self.places.clone(), placed);
@@ -216,7 +211,8 @@ impl Calls {
     }
 }
 
-/// Asks a shard, which need not be owned. A pump is refused where writes are; the clock is answered all the same.
+/// Probes a node by a shard that need not be owned. If writes are refused, the pump fails and a second call reads the
+/// clock.
 async fn probe(redis: Owner, (node, shard): (NodeId, ShardId), from: (Places, u64)) -> Answer {
     let (trip, mut reports) = Trip::of(from.clone(), redis.pump(&[(shard, None)], 1, Some(NO_LATER))).await;
     match reports.remove(0) {
@@ -231,7 +227,7 @@ async fn probe(redis: Owner, (node, shard): (NodeId, ShardId), from: (Places, u6
 // === impl Trip ===
 
 impl Trip {
-    /// `placed`: the version of the places by which the call's shards have their nodes.
+    /// Times a call. `placed` is the version of the places by which the call's shards have their nodes.
     async fn of<T>((places, placed): (Places, u64), call: impl Future<Output = T>) -> (Self, T) {
         let sent = Instant::now();
         let answer = call.await;

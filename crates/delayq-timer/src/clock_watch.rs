@@ -1,4 +1,4 @@
-//! Redis's clock against the local one, and which shards are held while it cannot be trusted.
+//! Compares Redis's clock with the local clock, and holds shards while Redis's clock cannot be trusted.
 
 use crate::calls::{Call, Trip};
 use crate::guard::{Comparison, Guard, Verdict};
@@ -9,17 +9,18 @@ use delayq::protocol::{ShardId, UnixMicros};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How long a call may be on its way before Redis's clock reads more than is believed possible; then it is asked again.
+/// Maximum network delay of a call before Redis's clock reads more than is believed possible; then the call is sent
+/// again.
 const ON_THE_WAY: Duration = Duration::from_millis(100);
 
-/// Whether the clock is trusted, and what was done about it.
+/// The trust in a clock, and the holds of its shards.
 ///
-/// What is not known of a shard's hold is learned from its answers: one that is held refuses the pump, and says so. So a
-/// hold of which nobody knows whether it arrived is ended all the same.
+/// An unknown hold is learned from the shard's answers: a held shard refuses the pump with that reason. So a hold that
+/// may or may not have arrived is ended all the same.
 pub(crate) struct ClockWatch {
     guard: Guard,
     held: BTreeSet<ShardId>,
-    /// The holds and their ends that are on their way.
+    /// Holds and ends of holds in flight.
     sent: BTreeMap<ShardId, bool>,
 }
 
@@ -30,7 +31,7 @@ impl ClockWatch {
         Self { guard, held: BTreeSet::new(), sent: BTreeMap::new() }
     }
 
-    /// The watch of a Redis that takes over from this one's.
+    /// The watch of a Redis that takes over from this watch's Redis.
     pub(crate) fn heir(&self) -> Self {
         Self::new(self.guard.heir())
     }
@@ -39,17 +40,17 @@ impl ClockWatch {
         self.guard.is_jumped()
     }
 
-    /// Whether any shard is known to be held.
+    /// Returns true if any shard is known to be held.
     pub(crate) fn holds_any(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether a shard may not be pumped, as far as is known here.
+    /// Returns true if a shard must not be pumped, as far as this timer knows.
     pub(crate) fn holds(&self, shard: ShardId) -> bool {
         self.is_jumped() || self.held.contains(&shard)
     }
 
-    /// The latest that the clock can read when a call sent now runs; `None` before the first comparison.
+    /// The latest reading of the clock when a call sent now runs; `None` before the first comparison.
     pub(crate) fn latest(&self, now: Instant) -> Option<UnixMillis> {
         self.guard.latest(now, ON_THE_WAY)
     }
@@ -58,7 +59,7 @@ impl ClockWatch {
         self.guard.compare(Comparison { sent: trip.sent, ran, answered: trip.answered })
     }
 
-    /// An answer of a shard says whether it is held.
+    /// Learns from a shard's answer whether the shard is held.
     pub(crate) fn learn(&mut self, shard: ShardId, held: bool) {
         if held {
             self.held.insert(shard);
@@ -67,20 +68,21 @@ impl ClockWatch {
         }
     }
 
-    /// A hold was set or ended, or it is not known whether: then it is sent again.
+    /// Handles the answer to a hold or to its end. Without success the call is sent again.
     pub(crate) fn settled(&mut self, shard: ShardId, done: bool) {
         if let (Some(on), true) = (self.sent.remove(&shard), done) {
             self.learn(shard, on);
         }
     }
 
-    /// A shard is not owned any more, or not at this node. Whether it was known to be held.
+    /// Forgets a shard that is no longer owned, or no longer at this node. Returns true if the shard was known to be
+    /// held.
     pub(crate) fn drop(&mut self, shard: ShardId) -> bool {
         self.sent.remove(&shard);
         self.held.remove(&shard)
     }
 
-    /// The holds to set or to end now in the shards of this node. Each comes back by [`Self::settled`].
+    /// The holds to set or to end now in the shards of this node. Answer each by [`Self::settled`].
     pub(crate) fn due(&mut self, schedule: &Schedule, node: NodeId, now: Instant) -> Vec<Call> {
         let on = self.is_jumped();
         if !on && !self.guard.is_proven(now) {
@@ -102,7 +104,7 @@ mod tests {
     const A: ShardId = ShardId::new(1);
     const B: ShardId = ShardId::new(2);
 
-    /// A watch whose clock reads `ms` ahead of what it was first compared with, and a schedule of two shards.
+    /// A watch and a schedule of two shards, with a clock that can be set ahead.
     struct Scene {
         watch: ClockWatch,
         schedule: Schedule,
@@ -120,7 +122,7 @@ mod tests {
             scene
         }
 
-        /// A comparison after so many seconds with a clock that is so many seconds ahead.
+        /// Compares at second `at` with a clock that is `ahead` seconds ahead.
         fn reads(&mut self, at: u64, ahead: u64) -> Verdict {
             let sent = self.start + Duration::from_secs(at);
             self.watch.compare(

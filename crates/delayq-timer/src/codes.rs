@@ -59,7 +59,7 @@ pub const MEMBER: Code = Code {
     exit: Exit::Bug,
 };
 
-/// The fleet in etcd is that of another deployment.
+/// The fleet in etcd belongs to another deployment.
 pub const FOREIGN_FLEET: Code = Code {
     id: "DQ-T007",
     title: "the fleet in etcd is that of another deployment",

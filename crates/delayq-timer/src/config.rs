@@ -8,38 +8,39 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TimerConfig {
-    /// What this timer is called in metrics, logs and `delayq timers`, different for each: 1 to 64 of
+    /// Name of this timer in metrics, logs and `delayq timers`, different for each timer: 1 to 64 of
     /// `A-Z a-z 0-9 . _ -`. `""`, the default: the host's name and the process id.
     pub name: String,
-    /// Maximum ids that one call moves: 1 to 500; default 150. A full batch keeps Redis busy for about 0.2 ms, which any
-    /// other client waits, once for each timer.
+    /// Maximum ids that one call moves: 1 to 500; default 150. A full batch keeps Redis busy for about 0.2 ms, and
+    /// every other client waits that long, once for each timer.
     pub batch: u16,
-    /// Wake-ups closer than this are merged into one pipeline. 0 to 100 ms; default 300 µs. More of it costs lateness
-    /// and saves calls: watch `delayq_lateness_seconds` and `delayq_timer_pump_calls_total`.
+    /// Wake-ups closer than this are merged into one pipeline. 0 to 100 ms; default 300 µs. A higher value costs
+    /// lateness and saves calls: watch `delayq_lateness_seconds` and `delayq_timer_pump_calls_total`.
     pub resolution: HumanDuration,
-    /// How often every owned shard is polled, whatever is due. 100 ms to 1 m; default 6 s. It bounds how late a message is
-    /// whose wake-up was lost.
+    /// Interval at which every owned shard is polled, even if nothing is due. 100 ms to 1 m; default 6 s. Bounds the
+    /// lateness of a message whose wake-up was lost.
     pub poll_interval: HumanDuration,
-    /// Largest step of Redis's clock, against this host's monotonic one, that is not an alarm. 10 ms to 1 h; default
-    /// 1 s. Beyond it the shards are held until the clock is steady: watch `delayq_timer_clock_held`.
+    /// Largest step of Redis's clock, against this host's monotonic clock, without an alarm. 10 ms to 1 h; default 1 s.
+    /// Beyond this step the shards are held until the clock is steady: watch `delayq_timer_clock_held`.
     pub max_clock_step: HumanDuration,
-    /// How long a clock has to be steady before its shards go on. 100 ms to 1 h; default 10 s.
+    /// Time that a clock has to be steady before its shards continue. 100 ms to 1 h; default 10 s.
     pub clock_steady: HumanDuration,
-    /// How long a topic without settings must have been empty before its shards forget it: 0 to 365 d; default 24 h; 0: never.
-    /// At least as long as it ever remembered a finished id, whatever this says. A later put creates it again.
+    /// Time that a topic without settings must have been empty before its shards forget the topic: 0 to 365 d; default
+    /// 24 h; 0: never. In any case at least the longest time that the topic remembered finished ids. A later put
+    /// creates the topic again.
     pub forget_topics_after: HumanDuration,
-    /// For how far ahead `delayq_timer_due_messages` tells what is due: up to 4 times of 1 s to 24 h, the nearest first.
-    /// Empty, the default: none of this. Each horizon costs Redis a few µs for each topic and shard every 15 s.
+    /// Horizons of `delayq_timer_due_messages`: up to 4 times of 1 s to 24 h, the nearest first. Empty, the default: no
+    /// such metric. Each horizon costs Redis a few µs for each topic and shard every 15 s.
     pub horizons: Vec<HumanDuration>,
-    /// Life of the lock of a single timer, which without etcd keeps a second one out: 1 s to 5 m, and at least twice
-    /// `poll_interval`; default 15 s. After a kill the next timer waits for its end.
+    /// Life of the lock of a single timer, which without etcd keeps a second timer out: 1 s to 5 m, and at least twice
+    /// `poll_interval`; default 15 s. After a kill the next timer waits until the lock ends.
     pub lock: HumanDuration,
 }
 
 // === impl TimerConfig ===
 
 impl TimerConfig {
-    /// The name, or one made of the host's name and the process id.
+    /// The name, or a name made of the host's name and the process id.
     #[must_use]
     pub fn effective_name(&self) -> String {
         if !self.name.is_empty() {

@@ -1,4 +1,4 @@
-//! What is worth a log line: a function for each event writes its line and counts it, so that the two cannot drift apart.
+//! Log events: one function per event writes the log line and the metric, so that both stay in step.
 
 use crate::codes::{CLOCK, FOREIGN_FLEET};
 use crate::metrics::TimerMetrics;
@@ -20,13 +20,12 @@ pub(crate) fn started(name: &str, redis: &str, shards: u16, single: bool) {
     }
 }
 
-/// A shard is pumped here from now on.
 pub(crate) fn owned(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
     metrics.epoch(shard, Some(epoch));
     tracing::debug!(%shard, epoch, "owned");
 }
 
-/// The plan took a shard away that is given to nobody, or was not claimed yet.
+/// The plan took away a shard that was not claimed yet, or gave the shard to nobody.
 pub(crate) fn parted(shard: ShardId) {
     tracing::debug!(%shard, "not planned for this timer any more");
 }
@@ -37,7 +36,6 @@ pub(crate) fn handed_over(metrics: &TimerMetrics, shard: ShardId, known: u64) {
     tracing::debug!(%shard, known, "handed over");
 }
 
-/// Another timer's lock keeps this one from a shard.
 pub(crate) fn locked_out(metrics: &TimerMetrics, shard: ShardId, owner: &str) {
     metrics.epoch(shard, None);
     tracing::error!(%shard, owner, "another timer has the lock: not pumped here");
@@ -49,7 +47,7 @@ pub(crate) fn fenced(metrics: &TimerMetrics, shard: ShardId, epoch: u64, known: 
     tracing::warn!(%shard, epoch, known, "a newer owner pumps this shard: nothing was moved");
 }
 
-/// How the timer stands with etcd changed.
+/// The timer's standing with etcd changed.
 pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
     let degraded = matches!(trust, Trust::Degraded { .. });
     metrics.degraded.set(i64::from(degraded));
@@ -71,7 +69,7 @@ pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
     }
 }
 
-/// The fleet in etcd is that of another deployment.
+/// The fleet in etcd belongs to another deployment.
 pub(crate) fn kept_out(why: &str) {
     tracing::error!(
         code = FOREIGN_FLEET.id,
@@ -80,7 +78,6 @@ pub(crate) fn kept_out(why: &str) {
     );
 }
 
-/// An operator drained this timer, or undrained it.
 pub(crate) fn drain_changed(metrics: &TimerMetrics, drained: bool) {
     metrics.drained.set(i64::from(drained));
     if drained {
@@ -96,17 +93,14 @@ pub(crate) fn clock_jumped(metrics: &TimerMetrics, by_us: i64, shards: usize, re
     tracing::error!(code = CLOCK.id, by_ms, shards, redis, "Redis's clock jumped: its shards are held");
 }
 
-/// Redis's clock was steady for long enough.
 pub(crate) fn clock_steady(redis: &str) {
     tracing::warn!(code = CLOCK.id, redis, "Redis's clock is steady again: its shards go on");
 }
 
-/// A shard is at another node of its cluster now.
 pub(crate) fn moved(shard: ShardId, from: &str, to: &str) {
     tracing::info!(%shard, from, to, "a shard moved to another node");
 }
 
-/// A Redis could not be used, for the first time since it could.
 pub(crate) fn redis_lost(redis: &str, error: &Error) {
     tracing::error!(redis, %error, "Redis cannot be used: nothing of its shards becomes ready until it can");
 }
@@ -115,7 +109,7 @@ pub(crate) fn redis_back(redis: &str, after: Duration) {
     tracing::warn!(redis, ?after, "Redis can be used again");
 }
 
-/// What is out of this timer's reach changed: the shards of these Redises, and so many others that are missing.
+/// The set of unreachable shards changed: the shards of these Redises, and a number of other missing shards.
 pub(crate) fn hindrance_changed(metrics: &TimerMetrics, unreached: &[&str], missing: usize) {
     let is_hindered = !unreached.is_empty() || missing > 0;
     metrics.hindered.set(i64::from(is_hindered));
@@ -128,25 +122,24 @@ pub(crate) fn hindrance_changed(metrics: &TimerMetrics, unreached: &[&str], miss
     }
 }
 
-/// A shard that nobody pumped is pumped here until the timer that the plan names claims it.
+/// This timer adopted a shard that nobody pumped, until the timer named in the plan claims the shard.
 pub(crate) fn adopted(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
     metrics.adopted.inc();
     tracing::warn!(%shard, epoch, "nobody pumped this shard: pumped here until the timer that the plan names claims it");
 }
 
-/// Redis came back with older data, whose last pump was at `since`; zero: none was.
+/// Redis came back with older data; `since` is the time of the last pump in the data, zero without a pump.
 pub(crate) fn older(metrics: &TimerMetrics, shard: ShardId, since: UnixMillis, redis: &str) {
     metrics.older_data.inc();
     let since = time(since);
     tracing::error!(%shard, redis, since, "Redis came back with older data: writes since then may be missing");
 }
 
-/// Redis answers, and does not have the shard, or has it otherwise than this process knows.
+/// Redis answers but lacks the shard, or keeps another layout or deployment than this process knows.
 pub(crate) fn shard_missing(shard: ShardId, error: &Error, redis: &str) {
     tracing::error!(code = cause_of(error).map(|code| code.id), %shard, redis, %error, "this shard is not served");
 }
 
-/// What is due does not move.
 pub(crate) fn stalled(metrics: &TimerMetrics, stall: Stall) {
     metrics.stalled.set(1);
     match stall {
@@ -158,13 +151,12 @@ pub(crate) fn stalled(metrics: &TimerMetrics, stall: Stall) {
     }
 }
 
-/// What is due moves again, or nothing is due.
 pub(crate) fn moving(metrics: &TimerMetrics) {
     metrics.stalled.set(0);
     tracing::info!("what is due moves again");
 }
 
-/// A shard of another timer was long overdue and pumped here.
+/// A long overdue shard of another timer was pumped here.
 pub(crate) fn rescued(metrics: &TimerMetrics, shard: ShardId, moved: u64) {
     metrics.rescued.inc_by(moved);
     tracing::warn!(%shard, moved, "nobody pumped this shard for 10 s: pumped here");
@@ -174,7 +166,7 @@ pub(crate) fn blocked(shard: ShardId, blocked: u64) {
     tracing::error!(%shard, blocked, "a key of the wrong type, or a denied command, keeps messages from being moved");
 }
 
-/// A shard forgot a topic that nobody uses; `is_news`: it is the first of which this timer learns that it did.
+/// A shard forgot an unused topic; `is_news`: this timer has not reported the topic yet.
 pub(crate) fn topic_forgotten(metrics: &TimerMetrics, topic: &Topic, shard: ShardId, is_news: bool) {
     metrics.topics_forgotten.inc();
     if is_news {
@@ -184,12 +176,12 @@ pub(crate) fn topic_forgotten(metrics: &TimerMetrics, topic: &Topic, shard: Shar
     }
 }
 
-/// A topic's books do not balance, since the last look.
+/// A topic's books stopped balancing at the last check.
 pub(crate) fn books_off(shard: ShardId, topic: &Topic) {
     tracing::error!(%topic, %shard, "the topic's books do not balance: `delayq audit` says by what");
 }
 
-/// What one sweep found, by kind: an example, how many there were, and how many were mended.
+/// The findings of one sweep, by kind: an example, the number found, and the number repaired.
 #[derive(Default)]
 pub(crate) struct SweptAll(BTreeMap<&'static str, SweptKind>);
 
@@ -204,7 +196,6 @@ struct SweptKind {
 // === impl SweptAll ===
 
 impl SweptAll {
-    /// Counts one.
     pub(crate) fn add(&mut self, metrics: &SweepMetrics, fault: SweptFault) {
         let label = OfKind { kind: fault.kind };
         metrics.found.get_or_create(&label).inc();
@@ -223,7 +214,6 @@ impl SweptAll {
         }
     }
 
-    /// A line for each kind.
     pub(crate) fn log(&self) {
         for (kind, SweptKind { example, found, mended, why_not }) in &self.0 {
             let why_not = why_not.as_deref().unwrap_or_default();
@@ -232,19 +222,16 @@ impl SweptAll {
     }
 }
 
-/// A sweep came to its end.
 pub(crate) fn swept(metrics: &SweepMetrics, took: Duration) {
     metrics.finished(took);
     tracing::debug!(?took, "swept");
 }
 
-/// A sweep was cut off by an error.
 pub(crate) fn sweep_failed(metrics: &SweepMetrics, error: &Error) {
     metrics.failed();
     tracing::warn!(%error, "a sweep was cut off: it begins again later");
 }
 
-/// Everything is handed over.
 pub(crate) fn stopped(took: Duration, left_over: usize) {
     match left_over {
         0 => tracing::info!(?took, "every shard is handed over"),

@@ -1,4 +1,4 @@
-//! The fleet of timers, as this one sees it: what it is given, whether etcd answers, how many there are.
+//! This timer's view of the fleet: its planned shards, the trust in etcd, the number of timers.
 
 use crate::events;
 use crate::metrics::TimerMetrics;
@@ -9,10 +9,10 @@ use tokio::sync::watch;
 /// This timer's place in the fleet.
 pub(crate) struct Fleet {
     handle: Handle,
-    /// Views of the plan; none once this timer has left.
+    /// Views of the plan; `None` once this timer has left.
     views: Option<watch::Receiver<Arc<OwnershipView>>>,
     trust: Option<Trust>,
-    /// Whether an operator keeps this timer without shards.
+    /// True while an operator keeps this timer without shards.
     drained: bool,
     counted: ClusterStats,
 }
@@ -30,8 +30,8 @@ impl Fleet {
         &self.handle
     }
 
-    /// Returns the first view of the plan, and each later one; once the timer has left, an empty view, and then nothing.
-    /// Cancel safe.
+    /// Returns the first view of the plan, and each later view; once the timer has left, an empty view, and then
+    /// nothing. Cancel safe.
     pub(crate) async fn next(&mut self) -> Arc<OwnershipView> {
         let Some(views) = &mut self.views else { return std::future::pending().await };
         match views.changed().await {
@@ -50,7 +50,7 @@ impl Fleet {
         }
     }
 
-    /// Shows whether an operator keeps this timer without shards.
+    /// Exports whether an operator keeps this timer without shards.
     pub(crate) fn show_drain(&mut self, metrics: &TimerMetrics) {
         let drained = self.handle.view().drained;
         if std::mem::replace(&mut self.drained, drained) != drained {
@@ -58,12 +58,12 @@ impl Fleet {
         }
     }
 
-    /// Whether no plan replaces a timer that ends: etcd is silent, or takes no writes.
+    /// Returns true if no plan replaces a timer that ends: etcd is silent, or takes no writes.
     pub(crate) fn is_unled(&self) -> bool {
         !matches!(self.trust, Some(Trust::Trusted { .. })) || self.handle.refusal().is_some()
     }
 
-    /// For how many seconds the lease is trusted without another answer: 0 without a lease, infinitely many without etcd.
+    /// Seconds for which the lease is trusted without another answer: 0 without a lease, infinite without etcd.
     pub(crate) fn lease_margin(&self) -> f64 {
         let now = tokio::time::Instant::now();
         match self.handle.trust() {
@@ -75,7 +75,7 @@ impl Fleet {
         }
     }
 
-    /// How many other timers there are, as the plan has it; without one, as this timer's share of the shards suggests.
+    /// The number of other timers in the plan; without a plan, an estimate from this timer's share of the shards.
     pub(crate) fn others(&self, given: usize, shards: usize) -> usize {
         match (self.handle.view().members, given) {
             (0, 0) => 1,
@@ -85,7 +85,7 @@ impl Fleet {
         }
     }
 
-    /// Counts what the membership did with etcd.
+    /// Counts the membership's use of etcd.
     pub(crate) fn count(&mut self, metrics: &TimerMetrics) {
         let stats = self.handle.stats();
         metrics.etcd(&self.counted, &stats);

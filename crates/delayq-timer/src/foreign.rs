@@ -1,35 +1,36 @@
-//! Other timers' shards: when to check whether anybody pumps them. Pure, by the local clock: the shards are of several
-//! Redises, each with a clock of its own.
+//! Decides when to check other timers' shards for a missing pump. Pure, by the local clock: the shards are on several
+//! Redises, each with its own clock.
 //!
-//! A check costs a call, so most are spared: the last one answered when the shard is due next, and until ten seconds after
-//! that time there is nothing to rescue. A nearer message is notified where few timers share the shards. Where many do, each
-//! checks more seldom and at a moment of its own, so that a shard is checked as often as by few.
+//! A check costs a call, so most checks are skipped: the last check returned the shard's next due time, and nothing is
+//! to be rescued until ten seconds after that. While few timers share the shards, each timer is notified of nearer
+//! messages. While many timers share the shards, each timer checks less often, at random moments, so that a shard is
+//! checked as often as by few timers.
 //!
-//! A shard in which a check moved something is an orphan, perhaps: the next one asks Redis for the shard itself.
+//! A shard in which a check moved a message may be an orphan: the next check claims the shard.
 //!
-//! While etcd is silent or takes no writes, no plan replaces a timer that ends, and each poll checks for what is ten seconds
-//! overdue: all timers do where they are few. Where they are many each does by chance, so that together they check a shard
-//! [`CHECKERS`] times a poll interval; the chance that none does is one in 3,000.
+//! While etcd is silent or takes no writes, no plan replaces a timer that ends, and each poll checks for messages ten
+//! seconds overdue. A small fleet checks with every timer. In a large fleet each timer checks at random, so that the
+//! fleet checks a shard [`CHECKERS`] times a poll interval; the chance that no timer checks is one in 3,000.
 
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long something must be overdue for being anybody's.
+/// How long a message must be overdue before any timer may move the message.
 const OVERDUE: Duration = Duration::from_secs(10);
-/// How often a shard is checked at most, whatever it is due for.
+/// Minimum time between two checks of a shard, whatever its due time.
 const SOON: Duration = Duration::from_secs(5);
-/// How often at least by the leader, whose figure of what is overdue is that of all shards.
+/// Maximum time between two checks by the leader, whose metric of overdue messages covers all shards.
 const LED: Duration = Duration::from_secs(10);
-/// How often at least by others, where puts are notified, and where they are not.
+/// Maximum time between two checks by other timers: with notifications of puts, and without.
 const FOLLOWED: Duration = Duration::from_secs(60);
 const UNFOLLOWED: Duration = Duration::from_secs(15);
-/// With so many other timers at most, each is notified of puts into the others' shards.
+/// Up to this many other timers, each timer is notified of puts into the others' shards.
 const FEW: usize = 2;
-/// How many of the other timers check a shard in one poll interval while no plan replaces a timer that ends.
+/// Number of other timers that check a shard in one poll interval while no plan replaces a timer that ends.
 const CHECKERS: usize = 8;
-/// What is overdue by less is on its way: its owner pumps it.
+/// A message overdue by less is on the way: the owner pumps the shard.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// The shards that other timers own.
@@ -37,47 +38,47 @@ const ON_ITS_WAY: Duration = Duration::from_secs(1);
 pub(crate) struct Foreign {
     shards: BTreeMap<ShardId, Watched>,
     others: usize,
-    /// Whether this timer leads the fleet.
+    /// True while this timer leads the fleet.
     leads: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    /// `None`: a check is out, and nothing asks for the next one.
+    /// `None` while a check is in flight and no later check is requested.
     check: Option<Instant>,
     out: bool,
-    /// Since when something was overdue at the last check, by its Redis's clock.
+    /// Due time of a message that was overdue at the last check, by its Redis's clock.
     overdue: Option<UnixMillis>,
-    /// Whether the last check moved something: the next one is a claim, which its owner's pumps refuse.
+    /// The last check moved a message: the next check is a claim, which Redis refuses while the owner pumps.
     orphan: bool,
 }
 
-/// What a check found, by its Redis's clock.
+/// The findings of a check, by its Redis's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// When something is due next.
+    /// The next due time.
     pub(crate) next_due: Option<UnixMillis>,
-    /// Since when something was due, if anything was.
+    /// Due time of the first due message, if any.
     pub(crate) overdue: Option<UnixMillis>,
-    /// When it ran.
+    /// The time of the check.
     pub(crate) ran: UnixMillis,
-    /// Whether it moved anything.
+    /// The check moved a message.
     pub(crate) moved: bool,
 }
 
 /// The shards to check now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checks {
-    /// Those to rescue what is long overdue from.
+    /// Shards to rescue long overdue messages from.
     pub(crate) rescues: Vec<ShardId>,
-    /// Those to claim, unless their owners pump.
+    /// Shards to claim, unless their owners pump.
     pub(crate) orphans: Vec<ShardId>,
 }
 
 // === impl Foreign ===
 
 impl Foreign {
-    /// These shards belong to so many other timers.
+    /// Sets the shards of the other timers, and the number of other timers.
     pub(crate) fn set(&mut self, shards: impl Iterator<Item = ShardId>, others: usize, now: Instant) {
         self.others = others.max(1);
         let before = std::mem::take(&mut self.shards);
@@ -86,35 +87,35 @@ impl Foreign {
         self.shards = shards.map(|s| (s, before.get(&s).copied().unwrap_or_else(fresh))).collect();
     }
 
-    /// Whether a shard is one of them.
+    /// Returns true if a shard belongs to another timer.
     pub(crate) fn has(&self, shard: ShardId) -> bool {
         self.shards.contains_key(&shard)
     }
 
-    /// There are so many other timers.
+    /// Sets the number of other timers.
     pub(crate) fn others(&mut self, others: usize) {
         self.others = others.max(1);
     }
 
-    /// Whether this timer leads the fleet: then it knows of every shard, and checks all of them often.
+    /// Sets whether this timer leads the fleet: the leader checks every shard often.
     pub(crate) fn lead(&mut self, leads: bool, now: Instant) {
         if leads && !self.leads {
             for watched in self.shards.values_mut() {
                 watched.check_by(now + LED);
-                // It may have been seen long ago.
+                // The last check may be long ago.
                 watched.overdue = None;
             }
         }
         self.leads = leads;
     }
 
-    /// Those whose wake-ups to follow.
+    /// Shards to listen to for wake-ups.
     pub(crate) fn to_listen(&self) -> impl Iterator<Item = ShardId> {
         let few = self.others <= FEW;
         self.shards.keys().copied().filter(move |_| few)
     }
 
-    /// A wake-up: something is due at `due`.
+    /// Handles a wake-up: a message is due at `due`.
     pub(crate) fn wake(&mut self, shard: ShardId, due: Instant) {
         let check = due + OVERDUE + self.stretch();
         if let Some(watched) = self.shards.get_mut(&shard).filter(|watched| !watched.orphan) {
@@ -122,20 +123,21 @@ impl Foreign {
         }
     }
 
-    /// Wake-ups may be lost: every shard whose wake-ups are followed is checked soon.
+    /// Handles lost wake-ups: every shard followed by wake-ups is checked soon.
     pub(crate) fn missed_some(&mut self, now: Instant) {
         if self.others <= FEW {
             self.shards.values_mut().for_each(|watched| watched.check_by(now + SOON));
         }
     }
 
-    /// The shards to check now; while the fleet is `unled`, whatever their time. Each comes back by `answered` or `failed`.
+    /// Takes the shards to check now; while the fleet is `unled`, also before their time. Answer each by `answered` or
+    /// `failed`.
     pub(crate) fn take(&mut self, now: Instant, unled: bool) -> Checks {
         let others = self.others;
         let mine = || others <= CHECKERS || fastrand::usize(..others) < CHECKERS;
         let mut checks = Checks::default();
         for (&shard, watched) in self.shards.iter_mut().filter(|(_, watched)| !watched.out) {
-            // An orphan's owner has until the time of the check.
+            // An orphan's owner has time until the check is due.
             if watched.check.is_some_and(|check| check <= now) || unled && !watched.orphan && mine() {
                 (watched.check, watched.out) = (None, true);
                 let orphan = std::mem::take(&mut watched.orphan);
@@ -145,7 +147,7 @@ impl Foreign {
         checks
     }
 
-    /// A check was answered.
+    /// Handles the answer to a check.
     pub(crate) fn answered(&mut self, shard: ShardId, seen: Seen, now: Instant) {
         let others = u32::try_from(self.others).unwrap_or(u32::MAX);
         let longest = match self.others {
@@ -164,14 +166,14 @@ impl Foreign {
             if seen.moved {
                 watched.check = Some(check);
             } else {
-                // A wake-up during the check may not be in its answer yet.
+                // A wake-up during the check may be missing from the answer.
                 watched.check_by(check);
             }
             (watched.out, watched.overdue, watched.orphan) = (false, overdue, seen.moved);
         }
     }
 
-    /// A claim was refused: its owner pumps.
+    /// Handles a refused claim: the owner pumps.
     pub(crate) fn refused(&mut self, shard: ShardId, now: Instant) {
         if let Some(watched) = self.shards.get_mut(&shard) {
             watched.overdue = None;
@@ -179,21 +181,21 @@ impl Foreign {
         self.failed(shard, now);
     }
 
-    /// A check was not answered.
+    /// Handles a check without an answer.
     pub(crate) fn failed(&mut self, shard: ShardId, now: Instant) {
         if let Some(watched) = self.shards.get_mut(&shard) {
             (watched.check, watched.out) = (Some(now + SOON), false);
         }
     }
 
-    /// The shards in which something is overdue that nobody pumps, and since when: only of who checks often, which is the
-    /// leader, and while the fleet is `unled` all. Others would show for long what was pumped right after they checked.
+    /// The shards with overdue messages that nobody pumps, and the due times: only for the leader, or for every timer
+    /// while the fleet is `unled`. Any other timer checks rarely, and would report a message long after its pump.
     pub(crate) fn overdue(&self, unled: bool) -> impl Iterator<Item = (ShardId, UnixMillis)> {
         let shards = self.shards.iter().filter(move |_| self.leads || unled);
         shards.filter_map(|(&shard, watched)| Some((shard, watched.overdue?)))
     }
 
-    /// A moment of its own: the others check at theirs, and the leader for all.
+    /// A random delay that spreads the timers' checks; zero for the leader, which checks for all.
     fn stretch(&self) -> Duration {
         if self.leads {
             return Duration::ZERO;
@@ -206,7 +208,7 @@ impl Foreign {
 // === impl Watched ===
 
 impl Watched {
-    /// It is checked at this time, unless it is before.
+    /// Schedules the next check at this time, unless an earlier check is scheduled.
     fn check_by(&mut self, at: Instant) {
         self.check = Some(self.check.map_or(at, |check| check.min(at)));
     }
@@ -226,7 +228,7 @@ mod tests {
         *START + Duration::from_secs(seconds)
     }
 
-    /// The same by Redis's clock.
+    /// The same moment by Redis's clock.
     fn redis(seconds: u64) -> UnixMillis {
         UnixMillis::new(1_000_000_000 + seconds * 1000)
     }
@@ -235,7 +237,7 @@ mod tests {
         Seen { next_due: next_due.map(redis), overdue: overdue.map(redis), ran: redis(ran), moved: false }
     }
 
-    /// The shards to check now; none of them is an orphan.
+    /// The shards to check now; asserts that no shard is an orphan.
     fn take(foreign: &mut Foreign, now: Instant, unled: bool) -> Vec<ShardId> {
         let checks = foreign.take(now, unled);
         assert_eq!(checks.orphans, []);

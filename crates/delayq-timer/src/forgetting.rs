@@ -1,4 +1,4 @@
-//! Topics that nobody uses: which shard to ask next to forget some, and which of them were reported. Pure.
+//! Forgets unused topics: the shard to ask next, and the topics already reported. Pure.
 
 use crate::rota::Rota;
 use crate::schedule::Schedule;
@@ -7,27 +7,28 @@ use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How often each shard is asked for a page.
+/// Interval between two pages of a shard.
 const EVERY: Duration = Duration::from_secs(60);
-/// Shards asked at once: a page costs Redis up to some milliseconds, which two in a row would double for all others.
+/// Shards asked at once: a page costs Redis up to some milliseconds, and two pages in a row would double that for all
+/// other clients.
 const AT_ONCE: usize = 1;
-/// Names that are kept so that a topic is logged once, though each of its shards forgets it.
+/// Maximum topic names kept, so that a topic is logged once although each of its shards forgets the topic.
 const NAMES: usize = 10_000;
 
-/// The pages of topics that shards are asked for.
+/// The pages of topics to ask of shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Forgetting {
-    /// How long a topic must have been quiet; zero: none is ever forgotten.
+    /// How long a topic must have been quiet; zero: topics are never forgotten.
     after: Duration,
     rota: Rota,
-    /// Where a shard's next page begins, where that is not the first.
+    /// Position of a shard's next page, unless that is the first page.
     pages: BTreeMap<ShardId, u64>,
-    /// Whether a shard is being asked.
+    /// True while a shard is being asked.
     asking: bool,
     reported: BTreeSet<Topic>,
 }
 
-/// What to ask a shard for.
+/// A page to ask of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) shard: ShardId,
@@ -43,12 +44,12 @@ impl Forgetting {
         Self { after, rota, pages: BTreeMap::new(), asking: false, reported: BTreeSet::new() }
     }
 
-    /// When to ask next, of so many shards.
+    /// The time of the next question, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Option<Instant> {
         (!self.after.is_zero()).then(|| self.rota.next(shards))
     }
 
-    /// What to ask now, if it is time to. It comes back by `answered`.
+    /// Takes the page to ask for now, if the time has come. Answer by `answered`.
     pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<Page> {
         if self.after.is_zero() {
             return None;
@@ -60,7 +61,7 @@ impl Forgetting {
         Some(Page { shard, from: self.pages.get(&shard).copied().unwrap_or(0), quiet: self.after })
     }
 
-    /// A shard answered where its next page begins, 0 for the first; `None`: it did not answer.
+    /// Handles a shard's answer: the position of the next page, 0 for the first; `None` if the shard did not answer.
     pub(crate) fn answered(&mut self, shard: ShardId, next: Option<u64>) {
         self.asking = false;
         match next {
@@ -70,7 +71,7 @@ impl Forgetting {
         }
     }
 
-    /// Whether a forgotten topic has not been reported yet.
+    /// Returns true if a forgotten topic has not been reported yet.
     pub(crate) fn is_news(&mut self, topic: &Topic) -> bool {
         if self.reported.len() == NAMES {
             self.reported.clear();
@@ -78,7 +79,7 @@ impl Forgetting {
         self.reported.insert(topic.clone())
     }
 
-    /// A shard is not owned any more.
+    /// Forgets a shard that is no longer owned.
     pub(crate) fn drop(&mut self, shard: ShardId) {
         self.pages.remove(&shard);
     }

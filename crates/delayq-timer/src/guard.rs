@@ -1,4 +1,4 @@
-//! The clock guard: whether the clock of a Redis can be trusted, judged by the local monotonic clock. Pure.
+//! The clock guard: judges by the local monotonic clock whether the clock of a Redis can be trusted. Pure.
 //!
 //! ```text
 //!            a jump beyond the step                steady for long enough
@@ -7,17 +7,18 @@
 //!                                        └──┘
 //! ```
 //!
-//! The baseline is the difference of the two clocks. It belongs to the address, not to the connection: a reconnect, a
-//! restart or another master behind the same address must fit it, and so must a node of a cluster that takes over.
+//! The baseline is the difference of the two clocks. The baseline belongs to the address, not to the connection: a
+//! reconnect, a restart or another master behind the same address must fit the baseline, and so must a node of a
+//! cluster that takes over.
 
 use delayq::UnixMillis;
 use delayq::protocol::UnixMicros;
 use std::time::{Duration, Instant};
 
-/// What two sound clocks may drift apart: NTP slews by at most 500 ppm, on either side.
+/// Maximum drift between two sound clocks: NTP slews by at most 500 ppm, on either side.
 const DRIFT_PPM: u128 = 1000;
 
-/// How the clock of one Redis is judged.
+/// The judgement of one Redis's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     origin: Instant,
@@ -28,61 +29,61 @@ pub(crate) struct Guard {
     jumped: bool,
 }
 
-/// Redis's clock minus the local one, and when that was seen.
+/// Redis's clock minus the local clock, and the time of the comparison.
 #[derive(Clone, Copy, Debug)]
 struct Baseline {
     offset_us: i64,
     at: Instant,
 }
 
-/// One comparison of the clocks: a call that was sent, ran and was answered.
+/// One comparison of the clocks: a call's times of sending, running and answering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comparison {
     /// Local time at which the call was sent.
     pub(crate) sent: Instant,
-    /// Redis's clock while it ran.
+    /// Redis's clock while the call ran.
     pub(crate) ran: UnixMicros,
     /// Local time at which the answer came.
     pub(crate) answered: Instant,
 }
 
-/// What a comparison says.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// As it was.
+    /// The clock fits the baseline.
     Fits,
-    /// The clock jumped by so many µs: hold the shards.
+    /// The clock jumped by this number of µs: hold the shards.
     Jumped(i64),
-    /// It was steady again for long enough: let the shards go on.
+    /// The clock was steady again for long enough: let the shards continue.
     Steady,
 }
 
 // === impl Guard ===
 
 impl Guard {
-    /// Knows no baseline yet; `now` is any moment of the local clock.
+    /// Starts without a baseline; `now` is any moment of the local clock.
     pub(crate) fn new(now: Instant, max_step: Duration, steady_for: Duration) -> Self {
         Self { origin: now, max_step, steady_for, baseline: None, since: None, jumped: false }
     }
 
-    /// The guard of a Redis that takes over from this one's: its clock has to fit the same baseline.
+    /// The guard of a Redis that takes over from this guard's Redis: the new clock has to fit the same baseline.
     pub(crate) fn heir(&self) -> Self {
         Self { since: None, jumped: false, ..self.clone() }
     }
 
-    /// Whether the clock is not to be trusted now.
+    /// Returns true while the clock is not trusted.
     pub(crate) fn is_jumped(&self) -> bool {
         self.jumped
     }
 
-    /// Whether the clock was steady for long enough to end a hold that an earlier owner left.
+    /// Returns true if the clock was steady for long enough to end a hold that an earlier owner left.
     pub(crate) fn is_proven(&self, now: Instant) -> bool {
         !self.jumped
             && self.since.is_some_and(|since| now.saturating_duration_since(since) >= self.steady_for)
     }
 
-    /// The latest that Redis's clock can read while a call runs that is sent at `sent` and answered within `trip`,
-    /// unless it jumped; `None` before the first comparison.
+    /// The latest reading of Redis's clock, without a jump, during a call that is sent at `sent` and answered within
+    /// `trip`; `None` before the first comparison.
     pub(crate) fn latest(&self, sent: Instant, trip: Duration) -> Option<UnixMillis> {
         let baseline = self.baseline?;
         let answered = sent + trip;
@@ -92,9 +93,8 @@ impl Guard {
         Some(UnixMillis::new(u64::try_from(us).unwrap_or(0).div_ceil(1000)))
     }
 
-    /// Takes one comparison.
     pub(crate) fn compare(&mut self, seen: Comparison) -> Verdict {
-        // Whenever it ran between sending and answer, the offset lies between these.
+        // The call ran between sending and answer, so the offset lies between these two values.
         let low = self.offset_us(seen.ran, seen.answered);
         let high = self.offset_us(seen.ran, seen.sent);
         let middle = low + (high - low) / 2;
@@ -111,7 +111,7 @@ impl Guard {
             return Verdict::Jumped(-off);
         }
         self.since.get_or_insert(seen.answered);
-        // A slow answer says little about the offset: it confirms the baseline and does not move it.
+        // A slow answer says little about the offset: such an answer confirms the baseline without moving it.
         self.rebase(baseline.offset_us.clamp(low, high), seen.answered);
         if self.jumped
             && self.since.is_some_and(|since| seen.sent.saturating_duration_since(since) >= self.steady_for)

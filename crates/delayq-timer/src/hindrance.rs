@@ -1,4 +1,4 @@
-//! Whether this timer can reach one Redis, or one shard, well enough to own shards. Pure.
+//! Judges whether this timer reaches one Redis, or one shard, well enough to own shards. Pure.
 //!
 //! ```text
 //!          silent for PATIENCE                       answers, and still has shards: nobody else could take them
@@ -7,41 +7,42 @@
 //!   └──────────────────────────────┘
 //! ```
 //!
-//! So a way to Redis that comes and goes moves the shards once at most in patience and steadiness together. Each hindrance soon
-//! after the one before doubles the steadiness that is asked for: a way that keeps coming and going loses its shards for longer
-//! and longer. An answer is that of a script that may write: a Redis that refuses writes still answers those that only read.
+//! A flapping connection to Redis thus moves the shards at most once in patience and steadiness together. A hindrance
+//! soon after another doubles the required steadiness: a connection that keeps flapping loses its shards for longer and
+//! longer. Only an answer to a script that may write counts: a Redis that refuses writes still answers read-only
+//! scripts.
 
 use std::time::{Duration, Instant};
 
-/// How long no call may have been answered before others should have the shards, from the first failure on.
+/// How long calls may stay unanswered, from the first failure on, before the shards are offered to other timers.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long every call has to be answered before shards are taken again, at first.
 const STEADY: Duration = Duration::from_secs(5);
-/// The same at most.
+/// Maximum time that every call has to be answered before shards are taken again.
 const LONGEST_STEADY: Duration = Duration::from_secs(80);
-/// A hindrance within this time after the end of the one before asks for twice the steadiness.
+/// A hindrance within this time after the previous hindrance requires twice the steadiness.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How far the way to one Redis, or to one shard, is to be trusted with shards.
+/// The trust in the connection to one Redis, or to one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hindrance {
     state: State,
     /// How long every call has to be answered before shards are taken again.
     steady: Duration,
-    /// When the last hindrance ended.
+    /// The end of the last hindrance.
     ended: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It takes what it is given.
+    /// The timer takes the shards given to it.
     Able {
-        /// Since when no call was answered.
+        /// Time of the first failure since the last answer.
         silent: Option<Instant>,
     },
-    /// Others should have the shards.
+    /// Other timers should own the shards.
     Hindered {
-        /// Since when every call was answered.
+        /// Time of the first answer since the last failure.
         well: Option<Instant>,
     },
 }
@@ -49,7 +50,7 @@ enum State {
 // === impl Hindrance ===
 
 impl Hindrance {
-    /// Nothing has failed yet.
+    /// Starts without failures.
     pub(crate) const fn none() -> Self {
         Self { state: State::Able { silent: None }, steady: STEADY, ended: None }
     }
@@ -58,12 +59,11 @@ impl Hindrance {
         matches!(self.state, State::Hindered { .. })
     }
 
-    /// Returns true if nothing of the past matters any more.
+    /// Returns true if the past no longer matters.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.state == State::Able { silent: None } && self.ended.is_none_or(|ended| now >= ended + SOON)
     }
 
-    /// A call failed.
     pub(crate) fn failed(&mut self, now: Instant) {
         match &mut self.state {
             State::Able { silent } => *silent = silent.or(Some(now)),
@@ -71,7 +71,6 @@ impl Hindrance {
         }
     }
 
-    /// A call was answered.
     pub(crate) fn answered(&mut self, now: Instant) {
         match &mut self.state {
             State::Able { silent } => *silent = None,
@@ -79,7 +78,7 @@ impl Hindrance {
         }
     }
 
-    /// When `turn` has something to say, if no call ends before.
+    /// The time at which `turn` may change the state, if no call ends before.
     pub(crate) fn next(&self) -> Option<Instant> {
         match self.state {
             State::Able { silent } => silent.map(|since| since + PATIENCE),
@@ -87,7 +86,8 @@ impl Hindrance {
         }
     }
 
-    /// Moves on, if it is time to. `has_shards`: whether any that goes this way is planned for this timer.
+    /// Changes the state, if the time has come. `has_shards` tells whether any shard on this connection is planned for
+    /// this timer.
     pub(crate) fn turn(&mut self, now: Instant, has_shards: impl FnOnce() -> bool) {
         match self.state {
             State::Able { silent: Some(since) } if now >= since + PATIENCE => {
@@ -107,13 +107,13 @@ impl Hindrance {
 mod tests {
     use super::*;
 
-    /// Whether it is hindered after a turn.
+    /// Returns true if the connection is hindered after a turn.
     fn is_hindered(way: &mut Hindrance, now: Instant, has_shards: bool) -> bool {
         way.turn(now, || has_shards);
         way.is_hindered()
     }
 
-    /// A way without an answer until then.
+    /// A connection without an answer until `now`.
     fn hindered(now: Instant) -> Hindrance {
         let mut way = Hindrance::none();
         way.failed(now - PATIENCE);

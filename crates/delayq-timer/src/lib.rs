@@ -16,12 +16,13 @@
 //! * Never early: the pump script asks Redis's own clock.
 //! * A lost wake-up costs at most `poll_interval`, or less: after a reconnect every shard is polled at once.
 //! * Two owners of one shard cost work, and deliver nothing twice.
-//! * A timer that Redis does not answer for 3 s lets the others have its shards, if Redis answers any of them.
-//! * A shard that nobody pumps is pumped by another timer when something in it is ten seconds overdue, at its next
-//!   poll: after 16 s at most where few timers share the shards.
+//! * A timer that Redis does not answer for 3 s gives its shards to other timers, if Redis answers any of the other
+//!   timers.
+//! * A shard that nobody pumps is pumped by another timer at its next poll once a message is ten seconds overdue: after
+//!   16 s at most while few timers share the shards.
 //!
-//! The timer that pumps the first shard also sweeps the deployment, as [`SweepConfig`] says: it looks over every message,
-//! index and counter, and mends what is wrong.
+//! The timer that pumps the first shard also sweeps the deployment, as [`SweepConfig`] says: the sweep checks every
+//! message, index and counter, and repairs faults.
 
 mod aim;
 mod alarm;

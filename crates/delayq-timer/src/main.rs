@@ -7,7 +7,7 @@ use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 use delayq_timer::{Deps, SweepConfig, Timer, TimerConfig, build, stores};
 
 delayq_service::sections! {
-    /// The sections that a timer uses.
+    /// The configuration sections of a timer.
     struct Config {
         deployment: DeploymentConfig,
         redis: RedisConfig,

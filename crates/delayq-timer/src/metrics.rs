@@ -1,4 +1,4 @@
-//! What the timer counts.
+//! The timer's metrics.
 
 use crate::survey::Totals;
 use delayq::protocol::{PumpReport, ShardId};
@@ -18,7 +18,7 @@ use std::time::Duration;
 const PUMP_BUCKETS: [f64; 12] =
     [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0];
 
-/// The timer's numbers; clones share them.
+/// The timer's metrics; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct TimerMetrics {
     pub(crate) lateness: Lateness,
@@ -59,48 +59,48 @@ pub(crate) struct TimerMetrics {
     pub(crate) membership: Family<OfEvent, Counter>,
 }
 
-/// What consumers have to take, now and soon.
+/// Messages for consumers to take, now and soon.
 #[derive(Clone, Debug)]
 struct ToTake {
     ready: Gauge,
     oldest_ready: Gauge<f64, AtomicU64>,
     leased: Gauge,
-    /// One for each horizon.
+    /// A gauge for each horizon.
     due: Vec<Gauge>,
 }
 
-/// The label of what is reported per shard.
+/// The label of metrics per shard.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct OfShard {
     shard: u16,
 }
 
-/// The label of what is due soon: how soon.
+/// The label of messages due soon: the horizon.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfHorizon {
     within: String,
 }
 
-/// What became of the call of one shard's pump.
+/// The outcome of a call to pump one shard.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfOutcome {
     outcome: &'static str,
 }
 
-/// The outcomes of a call: a pump moved something; came for a due time and found nothing; found only what is blocked; only
-/// polled; or a pump or claim had no usable answer.
+/// The outcomes of a call: a pump moved a message; came for a due time and found nothing; found only blocked messages;
+/// only polled; or a pump or claim had no usable answer.
 const OUTCOMES: [&str; 5] = ["moved", "empty", "blocked", "polled", "failed"];
 
-/// The label of what the membership does with etcd.
+/// The label of the membership's events in etcd.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct OfEvent {
     event: &'static str,
 }
 
-/// A name, and where its count is.
+/// The name of an event, and its counter.
 type Event = (&'static str, fn(&ClusterStats) -> u64);
 
-/// What the membership counts.
+/// The events that the membership counts.
 const EVENTS: [Event; 10] = [
     ("request", |stats| stats.requests),
     ("keep_alive", |stats| stats.keep_alives),
@@ -117,7 +117,7 @@ const EVENTS: [Event; 10] = [
 // === impl TimerMetrics ===
 
 impl TimerMetrics {
-    /// Registers everything, with a series for each horizon.
+    /// Registers all metrics, with a series for each horizon.
     pub(crate) fn register(metrics: &Metrics, horizons: &[HumanDuration]) -> Self {
         let lateness =
             metrics.lateness("lateness", "From a message's due time until it was ready, by Redis's clock");
@@ -231,7 +231,8 @@ impl TimerMetrics {
         }
     }
 
-    /// Counts what one pump did. `due`: it was sent for something that was due. Whether it came for nothing.
+    /// Counts the results of one pump; `due` is true for a pump sent for a due time. Returns true if such a pump found
+    /// nothing to do.
     pub(crate) fn count(&self, report: &PumpReport, due: bool) -> bool {
         for &(due, n) in &report.runs {
             let late = report.now.since(due);
@@ -253,7 +254,7 @@ impl TimerMetrics {
         due && done + report.blocked == 0
     }
 
-    /// A pump of one shard had no usable answer.
+    /// Counts a call without a usable answer.
     pub(crate) fn call_failed(&self) {
         self.call("failed");
     }
@@ -263,25 +264,25 @@ impl TimerMetrics {
         self.calls.get_or_create(&OfOutcome { outcome }).inc();
     }
 
-    /// What is due next, in seconds of Unix time, how long the first due message has been waiting, and how long the lease is
-    /// trusted.
+    /// Exports the next due time in seconds of Unix time, how long the first due message has been waiting, and how long
+    /// the lease is trusted.
     pub(crate) fn stands(&self, next_due: Option<f64>, overdue: f64, lease_margin: f64) {
         self.next_due.set(next_due.unwrap_or(0.0));
         self.oldest_overdue.set(overdue);
         self.lease_margin.set(lease_margin);
     }
 
-    /// What consumers have to take, now and soon.
+    /// Exports the messages for consumers to take, now and soon.
     pub(crate) fn surveyed(&self, totals: &Totals) {
         self.to_take.set(totals);
     }
 
-    /// By how many messages the books of all topics are off.
+    /// Exports the number of messages by which the books of all topics are off.
     pub(crate) fn books_off(&self, messages: u64) {
         self.books_off.set(i64::try_from(messages).unwrap_or(i64::MAX));
     }
 
-    /// Counts what the membership did with etcd from `before` to `now`.
+    /// Counts the membership's events in etcd from `before` to `now`.
     pub(crate) fn etcd(&self, before: &ClusterStats, now: &ClusterStats) {
         for (event, count) in EVENTS {
             let more = count(now).saturating_sub(count(before));
@@ -289,13 +290,13 @@ impl TimerMetrics {
         }
     }
 
-    /// A pipeline took so long.
+    /// Records the duration of a pipeline.
     pub(crate) fn pipeline(&self, took: Duration) {
         self.pump_time.observe(took.as_secs_f64());
         self.round_trip.set(took.as_secs_f64());
     }
 
-    /// A shard is pumped here under this epoch; `None`: not any more.
+    /// Exports the epoch under which a shard is pumped here; `None` when the shard is no longer pumped.
     pub(crate) fn epoch(&self, shard: ShardId, epoch: Option<u64>) {
         let label = OfShard { shard: shard.get() };
         match epoch {
@@ -350,7 +351,7 @@ impl ToTake {
     }
 }
 
-/// A family in which these have a series from the start, so that a rate sees their first count.
+/// A family in which these labels have a series from the start, so that a rate sees their first count.
 pub(crate) fn zeroed<L, const N: usize>(labels: [L; N]) -> Family<L, Counter>
 where
     L: Clone + std::hash::Hash + Eq,

@@ -1,5 +1,5 @@
-//! The Redises that have the shards: the one, or the masters of a cluster. Each has a clock of its own, so each is aimed
-//! at, guarded and held by itself, and a slow one delays no other.
+//! The Redises that have the shards: a single Redis, or the masters of a cluster. Each node has its own clock, so each
+//! is aimed at, guarded and held separately, and a slow node delays no other.
 
 use crate::aim::Aim;
 use crate::clock_watch::ClockWatch;
@@ -12,34 +12,33 @@ use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
 
-/// What is known of all nodes.
+/// All nodes.
 pub(crate) struct Nodes {
     places: Places,
-    /// The version of the places that `homes` is of.
+    /// The version of the places in `homes`.
     version: u64,
-    /// Those that are gone included: one may come back.
+    /// All nodes seen so far, including nodes that are gone: a node may come back.
     all: Vec<Node>,
-    /// Of each shard of the deployment its node.
+    /// The node of each shard of the deployment.
     homes: Vec<NodeId>,
-    /// Those that have any shard of the deployment, each with one of its shards.
+    /// Nodes that have any shard of the deployment, each with one of its shards.
     used: BTreeMap<NodeId, ShardId>,
     /// A guard that has seen no clock.
     guard: Guard,
 }
 
-/// One Redis.
 pub(crate) struct Node {
-    /// Its address.
+    /// The node's address.
     pub(crate) name: String,
     pub(crate) aim: Aim,
     pub(crate) clock: ClockWatch,
 }
 
-/// A shard that has another node now.
+/// A shard that moved to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moved {
     pub(crate) shard: ShardId,
-    /// `None`: it is new.
+    /// `None` if the shard is new.
     pub(crate) from: Option<NodeId>,
     pub(crate) to: NodeId,
 }
@@ -47,7 +46,7 @@ pub(crate) struct Moved {
 // === impl Nodes ===
 
 impl Nodes {
-    /// `guard` has seen no clock yet.
+    /// Starts without nodes. `guard` has seen no clock yet.
     pub(crate) fn new(places: Places, guard: Guard) -> Self {
         Self { places, version: 0, all: Vec::new(), homes: Vec::new(), used: BTreeMap::new(), guard }
     }
@@ -57,20 +56,20 @@ impl Nodes {
         self.places.changed().await;
     }
 
-    /// Whether shards may have moved since they were placed.
+    /// Returns true if shards may have moved since the last placing.
     pub(crate) fn is_outdated(&self) -> bool {
         self.places.version() != self.version
     }
 
-    /// By which version of the places the shards are placed.
+    /// The version of the places by which the shards are placed.
     pub(crate) const fn version(&self) -> u64 {
         self.version
     }
 
-    /// Places the shards of the deployment: those that moved. Whether one is held goes with it.
+    /// Places the shards of the deployment. Returns the moved and the new shards; a hold moves with its shard.
     ///
-    /// A node that is new is expected to have the clock of the one that its first shard comes from: it may be the replica
-    /// that took over.
+    /// A new node is expected to have the clock of the node that its first shard comes from: the new node may be the
+    /// replica that took over.
     pub(crate) fn place(&mut self, shards: ShardCount, schedule: &mut Schedule, now: Instant) -> Vec<Moved> {
         self.version = self.places.version();
         let places = self.places.clone();
@@ -119,22 +118,21 @@ impl Nodes {
         NodeId(self.all.len() - 1)
     }
 
-    /// The node that has a shard.
     pub(crate) fn of(&self, shard: ShardId) -> NodeId {
         self.homes.get(usize::from(shard.get())).copied().unwrap_or_default()
     }
 
-    /// Those that have any shard of the deployment, each with one of its shards.
+    /// Nodes that have any shard of the deployment, each with one of its shards.
     pub(crate) const fn in_use(&self) -> &BTreeMap<NodeId, ShardId> {
         &self.used
     }
 
-    /// Whether a node has any shard of the deployment.
+    /// Returns true if a node has any shard of the deployment.
     pub(crate) fn is_used(&self, node: NodeId) -> bool {
         self.used.contains_key(&node)
     }
 
-    /// These shards by their nodes: a call to one of them waits for no other.
+    /// Groups shards by node, so that a call to one node waits for no other.
     pub(crate) fn apart(&self, shards: &[ShardId]) -> BTreeMap<NodeId, Vec<ShardId>> {
         let mut nodes = BTreeMap::<NodeId, Vec<ShardId>>::new();
         for &shard in shards {
@@ -147,22 +145,23 @@ impl Nodes {
         self.all.iter_mut().enumerate().map(|(n, node)| (NodeId(n), node))
     }
 
-    /// Whether the clock of any node with shards is not trusted.
+    /// Returns true if the clock of any node with shards is not trusted.
     pub(crate) fn is_any_jumped(&self) -> bool {
         self.used.keys().any(|&node| self[node].clock.is_jumped())
     }
 
-    /// Whether any shard is known to be held.
+    /// Returns true if any shard is known to be held.
     pub(crate) fn hold_any(&self) -> bool {
         self.all.iter().any(|node| node.clock.holds_any())
     }
 
-    /// For how long something has been due, by the clock of its node; zero for nothing, and before it answered.
+    /// How long a message has been due, by the clock of its node; zero if not yet due, and before the node's first
+    /// answer.
     pub(crate) fn overdue(&self, node: NodeId, due: UnixMillis, now: Instant) -> Duration {
         positive(self.overdue_us(node, due, now))
     }
 
-    /// How long until something is due, likewise.
+    /// The time until a message is due, by the clock of its node; zero if due, and before the node's first answer.
     pub(crate) fn until(&self, node: NodeId, due: UnixMillis, now: Instant) -> Duration {
         positive(-self.overdue_us(node, due, now))
     }
@@ -172,7 +171,7 @@ impl Nodes {
         reach.map_or(0, |reach| i128::from(reach) - i128::from(due.get()) * 1000)
     }
 
-    /// An alarm that was set to `aimed` woke the loop at `woken`.
+    /// Records that an alarm set to `aimed` woke the loop at `woken`.
     pub(crate) fn woke(&mut self, aimed: Instant, woken: Instant) {
         self.all.iter_mut().for_each(|node| node.aim.woke(aimed, woken));
     }
@@ -206,7 +205,7 @@ mod tests {
     const SHARDS: [ShardId; 2] = [ShardId::new(0), ShardId::new(1)];
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Two shards that are owned, at nodes of these names.
+    /// Two owned shards, at nodes of these names.
     struct Scene {
         nodes: Nodes,
         schedule: Schedule,
@@ -228,7 +227,7 @@ mod tests {
             self.nodes.place_by(name, ShardCount::new(2).unwrap(), &mut self.schedule, self.start)
         }
 
-        /// The clock of a shard's node is this far ahead after so many seconds.
+        /// Makes the clock of a shard's node read `ahead` seconds ahead at second `at`.
         fn reads(&mut self, shard: ShardId, at: u64, ahead: u64) {
             let (node, sent) = (self.nodes.of(shard), self.start + SECOND * at as u32);
             let trip = Trip { sent, answered: sent, moved: false };
@@ -241,7 +240,7 @@ mod tests {
             rounds.into_iter().flat_map(|round| round.shards).map(|(shard, _)| shard).collect()
         }
 
-        /// The holds that are set and ended at a shard's node after so many seconds.
+        /// The holds that are set and ended at a shard's node at second `at`.
         fn holds(&mut self, shard: ShardId, at: u64) -> Vec<(ShardId, bool)> {
             let (node, now) = (self.nodes.of(shard), self.start + SECOND * at as u32);
             let calls = self.nodes[node].clock.due(&self.schedule, node, now);

@@ -1,4 +1,4 @@
-//! Whether what is due moves: a timer that has connections to everything and moves nothing is not ready. Pure.
+//! Judges whether due messages move: a timer that has connections to everything and moves nothing is not ready. Pure.
 //!
 //! ```text
 //!            overdue and nothing moved, or a shard's pumps failed, for [`PATIENCE`]
@@ -7,43 +7,43 @@
 //!    └──────────────── something moved, or nothing is overdue, and no shard's pumps fail ┘
 //! ```
 //!
-//! A topic that is blocked for good stops no other: as long as anything moves now and then, the timer stays ready, and only
-//! the oldest overdue time tells of it.
+//! A topic that stays blocked stops no other topic: as long as anything moves now and then, the timer stays ready, and
+//! only the oldest overdue time shows the blocked topic.
 
 use delayq::protocol::ShardId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long something may be overdue without a move, and how long the pumps of a shard may fail.
+/// Maximum time that a message may be overdue without a move, and that the pumps of a shard may fail.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a move shows that what is blocked stops nothing else.
+/// How long a move proves that a blocked message stops nothing else.
 const MOVES_FOR: Duration = Duration::from_secs(30);
 
 /// How long a report of blocked messages counts: the pump tries them again within ten seconds.
 const BLOCKED_FOR: Duration = Duration::from_secs(15);
 
-/// What keeps due messages where they are.
+/// The reason why due messages do not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
-    /// Something is overdue, and nothing has moved.
+    /// A message is overdue, and nothing has moved.
     Still,
     /// The pumps of this shard fail.
     Failing(ShardId),
-    /// Something keeps due messages of this shard where they are, and nothing else moves.
+    /// Due messages of this shard are blocked, and nothing else moves.
     Blocked(ShardId),
 }
 
-/// What moved last, and what did not.
+/// The last moves and failures.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
-    /// When something moved last, or nothing was overdue.
+    /// The last time that a message moved, or that nothing was overdue.
     well: Instant,
-    /// When something moved last.
+    /// The last time that a message moved.
     moved: Option<Instant>,
-    /// Shards whose pumps have failed since, without an answer between.
+    /// Shards with failing pumps, and the first failure since the last answer.
     failing: BTreeMap<ShardId, Instant>,
-    /// Shards that reported blocked messages, first and last.
+    /// Shards that reported blocked messages: the first and the last report.
     blocked: BTreeMap<ShardId, (Instant, Instant)>,
 }
 
@@ -54,7 +54,8 @@ impl Progress {
         Self { well: now, moved: None, failing: BTreeMap::new(), blocked: BTreeMap::new() }
     }
 
-    /// A shard's pump was answered: whether it moved something, and whether something due could not be moved.
+    /// Handles the answer of a shard's pump: `moved` is true if a message moved, `blocked` if a due message could not
+    /// be moved.
     pub(crate) fn answered(&mut self, shard: ShardId, moved: bool, blocked: bool, now: Instant) {
         self.failing.remove(&shard);
         if moved {
@@ -65,24 +66,24 @@ impl Progress {
         }
     }
 
-    /// A shard's pump had no usable answer.
+    /// Handles a pump without a usable answer.
     pub(crate) fn failed(&mut self, shard: ShardId, now: Instant) {
         self.failing.entry(shard).or_insert(now);
     }
 
-    /// A shard is not pumped here any more.
+    /// Forgets a shard that is no longer pumped here.
     pub(crate) fn drop(&mut self, shard: ShardId) {
         self.failing.remove(&shard);
         self.blocked.remove(&shard);
     }
 
-    /// For how long something has been blocked.
+    /// How long a message has been blocked.
     pub(crate) fn blocked_for(&self, now: Instant) -> Duration {
         let first = self.blocked.values().map(|&(first, _)| first).min();
         first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first))
     }
 
-    /// Judges, given how long the first due message has been waiting. To be called once a second.
+    /// Judges the progress, given how long the first due message has been waiting. Must be called once a second.
     pub(crate) fn judge(&mut self, overdue: Duration, now: Instant) -> Option<Stall> {
         if overdue < PATIENCE {
             self.well = now;

@@ -1,9 +1,9 @@
-//! The timer's loop: wait, send what is due, receive what comes back.
+//! The timer's loop: wait, send due calls, receive answers.
 //!
-//! Each thing that is known stands in a type of its own: which shards are due ([`Schedule`]), when to send
-//! ([`Aim`](crate::aim::Aim)) and whether the clock is trusted ([`ClockWatch`](crate::clock_watch::ClockWatch)), both of each
-//! of the [`Nodes`], how Redis is ([`RedisHealth`]), whose the shards are ([`Owning`]), what the slow net
-//! asks ([`SafetyPoll`], [`Foreign`]). They return [`Call`]s; only [`Pumping::send`] sends.
+//! Each kind of knowledge has its own type: due shards ([`Schedule`]), the moment to send ([`Aim`](crate::aim::Aim))
+//! and trust in the clock ([`ClockWatch`](crate::clock_watch::ClockWatch)), both for each of the [`Nodes`], the health
+//! of Redis ([`RedisHealth`]), ownership of shards ([`Owning`]), the slow net's questions ([`SafetyPoll`],
+//! [`Foreign`]). These types return [`Call`]s; only [`Pumping::send`] sends.
 
 mod adopting;
 mod answers;
@@ -40,29 +40,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// The longest that is waited out awake, after waking, for the moment to send.
+/// Maximum time to spin after waking, until the moment to send.
 const AWAKE: Duration = Duration::from_micros(150);
-/// The longest between two turns: each is a sign of life.
+/// Maximum time between two turns: each turn is a sign of life.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long an alarm rests that rang for nothing and is due again. Nothing sets one that is not served; this is what a
-/// mistake of that kind costs.
+/// How long the loop rests after an alarm that sent nothing and is due again. Every alarm should send something; this
+/// rest bounds the cost of a mistake.
 const IN_VAIN: Duration = Duration::from_millis(5);
 
-/// What the loop is made of.
 pub(crate) struct Parts {
     pub(crate) config: TimerConfig,
     pub(crate) client: Client,
     pub(crate) metrics: TimerMetrics,
     pub(crate) condition: Condition,
     pub(crate) owner: String,
-    /// How long the lock lasts; zero: the fleet settles who owns what.
+    /// How long the lock lasts; zero: the fleet settles the ownership.
     pub(crate) lock: Duration,
     pub(crate) handle: Handle,
-    /// Whether it is this timer's turn to sweep.
+    /// True while this timer has to sweep.
     pub(crate) sweeps: watch::Sender<bool>,
 }
 
-/// The loop's state.
 pub(crate) struct Pumping {
     config: TimerConfig,
     client: Client,
@@ -72,7 +70,7 @@ pub(crate) struct Pumping {
     single: bool,
     calls: Calls,
     alarm: Alarm,
-    /// How many calls had been sent when the alarm rang, if it was what woke the loop.
+    /// The number of calls sent when the alarm rang, if the alarm woke the loop.
     rang_at: Option<u64>,
     schedule: Schedule,
     nodes: Nodes,
@@ -81,7 +79,7 @@ pub(crate) struct Pumping {
     poll: SafetyPoll,
     progress: Progress,
     stall: Option<Stall>,
-    /// When to judge the progress, and to show how this timer stands.
+    /// When to judge the progress and report the standing next.
     judged_next: Instant,
     forgetting: Forgetting,
     surveys: Surveys,
@@ -89,14 +87,13 @@ pub(crate) struct Pumping {
     foreign: Foreign,
     fleet: Fleet,
     wakes: Wakes,
-    /// True if shards went, or were fenced, since the wake-ups to follow were chosen.
+    /// Set if shards were dropped or fenced since the wake-ups to follow were chosen.
     fewer: bool,
     growth: Growth,
     sweeps: watch::Sender<bool>,
     stopping: Option<Instant>,
 }
 
-/// What woke the loop.
 enum Woken {
     Answered(Answer),
     Notified(Notification),
@@ -111,7 +108,7 @@ enum Woken {
 // === impl Pumping ===
 
 impl Pumping {
-    /// To be called in the runtime in which it will run.
+    /// Must be called in the runtime that runs the loop.
     pub(crate) fn new(parts: Parts, heartbeat: Heartbeat, alarm: Alarm) -> Self {
         let Parts { config, client, metrics, condition, owner, lock, handle, sweeps } = parts;
         let shards = Owner::new(client.clone());
@@ -150,7 +147,7 @@ impl Pumping {
         pumping
     }
 
-    /// Pumps until shutdown is asked for and everything is handed over.
+    /// Pumps until shutdown is requested and every shard is handed over.
     pub(crate) async fn run(mut self, shutdown: Shutdown) -> Result<(), Fault> {
         let handle = self.fleet.handle().clone();
         let failed = handle.failed();
@@ -195,7 +192,7 @@ impl Pumping {
         }
     }
 
-    /// Sends whatever can be sent now. Returns when to try again.
+    /// Sends every call that is due. Returns when to try again.
     fn send_what_is_due(&mut self) -> Shot {
         let now = Instant::now();
         if self.nodes.is_outdated() {
@@ -226,8 +223,8 @@ impl Pumping {
         if in_vain { Shot::at(now + IN_VAIN) } else { shot }
     }
 
-    /// When to turn again, if nothing happens before. Whatever asks for a moment here is served by
-    /// [`Self::send_what_is_due`] at that moment, in every state: it sends something, or asks for a later one.
+    /// Returns the time of the next turn, if nothing happens before. [`Self::send_what_is_due`] serves each of these
+    /// moments in every state: by sending a call, or by asking for a later moment.
     fn next_shot(&self, now: Instant) -> Shot {
         let shards = self.schedule.count();
         let polls = [self.poll.next(shards), self.surveys.next(shards), self.books.next(shards), now + BEAT];
@@ -242,7 +239,7 @@ impl Pumping {
         shots.min_by_key(|shot| shot.wake).expect("a beat is always due")
     }
 
-    /// Waits out, awake, what is left from waking to sending.
+    /// Spins for the rest of the time from waking to sending.
     fn rang(&mut self, Shot { wake, send }: Shot) {
         let now = Instant::now();
         self.rang_at = Some(self.calls.sent());
@@ -254,7 +251,7 @@ impl Pumping {
         }
     }
 
-    /// Sends calls; what comes back wakes the loop.
+    /// Sends calls; their answers wake the loop.
     fn send_all(&mut self, calls: impl IntoIterator<Item = Call>) {
         calls.into_iter().for_each(|call| self.send(call));
     }
@@ -263,14 +260,14 @@ impl Pumping {
         self.calls.send(call, self.nodes.version());
     }
 
-    /// Claims shards, those of each node by themselves.
+    /// Claims shards, with separate calls for each node.
     fn claim(&mut self, shards: &[ShardId]) {
         for (node, some) in self.nodes.apart(shards) {
             self.send_all(Call::claims(node, &some));
         }
     }
 
-    /// Sets and ends the holds that the clocks ask for, and shows whether they ask for any.
+    /// Sets and ends the holds that the clocks require, and exports whether any clock requires holds.
     fn send_holds(&mut self, now: Instant) {
         self.metrics.clock_held.set(i64::from(self.nodes.is_any_jumped()));
         let due = |(id, node): (_, &mut Node)| node.clock.due(&self.schedule, id, now);
@@ -278,7 +275,7 @@ impl Pumping {
         self.send_all(holds);
     }
 
-    /// Whether this timer owns everything by a lock, and no fleet shares the shards.
+    /// Returns true if this timer owns every shard by a lock, without a fleet.
     const fn is_single(&self) -> bool {
         self.single
     }

@@ -1,4 +1,4 @@
-//! How the Redises are doing: whether each answers, whether the shards are there, and whether others should have them.
+//! The health of the Redises: answers, missing shards, and shards that other timers should take.
 
 use crate::events;
 use crate::hindrance::Hindrance;
@@ -8,29 +8,28 @@ use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// What the last answers said.
+/// The health by the last answers.
 pub(crate) struct RedisHealth {
-    /// Those that have answered, or failed to.
+    /// Nodes that have answered, or failed to answer.
     nodes: BTreeMap<NodeId, Known>,
-    /// There is nobody to take the shards: this timer owns them by a lock, or is leaving.
+    /// No other timer can take the shards: this timer owns them by a lock, or is leaving.
     alone: bool,
-    /// The shards that their nodes do not have as this process knows them: in a node map that is outdated, say.
+    /// Shards that their nodes lack or have otherwise than this process knows, because of an outdated node map, say.
     lacking: BTreeMap<ShardId, Hindrance>,
-    /// What others should have.
+    /// The nodes and shards that other timers should take.
     hindered: Hindered,
-    /// The nodes that are being asked for their clocks.
+    /// Nodes with a question for their clock in flight.
     asking: BTreeSet<NodeId>,
 }
 
-/// What this timer cannot serve.
+/// The nodes and shards that this timer cannot serve.
 #[derive(Default)]
 struct Hindered {
-    /// All shards of these nodes.
+    /// Nodes of which no shard can be served.
     nodes: BTreeSet<NodeId>,
     shards: BTreeSet<ShardId>,
 }
 
-/// What is known of one Redis.
 struct Known {
     state: State,
     way: Hindrance,
@@ -42,22 +41,22 @@ enum State {
     Missing(String),
 }
 
-/// Why a Redis is of no use.
+/// The reason why a Redis is unusable.
 pub(crate) enum Ailment<'a> {
-    /// None has answered yet.
+    /// No Redis has answered yet.
     Starting,
-    /// This one does not answer, or refuses writes.
+    /// This node does not answer, or refuses writes.
     Silent(NodeId),
-    /// It does not have a shard, or has it otherwise: why.
+    /// A Redis lacks a shard, or keeps another layout or deployment than this process knows: the reason.
     Missing(&'a str),
 }
 
-/// What an answer or a failure changed.
+/// The change made by an answer or a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A Redis that answered does not any more.
+    /// A Redis stopped answering.
     Lost,
-    /// A Redis that was silent answers.
+    /// A silent Redis answers again.
     Back,
     Nothing,
 }
@@ -65,7 +64,7 @@ pub(crate) enum Change {
 // === impl RedisHealth ===
 
 impl RedisHealth {
-    /// `alone`: there is nobody to take the shards.
+    /// Starts without answers. `alone`: no other timer can take the shards.
     pub(crate) fn new(alone: bool) -> Self {
         let (nodes, lacking) = (BTreeMap::new(), BTreeMap::new());
         Self { nodes, alone, lacking, hindered: Hindered::default(), asking: BTreeSet::new() }
@@ -83,21 +82,21 @@ impl RedisHealth {
         missing.or(silent).or_else(|| self.nodes.is_empty().then_some(Ailment::Starting))
     }
 
-    /// Whether a Redis is to be asked more often than usual.
+    /// Returns true if a Redis is to be asked more often than usual.
     pub(crate) fn is_poor(&self, node: NodeId) -> bool {
         self.nodes
             .get(&node)
             .is_none_or(|known| !matches!(known.state, State::Well) || known.way.is_hindered())
     }
 
-    /// When [`Self::turn`] has something to say.
+    /// The time at which [`Self::turn`] may change something.
     pub(crate) fn next(&self) -> Option<Instant> {
         let ways = self.nodes.values().map(|known| &known.way).chain(self.lacking.values());
         ways.filter(|_| !self.alone).filter_map(Hindrance::next).min()
     }
 
-    /// Whether that which others should have changed. `has_shards`: whether any shard of a node is planned for this timer;
-    /// `is_given`: whether this shard is.
+    /// Returns true if the nodes and shards that other timers should take changed. `has_shards` tells whether any shard
+    /// of a node is planned for this timer; `is_given` tells whether this shard is planned for this timer.
     pub(crate) fn turn(
         &mut self,
         now: Instant,
@@ -121,44 +120,45 @@ impl RedisHealth {
         true
     }
 
-    /// Whether others should have a shard, which this node has.
+    /// Returns true if other timers should take a shard, which is at this node.
     pub(crate) fn is_out_of_reach(&self, node: NodeId, shard: ShardId) -> bool {
         self.hindered.nodes.contains(&node) || self.hindered.shards.contains(&shard)
     }
 
-    /// The nodes whose shards others should have.
+    /// The nodes whose shards other timers should take.
     pub(crate) const fn unreached(&self) -> &BTreeSet<NodeId> {
         &self.hindered.nodes
     }
 
-    /// How many further shards others should have.
+    /// The number of further shards that other timers should take.
     pub(crate) fn missing(&self) -> usize {
         self.hindered.shards.len()
     }
 
-    /// A call for a shard failed because its node does not have the shard.
+    /// Records a failed call to a node that does not have the shard.
     pub(crate) fn lacks(&mut self, shard: ShardId, now: Instant) {
         self.lacking.entry(shard).or_insert(Hindrance::none()).failed(now);
     }
 
-    /// A call for a shard was answered.
+    /// Records an answered call for a shard.
     pub(crate) fn has(&mut self, shard: ShardId, now: Instant) {
         if let Some(way) = self.lacking.get_mut(&shard) {
             way.answered(now);
         }
     }
 
-    /// A shard is at another node now: what was known of it does not matter.
+    /// Forgets the past of a shard that moved to another node.
     pub(crate) fn placed(&mut self, shard: ShardId) {
         self.lacking.remove(&shard);
     }
 
-    /// From now on shards are given away whatever Redis does.
+    /// Gives shards away from now on, whatever Redis answers.
     pub(crate) fn leave(&mut self) {
         self.alone = true;
     }
 
-    /// Whether to ask a node for its clock now: one question is out at most, until [`Self::asked`].
+    /// Returns true if a node is to be asked for its clock now: at most one question is in flight, until
+    /// [`Self::asked`].
     pub(crate) fn ask(&mut self, node: NodeId) -> bool {
         self.asking.insert(node)
     }
@@ -167,12 +167,12 @@ impl RedisHealth {
         self.asking.remove(&node);
     }
 
-    /// A node has no shards any more: how it is does not matter.
+    /// Forgets a node without shards: its health no longer matters.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.nodes.remove(&node);
     }
 
-    /// A call for a shard failed at the node of this name.
+    /// Records a failed call for a shard at the node of this name.
     pub(crate) fn failed(
         &mut self,
         (node, shard): (NodeId, ShardId),
@@ -192,7 +192,7 @@ impl RedisHealth {
         Change::Nothing
     }
 
-    /// A call for another's shard failed at the node of this name.
+    /// Records a failed call for another timer's shard at the node of this name.
     pub(crate) fn unanswered(&mut self, node: NodeId, error: &Error, name: &str, now: Instant) -> Change {
         if is_missing(error) || is_on_the_move(error) {
             return Change::Nothing;
@@ -207,13 +207,13 @@ impl RedisHealth {
         Change::Lost
     }
 
-    /// A script that may write was answered by the node of this name. `behind`: a shard could not be claimed yet.
+    /// Records that the node of this name answered a script that may write. `behind`: a shard could not be claimed yet.
     pub(crate) fn answered(&mut self, node: NodeId, name: &str, behind: bool, now: Instant) -> Change {
         let known = self.known(node);
         known.way.answered(now);
         let silent_since = match known.state {
             State::Well => return Change::Nothing,
-            // One missing shard is enough not to be ready, whatever the others answer.
+            // A single missing shard makes the timer unready, whatever the other shards answer.
             State::Missing(_) if behind => return Change::Nothing,
             State::Silent { since } => Some(since),
             State::Missing(_) => None,
@@ -229,7 +229,7 @@ impl RedisHealth {
     }
 }
 
-/// Whether Redis answered, and does not have the shard as this process knows it.
+/// Returns true if Redis answered, but lacks the shard, or keeps another layout or deployment than this process knows.
 pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(
         error,
@@ -237,7 +237,7 @@ pub(crate) fn is_missing(error: &Error) -> bool {
     )
 }
 
-/// Whether a node answered that the shard is on its way to another one: nothing is wrong with either.
+/// Returns true if a node answered that the shard is moving to another node: both nodes are well.
 fn is_on_the_move(error: &Error) -> bool {
     matches!(error, Error::Redis { code, .. } if ["ASK", "MOVED", "TRYAGAIN"].contains(&code.as_str()))
 }
@@ -283,7 +283,7 @@ mod tests {
             }
         }
 
-        /// The nodes whose shards others should have, where that changed.
+        /// The nodes whose shards other timers should take, if that changed.
         fn turn(&mut self, second: u64, has_shards: bool) -> Option<Vec<NodeId>> {
             let changed = self.health.turn(self.at(second), |_| has_shards, |_| has_shards);
             changed.then(|| self.health.unreached().iter().copied().collect())

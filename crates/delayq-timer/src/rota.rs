@@ -1,36 +1,36 @@
-//! Which owned shards are next: all of them in each interval, a few at a time. Pure.
+//! Takes turns over the owned shards: all shards in each interval, a few at a time. Pure.
 
 use crate::schedule::Schedule;
 use delayq::protocol::ShardId;
 use std::time::{Duration, Instant};
 
-/// Goes round the shards that are owned.
+/// Rotates over the owned shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Rota {
     every: Duration,
-    /// How many at a time.
+    /// Maximum shards at a time.
     step: usize,
-    /// The last one.
+    /// The shard that was taken last.
     last: Option<ShardId>,
-    /// Up to when all turns that were due were taken.
+    /// Time up to which all due turns were taken.
     done: Instant,
 }
 
 // === impl Rota ===
 
 impl Rota {
-    /// Each shard once in `every` from `now` on, `step` at a time.
+    /// Takes each shard once in `every` from `now` on, `step` at a time.
     pub(crate) fn new(every: Duration, step: usize, now: Instant) -> Self {
         Self { every, step, last: None, done: now }
     }
 
-    /// When the next of so many shards are due.
+    /// The time of the next turn, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.done + self.stretch(shards)
     }
 
-    /// The owned shards whose turn it is now. What was slept through is not made up
-    /// for in one go: that would be the burst that this avoids.
+    /// The owned shards whose turn has come. Turns missed during a sleep are not made up at once: that would be the
+    /// burst that the rota avoids.
     pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Vec<ShardId> {
         let (shards, next) = (schedule.count(), self.next(schedule.count()));
         if now < next {
@@ -42,7 +42,7 @@ impl Rota {
         taken
     }
 
-    /// How long one step is where all take the interval.
+    /// The length of one step, if all steps fill the interval.
     fn stretch(&self, shards: usize) -> Duration {
         if shards <= self.step { self.every } else { self.every.mul_f64(self.step as f64 / shards as f64) }
     }

@@ -1,4 +1,4 @@
-//! The net below the wake-ups: what is asked from time to time, whatever was notified.
+//! The net below the wake-ups: periodic polls, whatever was notified.
 
 use crate::rota::Rota;
 use crate::schedule::Schedule;
@@ -10,7 +10,7 @@ const AT_ONCE: usize = 8;
 /// The interval while Redis's clock is not trusted, or Redis does not answer.
 const CLOSELY: Duration = Duration::from_secs(1);
 
-/// When each poll is due.
+/// The times of the polls.
 pub(crate) struct SafetyPoll {
     interval: Duration,
     /// The next poll of everything but the owned shards, which take turns.
@@ -21,12 +21,13 @@ pub(crate) struct SafetyPoll {
 // === impl SafetyPoll ===
 
 impl SafetyPoll {
-    /// The first is due at once: a timer that is given no shard learns Redis's clock, and that it answers, by it alone.
+    /// Starts with a poll at once: a timer without shards learns only by this poll that Redis answers, and the time of
+    /// Redis's clock.
     pub(crate) fn new(interval: Duration, now: Instant) -> Self {
         Self { interval, next: now, owned: Rota::new(interval, AT_ONCE, now) }
     }
 
-    /// When to ask again, with so many shards owned.
+    /// The time of the next poll, with this number of owned shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.next.min(self.owned.next(shards))
     }
@@ -35,7 +36,6 @@ impl SafetyPoll {
         now >= self.next
     }
 
-    /// Polls now.
     pub(crate) fn at_once(&mut self, now: Instant) {
         self.next = now;
     }
@@ -45,14 +45,14 @@ impl SafetyPoll {
         self.next = self.next.min(now + CLOSELY);
     }
 
-    /// A poll was sent; the next one comes soon where something is `wrong`.
+    /// Records a sent poll; the next poll comes soon if something is `wrong`.
     pub(crate) fn sent(&mut self, wrong: bool, now: Instant) {
         let pause = if wrong { self.interval.min(CLOSELY) } else { self.interval };
-        // Never in step with the other timers, which were perhaps started together.
+        // A random pause, so that timers started together do not poll in step.
         self.next = now + pause.mul_f64(0.85 + 0.15 * fastrand::f64());
     }
 
-    /// The owned shards whose turn it is.
+    /// The owned shards whose turn has come.
     pub(crate) fn owned(&mut self, schedule: &Schedule, now: Instant) -> Vec<ShardId> {
         self.owned.take(schedule, now)
     }

@@ -1,10 +1,11 @@
-//! Which shards to pump now, and when to poll again: the timer's decisions, without a clock or a connection.
+//! Decides when to pump and when to poll each shard, without a clock or a connection.
 //!
-//! Calls go out in two pipelines, so that one flood delays nobody else. What is due goes by the *light* pipeline: every due
-//! shard in one pipeline, with few ids each. A shard that had more than that goes by the *heavy* lane, alone and with
-//! a full batch, in turns with the other heavy ones. Redis runs one pipeline's scripts without a pause between, so the
-//! pipelines' sizes bound what any other client waits. Polls go by the light pipeline when nothing else does, or a few alongside
-//! what is due: nothing due waits for a poll. Each node of a cluster has pipelines of its own.
+//! Calls go out in two pipelines, so that a flood in one shard delays no other shard. The *light* pipeline carries
+//! every due shard, with few ids each. A shard with more due ids than that moves to the *heavy* pipeline: alone, with a
+//! full batch, in turns with the other heavy shards. Redis runs the scripts of one pipeline without a pause, so the
+//! sizes of the pipelines bound the wait of every other client. Polls use the light pipeline when no light call is in
+//! flight, and a few polls go along with due shards: a due shard never waits for a poll. Each node of a cluster has its
+//! own pipelines.
 
 mod queues;
 mod round;
@@ -19,39 +20,42 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
-/// Shards in one light pipeline: some 15 µs of Redis's time each while nothing is due.
+/// Maximum shards in one light pipeline: some 15 µs of Redis's time each while nothing is due.
 const LIGHT_SHARDS: usize = 64;
-/// Ids in one light pipeline, over all its shards: some 0.1 ms of Redis's time, besides the calls themselves.
+/// Maximum ids in one light pipeline, over all its shards: some 0.1 ms of Redis's time, besides the calls.
 const LIGHT_IDS: u16 = 128;
-/// Light pipelines under way at once: one at work, one on its way, so that no due time waits for an answer about others.
+/// Maximum light pipelines in flight: one at work and one on the way, so that a due shard does not wait for an answer
+/// about other shards.
 const LIGHT_PIPELINES: usize = 2;
-/// Polls in one light pipeline: alone, and alongside shards that are due.
+/// Maximum polls in one light pipeline: alone, and alongside due shards.
 const POLLS_ALONE: usize = 32;
 const POLLS_BESIDE: usize = 8;
-/// Heavy calls under way at once: Redis runs all that has arrived of one client before it serves another, so that a second
-/// one would double what everybody else waits. While this one is on its way, another timer's is at work.
+/// Maximum heavy calls in flight. Redis runs every command that has arrived from one client before serving the next
+/// client, so a second heavy call would double every other client's wait. While this call is on the way, another
+/// timer's call is at work.
 const HEAVY_CALLS: usize = 1;
-/// How long to rest before trying a shard again that failed; doubled each time.
+/// How long a shard rests after a failed call; doubled after each further failure.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
-/// How long to rest where an answer says that what is due stayed where it was.
+/// How long a shard rests after a pump left a due message in place.
 const STUCK_RETRY: Duration = Duration::from_millis(5);
 
-/// What is known of the shards that are owned, and what is under way.
+/// The owned shards, and the calls in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     shards: BTreeMap<ShardId, Shard>,
-    /// Of the shards of the deployment, owned or not, the node; the first, where none is named.
+    /// The node of each shard of the deployment, owned or not; the first node if a shard has no entry.
     homes: BTreeMap<ShardId, NodeId>,
     ways: BTreeMap<NodeId, Way>,
-    /// Shards that are being claimed, and the earliest wake woken meanwhile: the claim's answer may be older than it.
+    /// Shards whose claim is in flight, with the earliest wake received meanwhile: the claim's answer may be older than
+    /// the wake.
     expected: BTreeMap<ShardId, Option<UnixMillis>>,
     batch: u16,
     resolution: Duration,
     turn: u64,
 }
 
-/// What waits for one node, and what is under way to it.
+/// The shards queued for one node, and the calls in flight to the node.
 #[derive(Clone, Debug, Default)]
 struct Way {
     queues: Queues,
@@ -64,21 +68,21 @@ struct Way {
 struct Shard {
     epoch: u64,
     node: NodeId,
-    /// The earliest time something is due; lowered by wakes, replaced by answers.
+    /// The earliest due time; lowered by wakes, replaced by answers.
     next_due: Option<UnixMillis>,
-    /// The earliest wake woken while a call was out: the call's answer may be older than it.
+    /// The earliest wake received while a call was in flight: the call's answer may be older than the wake.
     woken: Option<UnixMillis>,
     out: Option<Pipeline>,
-    /// Whether to poll, whatever is due.
+    /// Poll even if nothing is due.
     poll: bool,
-    /// Whether the last call was sent for a due time, and not only to poll.
+    /// The last call was sent for a due time, and not only as a poll.
     sent_for_due: bool,
     more: bool,
     resting: Option<Instant>,
     failures: u32,
-    /// Not pumped until it is let go.
+    /// Set while the shard is on hold: no pump is sent.
     held: bool,
-    /// Not pumped until it is owned again.
+    /// Set while ownership is in doubt: no pump is sent until the shard is owned again.
     doubted: bool,
     turn: u64,
 }
@@ -86,7 +90,7 @@ struct Shard {
 // === impl Schedule ===
 
 impl Schedule {
-    /// No shards. `batch` is the most ids of one call, wake-ups closer than `resolution` are merged.
+    /// Starts without shards. `batch` is the maximum ids of one call; wake-ups closer than `resolution` are merged.
     pub(crate) fn new(batch: u16, resolution: Duration) -> Self {
         Self {
             shards: BTreeMap::new(),
@@ -99,8 +103,7 @@ impl Schedule {
         }
     }
 
-    /// A shard is at this node from now on, and held there or not. What is out for it went to another one, and is waited for
-    /// no more.
+    /// Assigns a shard to a node, held there or not. A call in flight to the previous node is abandoned.
     pub(crate) fn place(&mut self, id: ShardId, node: NodeId, held: bool) {
         self.homes.insert(id, node);
         let Some(mut shard) = self.shards.remove(&id) else { return };
@@ -110,14 +113,14 @@ impl Schedule {
         self.shards.insert(id, shard);
     }
 
-    /// A shard is being claimed: what is woken of it counts from now on.
+    /// Records the wakes of a shard from now on, while its claim is in flight.
     pub(crate) fn expect(&mut self, shard: ShardId) {
         if !self.shards.contains_key(&shard) {
             self.expected.entry(shard).or_default();
         }
     }
 
-    /// A shard is owned under this epoch, for the first time or again.
+    /// Owns a shard under this epoch, for the first time or again.
     pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
         let known = self.shards.get(&id);
         let (out, woken) = known.map_or((None, None), |known| (known.out, known.woken));
@@ -142,7 +145,7 @@ impl Schedule {
         self.shards.insert(id, owned);
     }
 
-    /// Lets a shard go: nothing is sent for it any more. Whether a call is still out for it.
+    /// Drops a shard and sends no further calls for it. Returns true if a call is still in flight.
     pub(crate) fn drop(&mut self, id: ShardId) -> bool {
         self.expected.remove(&id);
         let Some(shard) = self.shards.remove(&id) else { return false };
@@ -150,7 +153,7 @@ impl Schedule {
         shard.out.is_some()
     }
 
-    /// Holds a shard until it is let go, or lets it go.
+    /// Holds a shard, or ends the hold.
     pub(crate) fn hold(&mut self, id: ShardId, held: bool) {
         self.edit(id, |shard| {
             shard.poll |= shard.held && !held;
@@ -158,7 +161,7 @@ impl Schedule {
         });
     }
 
-    /// Stops a shard until it is owned again, or is known to be owned as it is.
+    /// Stops a shard until its ownership is renewed or confirmed.
     pub(crate) fn doubt(&mut self, id: ShardId, doubted: bool) {
         self.edit(id, |shard| {
             shard.poll |= shard.doubted && !doubted;
@@ -166,7 +169,7 @@ impl Schedule {
         });
     }
 
-    /// A wake: something is due at `due`.
+    /// Handles a wake: a message is due at `due`.
     pub(crate) fn wake(&mut self, id: ShardId, due: UnixMillis) {
         if let Some(woken) = self.expected.get_mut(&id) {
             *woken = earlier(*woken, Some(due));
@@ -179,24 +182,24 @@ impl Schedule {
         });
     }
 
-    /// A poll found this to be the next due time, while no wake was lost.
+    /// Lowers the next due time to the time that a poll found.
     pub(crate) fn learn(&mut self, id: ShardId, next_due: Option<UnixMillis>) {
-        // What a poll read may be older than a wake that was woken since: the earlier one costs an empty call at most.
+        // The poll may have read an older state than a wake since then: the earlier time costs an empty call at most.
         self.edit(id, |shard| shard.next_due = earlier(shard.next_due, next_due));
     }
 
-    /// Polls at a shard, whatever is due.
+    /// Polls a shard, even if nothing is due.
     pub(crate) fn poll(&mut self, id: ShardId) {
         self.edit(id, |shard| shard.poll = true);
     }
 
-    /// Polls at every shard, whatever is due.
+    /// Polls every shard, even if nothing is due.
     pub(crate) fn poll_all(&mut self) {
         let all: Vec<ShardId> = self.shards.keys().copied().collect();
         all.into_iter().for_each(|id| self.poll(id));
     }
 
-    /// The pipelines to send now, given which due times a call sent now to a node finds.
+    /// Returns the pipelines to send now. `finds` tells whether a call sent now to a node runs at or after a due time.
     pub(crate) fn rounds(&mut self, now: Instant, finds: impl Fn(NodeId, UnixMillis) -> bool) -> Vec<Round> {
         let mut rounds = Vec::new();
         let mut next = self.ways.first_key_value().map(|(&node, _)| node);
@@ -234,7 +237,7 @@ impl Schedule {
         }
     }
 
-    /// When to ask for rounds to each node again, if nothing is woken or answered before.
+    /// Returns when to ask for rounds to each node again, if no wake or answer comes before.
     pub(crate) fn next(&self, now: Instant) -> impl Iterator<Item = (NodeId, Next)> {
         self.ways.iter().map(move |(&node, way)| (node, self.next_to(way, now)))
     }
@@ -244,15 +247,15 @@ impl Schedule {
         if way.light_out >= LIGHT_PIPELINES {
             return Next { due: None, not_before, anyway: None };
         }
-        // Polls alone wait for the answer that is out: it asks for rounds again.
+        // Polls alone wait for the answer of the light pipeline in flight: every answer asks for rounds again.
         let polls = way.light_out == 0 && way.queues.has_polls();
         let poll = polls.then(|| not_before.map_or(now, |from| from.max(now)));
         let anyway = [poll, way.queues.first_rest()].into_iter().flatten().min();
         Next { due: way.queues.first_due(), not_before, anyway }
     }
 
-    /// An answer for a shard came from a node. Whether the shard is still owned, and still there: otherwise the answer says
-    /// nothing of it.
+    /// Handles the answer of a node for a shard. Returns true if the shard is still owned and still at that node:
+    /// otherwise the answer is stale.
     pub(crate) fn answered(&mut self, (node, id): (NodeId, ShardId), answer: Found, now: Instant) -> bool {
         if !self.is_at(id, node) {
             return false;
@@ -260,7 +263,7 @@ impl Schedule {
         if answer.early
             && let Some(way) = self.ways.get_mut(&node)
         {
-            // What is left of its time is shorter than any merging is worth.
+            // The time left until the message is due is shorter than merging is worth.
             way.light_sent = None;
         }
         self.edit(id, |shard| {
@@ -268,14 +271,14 @@ impl Schedule {
             shard.failures = 0;
             shard.more = answer.more;
             shard.next_due = earlier(answer.next_due, shard.woken.take());
-            // A due time that has passed and is still there would be asked for again and again.
+            // Without a rest, a passed due time that stays in place would be asked for again and again.
             let stuck = !answer.more && answer.next_due.is_some_and(|due| due <= answer.now);
             shard.resting = stuck.then(|| now + STUCK_RETRY);
         });
         true
     }
 
-    /// A call to a node for a shard failed: it rests. Whether it is still owned, and still there.
+    /// Rests a shard after a failed call to a node. Returns true if the shard is still owned and still at that node.
     pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> bool {
         if !self.is_at(id, node) {
             return false;
@@ -292,7 +295,7 @@ impl Schedule {
         true
     }
 
-    /// A pipeline is through; each of its shards was answered, failed, or let go meanwhile.
+    /// Ends a pipeline; each of its shards was answered, failed, or dropped meanwhile.
     pub(crate) fn returned(&mut self, node: NodeId, pipeline: Pipeline) {
         let way = self.ways.entry(node).or_default();
         match pipeline {
@@ -301,44 +304,42 @@ impl Schedule {
         }
     }
 
-    /// Whether the last call for a shard was sent for a due time, and not only to poll.
+    /// Returns true if the last call for a shard was sent for a due time, and not only as a poll.
     pub(crate) fn was_due(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.sent_for_due)
     }
 
-    /// The epoch of a shard that is owned.
     pub(crate) fn epoch(&self, shard: ShardId) -> Option<u64> {
         self.shards.get(&shard).map(|shard| shard.epoch)
     }
 
-    /// Whether a shard is owned, and nothing is known against it.
+    /// Returns true if a shard is owned and its ownership is not in doubt.
     pub(crate) fn is_certain(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| !shard.doubted)
     }
 
-    /// Every shard that is owned.
     pub(crate) fn owned(&self) -> impl Iterator<Item = ShardId> {
         self.shards.keys().copied()
     }
 
-    /// Every shard of a node that is owned.
+    /// Every owned shard at a node.
     pub(crate) fn owned_at(&self, node: NodeId) -> impl Iterator<Item = ShardId> {
         self.shards.iter().filter(move |(_, shard)| shard.node == node).map(|(&id, _)| id)
     }
 
-    /// How many are owned.
     pub(crate) fn count(&self) -> usize {
         self.shards.len()
     }
 
-    /// At most so many of those that are owned, behind one by number; after the greatest comes the least.
+    /// At most `most` owned shards behind `last`, by number; the least shard follows the greatest.
     pub(crate) fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
         let Some(last) = last else { return self.owned().take(most).collect() };
         let round = self.shards.range((Excluded(last), Unbounded)).chain(self.shards.range(..=last));
         round.map(|(&shard, _)| shard).take(most).collect()
     }
 
-    /// The earliest due time of each node, also of shards that are held. A doubted one has a newer owner, who answers for it.
+    /// The earliest due time of each node, including held shards. A doubted shard has a newer owner, which answers for
+    /// the shard.
     pub(crate) fn earliest(&self) -> BTreeMap<NodeId, UnixMillis> {
         let mut nodes = BTreeMap::new();
         for shard in self.shards.values().filter(|shard| !shard.doubted) {
@@ -352,7 +353,7 @@ impl Schedule {
         nodes
     }
 
-    /// Whether a shard is owned, and at this node.
+    /// Returns true if a shard is owned, and at this node.
     fn is_at(&self, shard: ShardId, node: NodeId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.node == node)
     }
@@ -361,7 +362,7 @@ impl Schedule {
         way.light_sent.map(|sent| sent + self.resolution)
     }
 
-    /// The shards of a light pipeline, and whether something is due in them.
+    /// Chooses the shards of a light pipeline, each with true if it is due.
     fn light(&self, way: &Way, finds: impl Fn(UnixMillis) -> bool) -> Vec<(ShardId, bool)> {
         let due = way.queues.due().take_while(|(due, _)| finds(*due)).take(LIGHT_SHARDS);
         let mut chosen: Vec<(ShardId, bool)> = due.map(|(_, id)| (id, true)).collect();
@@ -370,13 +371,13 @@ impl Schedule {
             (true, _) => 0,
             (false, _) => POLLS_BESIDE.min(LIGHT_SHARDS - chosen.len()),
         };
-        // One that is due is polled at as well.
+        // A due shard is polled by its pump as well.
         let only_polls = |id: &ShardId| self.shards[id].next_due.is_none_or(|due| !finds(due));
         chosen.extend(way.queues.polls().filter(only_polls).take(polls).map(|id| (id, false)));
         chosen
     }
 
-    /// Changes a shard, and where it waits.
+    /// Changes a shard, and moves the shard between queues.
     fn edit(&mut self, id: ShardId, change: impl FnOnce(&mut Shard)) {
         let Some(shard) = self.shards.get_mut(&id) else { return };
         let before = Place::of(shard);
@@ -384,7 +385,7 @@ impl Schedule {
         self.ways.entry(shard.node).or_default().queues.replace(id, &before, &Place::of(shard));
     }
 
-    /// A shard that waited there at its node waits here now.
+    /// Moves a shard from one place in its node's queues to another.
     fn requeue(&mut self, shard: &Shard, id: ShardId, before: &Place, now: &Place) {
         self.ways.entry(shard.node).or_default().queues.replace(id, before, now);
     }

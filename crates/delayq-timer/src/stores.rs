@@ -1,11 +1,12 @@
-//! From the configuration to the membership that etcd keeps.
+//! Derives the membership from the configuration.
 
 use crate::config::TimerConfig;
 use crate::timer::Membership;
 use delayq_cluster::{ClusterConfig, EtcdConfig};
 use delayq_service::config::DeploymentConfig;
 
-/// Who divides the shards: etcd, or nobody where it is switched off. `address`: where other hosts reach the admin endpoint.
+/// The membership: by etcd, or single if etcd is switched off. `address` is the admin endpoint's address for other
+/// hosts.
 #[must_use]
 pub fn membership(
     timer: &TimerConfig,

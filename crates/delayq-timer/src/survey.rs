@@ -1,5 +1,5 @@
-//! What consumers have to take, now and soon, from the shards that are pumped here: which shard to ask next, and what all of
-//! them answered. Pure.
+//! Surveys the messages ready for consumers, now and soon, in the shards pumped here: the shard to ask next, and the
+//! totals of all answers. Pure.
 
 use crate::rota::Rota;
 use crate::schedule::Schedule;
@@ -7,15 +7,15 @@ use delayq::protocol::{ShardId, Survey};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often each shard is asked: scrapers seldom ask more often.
+/// Interval between two questions to a shard: scrapers seldom ask more often.
 const EVERY: Duration = Duration::from_secs(15);
-/// Shards asked at once: 12 µs of Redis's time each, and 0.3 ms if a hundred topics have something due within a horizon.
+/// Shards asked at once: 12 µs of Redis's time each, and 0.3 ms if a hundred topics have messages due in a horizon.
 const AT_ONCE: usize = 2;
 
-/// A survey asks for one horizon at least.
+/// A survey needs at least one horizon.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What was asked, and answered.
+/// The answers, and the turns of the shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Surveys {
     horizons: Vec<Duration>,
@@ -23,10 +23,10 @@ pub(crate) struct Surveys {
     shards: BTreeMap<ShardId, Known>,
 }
 
-/// What is known of one shard.
+/// The answers of one shard.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// Where the next page begins, and what the pages before it had ready.
+    /// Position of the next page, and the ready messages of the pages before.
     page: u64,
     so_far: Ready,
     ready: Ready,
@@ -34,14 +34,14 @@ struct Known {
     due: Vec<u64>,
 }
 
-/// Ready messages, and for how long the oldest has been ready when its shard answered.
+/// Ready messages, and the age of the oldest when its shard answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ready {
     messages: u64,
     oldest: Duration,
 }
 
-/// What to ask a shard for.
+/// A survey to ask of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) shard: ShardId,
@@ -49,31 +49,31 @@ pub(crate) struct Question {
     pub(crate) horizons: Vec<Duration>,
 }
 
-/// What all shards have, as each answered last.
+/// The totals of all shards, by each shard's last answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) ready: u64,
     /// Zero without ready messages.
     pub(crate) oldest_ready: Duration,
     pub(crate) leased: u64,
-    /// Of each horizon.
+    /// Due messages within each horizon.
     pub(crate) due: Vec<u64>,
 }
 
 // === impl Surveys ===
 
 impl Surveys {
-    /// Without a horizon, shards are asked only for what is ready and leased.
+    /// Without a horizon, surveys only count ready and leased messages.
     pub(crate) fn new(horizons: Vec<Duration>, now: Instant) -> Self {
         Self { horizons, rota: Rota::new(EVERY, AT_ONCE, now), shards: BTreeMap::new() }
     }
 
-    /// When to ask next, of so many shards.
+    /// The time of the next question, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.rota.next(shards)
     }
 
-    /// What to ask now. Each answer comes back by `answered`.
+    /// Takes the questions to ask now. Answer each by `answered`.
     pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Vec<Question> {
         let question = |shard: ShardId| Question {
             shard,
@@ -83,7 +83,7 @@ impl Surveys {
         self.rota.take(schedule, now).into_iter().map(question).collect()
     }
 
-    /// A shard answered; one that did not keeps what it answered last.
+    /// Handles a shard's answer; a silent shard keeps its last answer.
     pub(crate) fn answered(&mut self, shard: ShardId, found: Survey) {
         let known = self.shards.entry(shard).or_default();
         (known.page, known.leased, known.due) = (found.next, found.leased, found.due);
@@ -94,7 +94,7 @@ impl Surveys {
         }
     }
 
-    /// A shard is not owned any more.
+    /// Forgets a shard that is no longer owned.
     pub(crate) fn drop(&mut self, shard: ShardId) {
         self.shards.remove(&shard);
     }
@@ -123,7 +123,7 @@ mod tests {
         schedule
     }
 
-    /// So many seconds as there are messages.
+    /// As many seconds as there are messages.
     fn age(ready: u64) -> Option<Duration> {
         (ready > 0).then(|| Duration::from_secs(ready))
     }

@@ -1,20 +1,20 @@
-//! `[sweep]`: looking over everything from time to time, and mending what is wrong.
+//! `[sweep]`: periodic checks of the whole deployment, with repair of faults.
 
 use delayq_service::config::{Faults, HumanDuration, Section};
 use serde::{Deserialize, Serialize};
 
-/// `[sweep]`: looking over everything from time to time, and mending what is wrong.
+/// `[sweep]`: periodic checks of the whole deployment, with repair of faults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SweepConfig {
-    /// How often every message, entry and counter is looked at, by the timer that pumps shard 0: 100 ms to 365 d; default 1 h;
-    /// 0: never. The first time after half of it at least. Watch `delayq_timer_sweep_seconds`: a sweep that takes longer is
-    /// followed by the next.
+    /// Interval at which the timer that pumps shard 0 checks every message, entry and counter: 100 ms to 365 d; default
+    /// 1 h; 0: never. The first sweep starts after at least half of the interval. Watch `delayq_timer_sweep_seconds`:
+    /// after a sweep that takes longer the next sweep follows at once.
     pub every: HumanDuration,
-    /// The share of Redis's time that a sweep takes at most: 0.0001 to 0.5; default 0.02. A call's way to Redis counts too, so
-    /// Redis is less busy than that. It takes about 2.5 s of Redis's time for a million messages.
+    /// Maximum share of Redis's time that a sweep takes: 0.0001 to 0.5; default 0.02. A call's network time counts too,
+    /// so Redis is less busy than that. A sweep takes about 2.5 s of Redis's time for a million messages.
     pub share: f64,
-    /// Whether what is wrong is only counted and logged. Default false: it is mended.
+    /// True: faults are only counted and logged. Default false: faults are repaired.
     pub dry_run: bool,
 }
 

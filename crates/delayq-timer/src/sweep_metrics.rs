@@ -1,4 +1,4 @@
-//! What sweeps count.
+//! The metrics of sweeps.
 
 use crate::metrics::zeroed;
 use delayq::admin::Sweep;
@@ -11,7 +11,7 @@ use prometheus_client::registry::Unit;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The numbers of sweeps; clones share them.
+/// The metrics of sweeps; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct SweepMetrics {
     pub(crate) looked_at: Counter,
@@ -22,13 +22,13 @@ pub(crate) struct SweepMetrics {
     pub(crate) seconds: Gauge<f64, AtomicU64>,
 }
 
-/// What is wrong.
+/// The label of metrics per kind of fault.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct OfKind {
     pub(crate) kind: &'static str,
 }
 
-/// How a sweep ended.
+/// The label of metrics per outcome of a sweep.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfOutcome {
     outcome: &'static str,
@@ -69,13 +69,11 @@ impl SweepMetrics {
             ),
         }
     }
-    /// A sweep came to its end.
     pub(crate) fn finished(&self, took: Duration) {
         self.sweeps.get_or_create(&OfOutcome { outcome: FINISHED }).inc();
         self.seconds.set(took.as_secs_f64());
     }
 
-    /// A sweep was cut off.
     pub(crate) fn failed(&self) {
         self.sweeps.get_or_create(&OfOutcome { outcome: FAILED }).inc();
     }

@@ -1,8 +1,8 @@
-//! Sweeps: who pumps the first shard looks over the whole deployment from time to time, and mends what is wrong.
+//! Sweeps: the timer that pumps the first shard checks the whole deployment from time to time, and repairs faults.
 //!
-//! Redis lists the keys of all shards at once, so one timer sweeps for all: each for its own shards would be a walk over all
-//! keys each, and a share of Redis's time each. The epoch of the first shard says who. Two that sweep at once cost time and
-//! harm nothing: whatever is mended is looked at once more in the script that mends it.
+//! Redis lists the keys of all shards at once, so one timer sweeps for all: separate sweeps would each walk over all
+//! keys, and each take a share of Redis's time. The epoch of the first shard decides which timer sweeps. Two sweeps at
+//! once cost time and harm nothing: the script that repairs a fault checks the fault once more.
 
 use crate::events;
 use crate::sweep_config::SweepConfig;
@@ -16,10 +16,9 @@ use tokio::time::{Instant, sleep_until};
 
 /// The shard whose owner sweeps.
 pub(crate) const FIRST: ShardId = ShardId::new(0);
-/// How soon a sweep that was cut off begins again, at most.
+/// Maximum pause before a sweep that was cut off begins again.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// What sweeps.
 pub(crate) struct Sweeping {
     pub(crate) config: SweepConfig,
     pub(crate) admin: Admin,
@@ -29,15 +28,16 @@ pub(crate) struct Sweeping {
 // === impl Sweeping ===
 
 impl Sweeping {
-    /// Sweeps while it is this timer's turn; ends when nobody says so any more. It stops as soon as another timer may be at it,
-    /// and continues there in its next turn: what a walk found is remembered however often Redis or etcd is away for a moment.
+    /// Sweeps during this timer's turns; ends when the sender of `turn` is dropped. Stops as soon as another timer may
+    /// sweep, and continues at the same place in its next turn: the findings of a walk survive short outages of Redis
+    /// or etcd.
     pub(crate) async fn run(self, mut turn: watch::Receiver<bool>) {
         let every = *self.config.every;
         if every.is_zero() {
             return;
         }
         let mut sweep = self.admin.sweep(self.config.share, !self.config.dry_run);
-        // Not at once: a fleet that starts has other things to do.
+        // Not at once: a fleet that starts has other work to do.
         let mut due = Instant::now() + every.mul_f64(0.5 + fastrand::f64() / 2.0);
         while turn.wait_for(|mine| *mine).await.is_ok() {
             tokio::select! {

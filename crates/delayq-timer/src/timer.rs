@@ -1,4 +1,4 @@
-//! Building a timer, which may fail, and running it, which only ends when asked to.
+//! Builds a timer, which may fail, and runs the timer until shutdown is requested.
 
 use crate::alarm::Alarm;
 use crate::calls::SHARDS_A_CALL;
@@ -18,35 +18,36 @@ use delayq_service::{Fault, Metrics, Readiness, Shutdown};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long a start rests before it asks for a lock again.
+/// How long a start waits before asking for a lock again.
 const LOCK_RETRY: Duration = Duration::from_millis(200);
 
-/// How long the pump's thread may show no sign of life; it turns at least once a second.
+/// How long the pump's thread may show no sign of life; the loop turns at least once a second.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 
-/// What a timer works with.
+/// The dependencies of a timer.
 pub struct Deps {
     /// The deployment.
     pub client: Client,
-    /// Where it registers its numbers.
+    /// The registry for the timer's metrics.
     pub metrics: Metrics,
-    /// Where it says whether it can pump, as the condition `timer`, and that its thread is alive, as the heartbeat `pump`.
+    /// Receives the condition `timer` (the timer can pump) and the heartbeat `pump` (the pump's thread is alive).
     pub readiness: Readiness,
-    /// Who divides the shards.
+    /// The membership that divides the shards.
     pub membership: Membership,
-    /// How the deployment is swept.
+    /// Settings of the sweeps.
     pub sweep: SweepConfig,
 }
 
-/// Who divides the shards among the timers.
+/// The way in which shards are divided among the timers.
 pub enum Membership {
-    /// Nobody: this timer owns every shard, by a lock in Redis.
+    /// This timer owns every shard, by a lock in Redis.
     Single {
-        /// What the lock holds, different for each process; [`Membership::single`] makes one. An owner that outlives a
-        /// crash (of a folder that is itself locked, say) takes over at once after it; any other waits for the lock's end.
+        /// The owner that the lock names, different for each process; [`Membership::single`] makes an owner. After a
+        /// crash, a process with the same owner (kept in a locked folder, say) takes over at once; any other process
+        /// waits until the lock ends.
         owner: String,
     },
-    /// etcd: this timer joins the fleet of timers.
+    /// This timer joins the fleet of timers in etcd.
     Etcd(Box<ClusterConfig>),
 }
 
@@ -58,18 +59,18 @@ pub struct Timer {
     turn: watch::Receiver<bool>,
 }
 
-/// Makes a timer: checks Redis, takes the lock or joins the fleet. Nothing is pumped before [`Timer::run`]; but a
-/// member of the fleet keeps its lease from here on, and gives it up when the timer is dropped.
+/// Builds a timer: checks Redis, takes the lock or joins the fleet. Pumping begins with [`Timer::run`]; but a member of
+/// the fleet keeps its lease from here on, and gives the lease up when the timer is dropped.
 ///
 /// # Errors
-/// Redis cannot be used, etcd refuses this timer, the deployment does not exist, another single timer is running. An etcd
-/// that does not answer is no error: until it does the timer owns nothing, and pumps what is long overdue.
+/// Redis cannot be used, etcd refuses this timer, the deployment does not exist, another single timer is running. A
+/// silent etcd is no error: until etcd answers the timer owns nothing, and pumps long overdue shards.
 pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     let Deps { client, metrics, readiness, membership, sweep } = deps;
     let condition = readiness.condition("timer");
     let admin = Admin::new(client.clone());
     admin.check_server().await.map_err(|error| unusable(&client, error))?;
-    // One shard says whether there is a deployment; each of the others is seen when it is claimed.
+    // The first shard proves that a deployment exists; each other shard is checked by its claim.
     admin.layout().await.map_err(|error| unusable(&client, error))?;
     identify(&admin).await.map_err(|error| unusable(&client, error))?;
     let (owner, lock, handle) = match membership {
@@ -78,11 +79,11 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
             (owner, *config.lock, Cluster::single(config.effective_name(), client.shards()))
         }
         Membership::Etcd(mut cluster) => {
-            // Redis knows better than the configuration, which may be from before a growth.
+            // Redis knows better than the configuration, which may predate a growth.
             cluster.shards = client.shards();
             cluster.deployment = client.identity();
             let owner = cluster.member.name.clone();
-            // Without etcd it begins all the same, and pumps what nobody else does.
+            // Without etcd the timer starts all the same, and pumps shards that nobody else pumps.
             let joined = Cluster::start(*cluster).await;
             let refused = |error| Fault::new(&ETCD, "cannot become one of the timers").because(error);
             (owner, Duration::ZERO, joined.map_err(refused)?)
@@ -90,7 +91,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     };
     let sweeping = Sweeping {
         config: sweep,
-        // Nothing that is due waits behind its answers.
+        // On a connection of its own, so that no due message waits behind the sweep's answers.
         admin: Admin::new(client.apart()),
         metrics: SweepMetrics::register(&metrics),
     };
@@ -107,7 +108,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
 // === impl Membership ===
 
 impl Membership {
-    /// A single timer of this name, unlike any other process.
+    /// A single timer of this name, with an owner unlike any other process's.
     #[must_use]
     pub fn single(name: &str) -> Self {
         Self::Single { owner: format!("{name}-{:08x}", fastrand::u32(..)) }
@@ -117,8 +118,8 @@ impl Membership {
 // === impl Timer ===
 
 impl Timer {
-    /// Pumps until shutdown is asked for, and then hands its shards over: on a thread of its own, for as long as this
-    /// future is not dropped. Sweeps when it is this timer's turn.
+    /// Pumps until shutdown is requested, then hands its shards over: on a thread of its own, until this future is
+    /// dropped. Sweeps when this timer's turn comes.
     ///
     /// # Errors
     /// A part of the membership ended by itself, which is a bug.
@@ -126,7 +127,7 @@ impl Timer {
         let Self { mut parts, readiness, sweeping, turn } = self;
         let (redis, shards) = (parts.client.address(), parts.client.shards().get());
         events::started(&parts.owner, &redis, shards, !parts.lock.is_zero());
-        // On a connection of its own, so that no pump waits behind another's answers.
+        // On a connection of its own, so that no pump waits behind other answers.
         parts.client = parts.client.apart();
         let heartbeat = readiness.heartbeat("pump", STUCK_AFTER);
         let pumping = async move || {
@@ -139,7 +140,7 @@ impl Timer {
     }
 }
 
-/// Gives a deployment from before there were identities its own. A node that is away may say later to which one it belongs.
+/// Gives an old deployment without an identity a new identity. A node that is away may report its deployment later.
 async fn identify(admin: &Admin) -> Result<(), Error> {
     match admin.identify().await {
         Err(error @ Error::Foreign { .. }) => Err(error),
@@ -151,7 +152,7 @@ async fn identify(admin: &Admin) -> Result<(), Error> {
     }
 }
 
-/// Takes the lock on every shard; waits as long as the lock of a timer that died may last.
+/// Takes the lock on every shard; waits as long as the lock of a dead timer may last.
 async fn take_lock(client: &Client, owner: &str, lock: Duration) -> Result<(), Fault> {
     let shards: Vec<ShardId> = client.shards().shards().collect();
     let started = Instant::now();
@@ -183,12 +184,12 @@ async fn other_owner(
             }
         }
     }
-    // Shards of a node that cannot be used now are claimed once it can.
+    // Shards of an unusable node are claimed once the node is usable.
     unclaimed.filter(|_| !is_mine).map_or(Ok(None), |error| Err(unusable(client, error)))
 }
 
-/// Whether an error leaves the shards of other nodes to this timer: the shard's node is away, came back empty, or is not in
-/// the map.
+/// Returns true if an error leaves the shards of other nodes to this timer: the shard's node is away, came back empty,
+/// or is not in the map.
 fn is_of_its_node(client: &Client, shard: ShardId, error: &Error) -> bool {
     match error {
         Error::Uninitialised(_) => Admin::new(client.clone()).has_nodes(),

@@ -12,7 +12,7 @@ pub(crate) struct Wakes {
 // === impl Wakes ===
 
 impl Wakes {
-    /// To be called in the runtime in which it will run.
+    /// Must be called in the runtime that runs the loop.
     pub(crate) fn new(shards: &Owner) -> Self {
         Self { listener: shards.listen(Vec::new()), shards: BTreeSet::new() }
     }
@@ -26,8 +26,8 @@ impl Wakes {
         self.listener.try_next()
     }
 
-    /// Listens to `wanted` and to nothing else; to what was `gained` from scratch, so that a resync follows whatever was
-    /// notified before.
+    /// Listens to `wanted` and to nothing else. Subscribes to `gained` shards again, so that a resync follows earlier
+    /// notifications.
     pub(crate) fn follow(&mut self, wanted: BTreeSet<ShardId>, gained: Vec<ShardId>) {
         let add: BTreeSet<ShardId> = wanted.difference(&self.shards).copied().chain(gained).collect();
         let remove: Vec<ShardId> = self.shards.difference(&wanted).copied().collect();

@@ -1,4 +1,4 @@
-//! The admin: inspecting a deployment, and operating it.
+//! The admin: inspects and operates a deployment.
 
 mod audit;
 mod auditor;
@@ -82,27 +82,27 @@ pub struct Admin {
     client: Client,
     /// The nodes whose shards are left out.
     without: Arc<BTreeSet<NodeName>>,
-    /// Shards that are left out because they did not answer.
+    /// Shards that are left out because no answer came.
     unseen: Arc<BTreeSet<ShardId>>,
 }
 
 /// A range of times, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeRange {
-    /// The first.
+    /// Start of the range.
     pub from: UnixMillis,
-    /// The last.
+    /// End of the range.
     pub to: UnixMillis,
 }
 
-/// What a purge removes.
+/// The messages that a purge removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeWhat {
-    /// What is delayed and due in this range.
+    /// Delayed messages that are due in this range.
     Delayed(TimeRange),
-    /// What is ready.
+    /// Ready messages.
     Ready,
-    /// What died in this range.
+    /// Dead letters that died in this range.
     Dead(TimeRange),
 }
 
@@ -122,21 +122,21 @@ impl TimeRange {
 // === impl Admin ===
 
 impl Admin {
-    /// The admin of a deployment.
+    /// Creates the admin of a deployment.
     pub fn new(client: Client) -> Self {
         Self { client, without: Arc::default(), unseen: Arc::default() }
     }
 
-    /// The deployment.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The same without the shards of these nodes of several Redises, which are lost for good: what is counted, listed or
-    /// walked over leaves them out, and does not ask these nodes. What is set is set in every shard all the same.
+    /// Returns an admin that leaves out the shards of these nodes, which are lost for good. Counts, listings and walks
+    /// skip the shards, and do not ask the nodes. Settings are still written to every shard.
     ///
     /// # Errors
-    /// [`Error::Deployment`]: there is no such node, or no other one.
+    /// [`Error::Deployment`]: the deployment has no such node, or no other node.
     pub fn without(&self, nodes: impl IntoIterator<Item = NodeName>) -> Result<Self, Error> {
         let without: BTreeSet<NodeName> = nodes.into_iter().collect();
         let map = self.client.calls.nodes().map();
@@ -155,17 +155,17 @@ impl Admin {
         Ok(Self { without: Arc::new(without), ..self.clone() })
     }
 
-    /// The shards of the deployment, as far as is known, in order: without those that are left out.
+    /// Returns the known shards of the deployment in order, without the shards that are left out.
     pub fn shards(&self) -> Vec<ShardId> {
         self.client.shards().shards().filter(|&shard| !self.leaves_out(shard)).collect()
     }
 
-    /// The nodes that are left out.
+    /// Returns the nodes that are left out.
     pub fn nodes_left_out(&self) -> impl Iterator<Item = &NodeName> {
         self.without.iter()
     }
 
-    /// The shards that are left out, in order.
+    /// Returns the shards that are left out, in order.
     pub fn left_out(&self) -> Vec<ShardId> {
         self.client.shards().shards().filter(|&shard| self.leaves_out(shard)).collect()
     }
@@ -176,7 +176,7 @@ impl Admin {
         self.unseen.contains(&shard) || (!self.without.is_empty() && of_a_node())
     }
 
-    /// The numbers of a topic, summed over all shards. Each shard is counted at its own instant.
+    /// Counts the messages of a topic, summed over all shards. Each shard is counted at a separate instant.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -189,7 +189,7 @@ impl Admin {
         Ok(total)
     }
 
-    /// What every shard says of itself.
+    /// Reads the overview of every shard.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -207,7 +207,7 @@ impl Admin {
         }
     }
 
-    /// What these shards say of themselves, in one round trip, at a cost that does not grow with what they hold.
+    /// Reads the overviews of these shards in one round trip, at a cost that does not grow with the number of messages.
     pub async fn overview_of(&self, shards: &[ShardId]) -> Vec<Result<Overview, Error>> {
         let calls = shards.iter().map(|&shard| overview::request(shard)).collect();
         self.client.calls.ask_all(calls, overview::read).await
@@ -222,13 +222,13 @@ impl Admin {
         Ok(numbers)
     }
 
-    /// Every shard that is not left out, those that a growth adds meanwhile included.
+    /// Returns every shard that is not left out, including shards that are added meanwhile.
     async fn every_shard(&self) -> Result<EveryShard<'_>, Error> {
         self.client.calls.layout().await?;
         Ok(EveryShard { admin: self, next: 0 })
     }
 
-    /// Every topic that anything was ever put into, by name.
+    /// Returns every topic that ever had a message, by name.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -253,8 +253,8 @@ impl Admin {
         }
     }
 
-    /// How many messages of a topic become due when, in intervals of `width` (a minute to an hour, a divisor of an
-    /// hour), without the empty ones.
+    /// Counts the delayed messages of a topic by due time, in intervals of `width` (a minute to an hour, a divisor of
+    /// an hour). Empty intervals are left out.
     ///
     /// # Errors
     /// Redis cannot be used, or the width is invalid.
@@ -266,7 +266,7 @@ impl Admin {
     ) -> Result<Vec<Slot>, Error> {
         range.check()?;
         let mut slots: BTreeMap<UnixMillis, u64> = BTreeMap::new();
-        // The script counts up to a time, and not at it.
+        // The script excludes the end of the range.
         let end = UnixMillis::new(range.to.get() + 1);
         let mut shards = self.every_shard().await?;
         while let Some(shard) = shards.next() {
@@ -284,10 +284,10 @@ impl Admin {
         Ok(slots.into_iter().map(|(start, count)| Slot { start, count }).collect())
     }
 
-    /// Removes messages of a topic, in bounded steps. `progress` is called after each with the number removed so far.
+    /// Removes messages of a topic, in bounded steps. After each step, `progress` gets the number removed so far.
     ///
     /// # Errors
-    /// Redis cannot be used; some are removed then. A repeat continues.
+    /// Redis cannot be used; some messages are removed then. A repeat continues.
     pub async fn purge(
         &self,
         topic: &Topic,
@@ -319,7 +319,7 @@ impl Admin {
     }
 }
 
-/// Hands out one shard after the other, as many as are known at each step.
+/// Returns one shard after the other; each step includes newly added shards.
 struct EveryShard<'a> {
     admin: &'a Admin,
     next: u16,

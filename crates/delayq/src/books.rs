@@ -1,4 +1,4 @@
-//! Whether the books of a shard's topics balance: a few topics in one go, each counted at one instant.
+//! Checking that the books of a shard's topics balance: a few topics in each step, each counted at one instant.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -7,29 +7,29 @@ use delayq_core::shard::ShardId;
 use delayq_core::verbs::count::{self, Numbers};
 use delayq_core::verbs::overview::{self, TopicHere};
 
-/// Topics that are counted in one go.
+/// Topics to count in one step.
 const AT_ONCE: usize = 16;
 
-/// Where to go on in a shard; the default is the beginning.
+/// The position of the next step in a shard; the default is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BooksAt {
-    /// Where a page of topics begins; 0: the first.
+    /// The page of topics; 0 for the first page.
     pub page: u64,
-    /// How many topics of that page were counted.
+    /// Number of topics of that page that were counted.
     pub passed: usize,
 }
 
 /// The books of a few topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksPage {
-    /// Where to go on.
+    /// The position of the next step.
     pub next: BooksAt,
-    /// Each with how many messages its books are off; `None`: one of its keys has the wrong type, or its messages are spread
-    /// over more hours than can be counted at one instant.
+    /// Each topic with the number of messages by which the books are off; `None`: a key has the wrong type, or the
+    /// messages are spread over more hours than can be counted at one instant.
     pub topics: Vec<(Topic, Option<u64>)>,
 }
 
-/// The books of the next topics of a shard.
+/// Counts the books of the next topics of a shard.
 pub(crate) async fn books(client: &Client, shard: ShardId, at: BooksAt) -> Result<BooksPage, Error> {
     let from = (at.page != 0).then_some(at.page);
     let page = client.calls.ask(overview::topics(shard, from), overview::read_topics).await?;
@@ -46,7 +46,8 @@ pub(crate) async fn books(client: &Client, shard: ShardId, at: BooksAt) -> Resul
     Ok(BooksPage { next, topics })
 }
 
-/// By how many messages a topic's books are off. Only a count that is through in its first step is of one instant.
+/// Returns the number of messages by which a topic's books are off. Only a count that completes in its first step is of
+/// one instant.
 async fn off_by(client: &Client, shard: ShardId, topic: &Topic) -> Result<Option<u64>, Error> {
     let mut numbers = Numbers::default();
     let counted =

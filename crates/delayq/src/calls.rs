@@ -1,5 +1,5 @@
-//! Sending calls to the shards of a deployment: the road that each of them takes is [`ride`], and [`next`] decides what
-//! follows a refusal.
+//! Sending calls to the shards of a deployment. [`ride`] is the road of each call, and [`next`] decides about the step
+//! after a refusal.
 //!
 //! ```text
 //! refused, and the shard's layout is ─┬─ newer than known ─► known from now on ─► repeat
@@ -51,7 +51,7 @@ pub(crate) struct Calls {
     layout: SharedLayout,
 }
 
-/// The connection to a node, and shards that it has.
+/// The connection to a node, with shards of this node.
 pub(crate) type AtNode = (Arc<Link>, Vec<ShardId>);
 
 // === impl Calls ===
@@ -62,7 +62,7 @@ impl Calls {
         Self { scripts: Arc::new(scripts), durable: Arc::default(), layout }
     }
 
-    /// The same shards on a connection of its own.
+    /// The same shards on a separate connection.
     pub(crate) fn apart(&self) -> Self {
         let Self { scripts, durable, layout } = self.clone();
         Self { scripts: Arc::new(scripts.another()), durable, layout }
@@ -72,24 +72,24 @@ impl Calls {
         self.scripts.nodes()
     }
 
-    /// The connection to the node that has a shard.
+    /// The connection to the shard's node.
     ///
     /// # Errors
-    /// No node says which one that is, or none has it: nothing was sent.
+    /// The node is unknown, or no node has the shard: nothing was sent.
     pub(crate) async fn link_of(&self, shard: ShardId) -> Result<Arc<Link>, Error> {
         self.nodes().of_shard(shard).await
     }
 
-    /// These shards by the nodes that have them, with the connection to each.
+    /// Groups shards by node, with the connection to each node.
     ///
     /// # Errors
-    /// No node says which one that is, or none has one of them: nothing was sent.
+    /// A shard's node is unknown, or no node has the shard: nothing was sent.
     pub(crate) async fn by_node(&self, shards: &[ShardId]) -> Result<Vec<AtNode>, Error> {
         let (nodes, nowhere) = self.placed(shards).await;
         nowhere.into_iter().next().map_or(Ok(nodes), |(_, error)| Err(error))
     }
 
-    /// As [`Self::by_node`], with those shards apart that are at no node.
+    /// As [`Self::by_node`], but returns shards without a node separately.
     pub(crate) async fn placed(&self, shards: &[ShardId]) -> (Vec<AtNode>, Vec<(ShardId, Error)>) {
         let Grouped { nodes, nowhere } = self.nodes().group(shards, self.nodes().settings().deadline).await;
         let theirs = |which: Vec<usize>| which.into_iter().map(|i| shards[i]).collect();
@@ -112,7 +112,7 @@ impl Calls {
         &self.durable
     }
 
-    /// What the answers to a topic's writes wait for, as far as is known.
+    /// The confirmations that the topic's writes wait for, if known.
     pub(crate) fn waits(&self, topic: &Topic) -> Waits {
         self.durable.waits(&topic.as_bytes())
     }
@@ -125,7 +125,7 @@ impl Calls {
         self.layout.shards()
     }
 
-    /// Sends one call, and reads its answer.
+    /// Sends one call, and reads the answer.
     pub(crate) async fn ask<A>(
         &self,
         call: Call,
@@ -144,17 +144,17 @@ impl Calls {
         self.send_all(calls).await.into_iter().map(|reply| Ok(read(reply?)?)).collect()
     }
 
-    /// Sends calls in one pipeline: one answer each.
+    /// Sends calls in one pipeline. Returns one answer for each call.
     pub(crate) async fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_alone(Rules::once(self), calls).await
     }
 
-    /// Sends calls under their own layouts, and follows no refusal for it.
+    /// Sends calls under the layouts given in the calls, and does not follow refusals of the layout.
     pub(crate) async fn send_plain(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_plain(calls, None, self.deadline()).await
     }
 
-    /// Sends calls to one of several Redises, whichever node has their shards.
+    /// Sends calls to one of several Redises, even if another node has the shards.
     pub(crate) async fn send_at(&self, link: &Link, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_plain(calls, Some(link), self.deadline()).await
     }
@@ -164,7 +164,8 @@ impl Calls {
         Rules::once(self).until
     }
 
-    /// Sends calls as they are, by this deadline. Boxed, because such calls are also sent to follow the refusals of others.
+    /// Sends calls unchanged, by this deadline. Boxed, because the code that follows refusals uses this function
+    /// recursively.
     fn ride_plain<'r>(
         &'r self,
         calls: Vec<Call>,
@@ -185,7 +186,7 @@ impl Calls {
     /// Fills in the layout and the durability of a call.
     fn complete(&self, call: &mut Call) {
         call.layout.get_or_insert(self.known().word());
-        // A put waits like its queue.
+        // The queue of a put sets the wait.
         if call.verb != Verb::Put
             && let Some(topic) = call.written_topic()
         {
@@ -193,7 +194,7 @@ impl Calls {
         }
     }
 
-    /// Sends each call once, where it does not hold up those that wait for less.
+    /// Sends each call once. Calls do not hold up other calls that wait for less.
     async fn send(&self, calls: &[Outgoing<'_>], at: Option<&Link>, until: Instant) -> Vec<Sent> {
         let Some(first) = calls.first() else { return Vec::new() };
         let waits = |outgoing: &Outgoing<'_>| outgoing.call.waits.clone();
@@ -212,7 +213,8 @@ impl Calls {
         in_order(sent.await.into_iter().flatten().collect())
     }
 
-    /// Sends calls that all wait for this. Boxed, so that a caller's future does not nest the types of a connection.
+    /// Sends calls that all wait for the same confirmations. Boxed, so that a caller's future does not nest the types
+    /// of a connection.
     fn send_waiting<'r>(
         &'r self,
         waits: &'r Waits,

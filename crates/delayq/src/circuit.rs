@@ -1,11 +1,11 @@
-//! Which nodes are known to be silent: while one is, a producer does not wait for its deadlines, and messages with generated
-//! ids go to others.
+//! Known silent nodes. A producer does not wait for the deadlines of a silent node, and messages with generated ids go
+//! to other nodes.
 //!
 //! ```text
 //! closed ── a write ends without an answer ──► open: writes fail or are spooled ── the node answers a probe ──► closed
 //! ```
-//! Each node has a circuit of its own: one that is silent says nothing about the others. The probes are sent in the
-//! background, so no caller pays for them.
+//! Each node has a separate circuit: a silent node proves nothing about other nodes. The probes are sent in the
+//! background, so no caller waits for a probe.
 
 use crate::calls::Calls;
 use crate::error::Error;
@@ -16,55 +16,55 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-/// The rest between two probes: it bounds how long writes go to the spool once Redis answers again.
+/// The pause between two probes, and so the maximum time that writes still go to the spool after Redis answers again.
 const REST: Duration = Duration::from_millis(100);
 
-/// How the error of a write begins that was not sent because the circuit is open.
+/// The beginning of the error of a write that was not sent because the circuit is open.
 const NOT_SENT: &str = "known to be silent, and nothing was sent";
 
-/// The circuits of a producer. Cheap to clone: all clones are the same circuits.
+/// The circuits of a producer. Cheap to clone: all clones share the same circuits.
 #[derive(Clone)]
 pub(crate) struct Circuit {
     calls: Calls,
-    /// Whether there is anything else to do than to wait: a spool to go to, or another node.
+    /// True if there is an alternative to waiting: a spool, or another node.
     opens: bool,
     state: Arc<State>,
 }
 
-/// Shared with the callers who look at it, and copied for a change, which is rare.
+/// Shared with readers, and copied for each change; changes are rare.
 type State = Mutex<Arc<Open>>;
-/// Why each node is open that is; no node for the one Redis.
+/// The error of each silent node; the key is `None` for the only Redis.
 type Open = BTreeMap<Node, Arc<Error>>;
 type Node = Option<String>;
 
-/// What is known to be silent at one time, so that all writes of a call follow the same.
+/// A snapshot of the silent nodes, so that all writes of a call see the same state.
 pub(crate) struct Outages<'c> {
     nodes: &'c Nodes,
     open: Arc<Open>,
 }
 
-/// Closes a circuit, also if the probes end with their runtime: the next write then finds out.
+/// Closes a circuit when dropped, even if the probe ends with its runtime: the next write then finds out.
 struct Closing(Weak<State>, Node);
 
 // === impl Circuit ===
 
 impl Circuit {
-    /// `spools`: whether there is a spool to go to.
+    /// If `spools`, writes can go to a spool.
     pub(crate) fn new(calls: Calls, spools: bool) -> Self {
         Self { opens: spools || calls.nodes().only().is_none(), calls, state: Arc::default() }
     }
 
-    /// Why nothing is sent to a shard now, while its node is known to be silent.
+    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.outages().of(shard).map(|outage| Error::clone(outage))
     }
 
-    /// What is known to be silent now.
+    /// Returns a snapshot of the silent nodes.
     pub(crate) fn outages(&self) -> Outages<'_> {
         Outages { nodes: self.calls.nodes(), open: Arc::clone(&lock(&self.state)) }
     }
 
-    /// Opens the circuit of a shard's node if a write to it ended without an answer.
+    /// Opens the circuit of a shard's node if a write ended there without an answer.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         if self.opens && error.is_silence() && !is_own(error) {
             let node = self.calls.nodes().label(shard);
@@ -75,7 +75,7 @@ impl Circuit {
         }
     }
 
-    /// Whether it was closed before.
+    /// Opens the circuit. Returns true if the circuit was closed before.
     fn open(&self, node: &Node, error: &Error) -> bool {
         let mut state = lock(&self.state);
         if state.contains_key(node) {
@@ -88,12 +88,12 @@ impl Circuit {
     }
 }
 
-/// Whether an error is of a circuit: it may have closed since.
+/// Returns true for an error that a circuit made: the circuit may have closed since.
 fn is_own(error: &Error) -> bool {
     matches!(error, Error::Unreachable { why, .. } if why.starts_with(NOT_SENT))
 }
 
-/// Probes by a shard until its node gives any answer, or the producer has ended.
+/// Probes through a shard until its node gives any answer, or the producer has ended.
 async fn probe(calls: Calls, shard: ShardId, closing: Closing) {
     while closing.0.strong_count() > 0 {
         match server::redis_time(&calls, shard).await {
@@ -110,12 +110,12 @@ fn lock(state: &State) -> MutexGuard<'_, Arc<Open>> {
 // === impl Outages ===
 
 impl Outages<'_> {
-    /// Why nothing is sent to a shard, if its node is silent.
+    /// Returns the error for a shard at a silent node.
     pub(crate) fn of(&self, shard: ShardId) -> Option<&Arc<Error>> {
         if self.is_none() { None } else { self.open.get(&self.nodes.label(shard)) }
     }
 
-    /// Whether no node is.
+    /// Returns true if no node is silent.
     pub(crate) fn is_none(&self) -> bool {
         self.open.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The client: a deployment, and the connection to the Redis that keeps it.
+//! The client of a deployment, with the connection to the Redis that keeps the deployment.
 
 use crate::calls::Calls;
 use crate::durable::Confirmation;
@@ -24,30 +24,29 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Which deployment, and where it is.
+/// The deployment's name and address.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The Redis that keeps it.
+    /// The Redis that keeps the deployment.
     pub link: LinkSettings,
-    /// Several Redises that keep it together, instead of the one of `link`; `None`, the default: there is one. Each call
-    /// has the deadline of the first.
+    /// Several Redises that keep the deployment together, instead of the Redis of `link`; `None`, the default: one
+    /// Redis. Each call has the deadline of the first Redis.
     pub nodes: Option<NodeMap>,
-    /// What its keys begin with. Default `dq`.
+    /// The prefix of the deployment's keys. Default `dq`.
     pub namespace: Namespace,
-    /// How many shards it has, or had before it grew: once asked, Redis knows better. Default
-    /// [`ShardCount::DEFAULT`].
+    /// Number of shards, now or before a growth: once asked, Redis knows better. Default [`ShardCount::DEFAULT`].
     pub shards: ShardCount,
     /// Maximum bytes of a payload, 1 to 1 MiB. Default 256 KiB.
     pub max_payload_bytes: usize,
-    /// What this process calls itself: the history of a message names who leased it. At most 100 bytes are kept; empty: it
-    /// does not say. Default `program@host:pid`.
+    /// The name of this process: a message's history records the name of each lease holder. At most 100 bytes are kept;
+    /// empty: no name is recorded. Default `program@host:pid`.
     pub name: String,
-    /// What this program does: a Redis that denies a command that it needs is refused. `None`, the default: any of it.
+    /// The role of this program: a Redis that denies a command of the role is refused. `None`, the default: any role.
     pub role: Option<Role>,
 }
 
-/// A deployment, as a `Producer`, a `Consumer` and an `Admin` use it. Cheap to clone: all clones share one connection.
+/// A deployment, as used by a `Producer`, a `Consumer` and an `Admin`. Cheap to clone: all clones share one connection.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) calls: Calls,
@@ -60,7 +59,7 @@ pub struct Client {
 // === impl Settings ===
 
 impl Settings {
-    /// The defaults for a Redis: its address, or all that is to be known about the connection.
+    /// The defaults for a Redis, given as an address or as complete settings of the connection.
     pub fn new(link: impl Into<LinkSettings>) -> Self {
         Self {
             link: link.into(),
@@ -98,18 +97,18 @@ impl Settings {
 // === impl Client ===
 
 impl Client {
-    /// A client that connects on first use, which then fails if an option is outside its range.
+    /// A client that connects on first use. An option outside its range makes that first use fail.
     pub fn new(settings: Settings) -> Self {
         Self::with_scripts(settings, Arc::new(Scripts::published()))
     }
 
     /// Connects, and refuses a Redis that would lose messages, denies a command, or keeps another deployment. A
-    /// deployment that was not created yet is no error, nor are nodes of a cluster that do not answer while others do.
+    /// deployment that was not created yet is no error, nor are silent cluster nodes while other nodes answer.
     ///
     /// # Errors
-    /// [`Error::Option`] if an option is outside its range; [`Error::Unfit`] names the setting and what to do;
-    /// [`Error::Deployment`] if the deployment never had this number
-    /// of shards; others if Redis cannot be reached.
+    /// [`Error::Option`] if an option is outside its range; [`Error::Unfit`] names the setting and the remedy;
+    /// [`Error::Deployment`] if the deployment never had this number of shards; other errors if Redis cannot be
+    /// reached.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         settings.check()?;
         let client = Self::new(settings);
@@ -117,7 +116,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A client with other scripts than the published ones, for tests.
+    /// A client with custom scripts instead of the published scripts, for tests.
     pub fn with_scripts(settings: Settings, scripts: Arc<Scripts>) -> Self {
         let Settings { link, nodes, namespace, shards, max_payload_bytes, name, role } = settings;
         let scripts = ScriptLink::new(Nodes::new(link, nodes, Keys::new(namespace)), scripts);
@@ -125,7 +124,7 @@ impl Client {
         Self { payloads: Payloads::new(calls.clone()), calls, max_payload_bytes, name: name.into(), role }
     }
 
-    /// The same deployment on its own connection: for calls that must not wait behind the answers to others.
+    /// The same deployment on a separate connection: for calls that must not wait behind the answers to other calls.
     #[must_use]
     pub fn apart(&self) -> Self {
         let calls = self.calls.apart();
@@ -138,8 +137,8 @@ impl Client {
         Self { max_payload_bytes: max_payload_bytes.min(MAX_PAYLOAD_BYTES), ..self.clone() }
     }
 
-    /// Has each confirmation of writes reported, of topics that ask for durability: for metrics. Only the first observer of
-    /// a client and its clones is told.
+    /// Reports each confirmation of writes, for topics that ask for durability: for metrics. Only the first observer of
+    /// a client and its clones receives the reports.
     pub fn observe_confirmations(&self, observer: impl Fn(Confirmation) + Send + Sync + 'static) {
         self.calls.durable().observe(Box::new(observer));
     }
@@ -154,28 +153,28 @@ impl Client {
         self.calls.nodes().map()
     }
 
-    /// What the deployment's keys begin with.
+    /// The prefix of the deployment's keys.
     pub fn namespace(&self) -> &Namespace {
         self.calls.keys().namespace()
     }
 
-    /// How many shards the deployment has, as far as is known: as configured until Redis was asked; after a growth, the
-    /// new number once any call has met it. [`Admin::layout`](crate::admin::Admin::layout) asks.
+    /// The known number of shards: the configured number until Redis was asked; after a growth, the new number as soon
+    /// as any call has met the growth. [`Admin::layout`](crate::admin::Admin::layout) asks Redis.
     pub fn shards(&self) -> ShardCount {
         self.calls.shards()
     }
 
-    /// Where messages belong, and belonged before a growth, as far as is known.
+    /// The known placement of messages, now and before each growth.
     pub fn layout(&self) -> Layout {
         self.calls.known().layout
     }
 
-    /// Follows the identity of the deployment, once a shard has said it.
+    /// Follows the identity of the deployment, once a shard has reported the identity.
     pub fn identity(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.calls.shared_layout().identities()
     }
 
-    /// Follows the number of shards: for a process that serves all of them for a long time.
+    /// Follows the number of shards: for a process that serves all shards for a long time.
     pub fn growth(&self) -> Growth {
         self.calls.shared_layout().growth()
     }

@@ -1,4 +1,4 @@
-//! This host's clock. It orders generated ids and dates first tries; no due time is measured by it.
+//! This host's clock, for ordering generated ids and dating first attempts; never for due times.
 
 use delayq_core::time::UnixMillis;
 use std::time::SystemTime;
@@ -10,12 +10,12 @@ pub(crate) fn now() -> UnixMillis {
     SystemTime::now().into()
 }
 
-/// When an instant was, on this host's clock as it is set now: it may have been set since.
+/// The wall-clock time of an instant, on this host's clock as set now: the clock may have been set since.
 pub(crate) fn wall_time_of(instant: Instant) -> UnixMillis {
     now().set_by(-(instant.elapsed().as_millis() as i64))
 }
 
-/// This instant, to say later how long ago it was.
+/// The present instant, for measuring elapsed time later.
 #[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
 pub(crate) fn instant() -> Instant {
     Instant::now()

@@ -1,5 +1,5 @@
-//! How topics' payloads are compressed, as far as a client knows. It asks about many topics in one call, and forgets those that
-//! were used least recently.
+//! The known compression of topics' payloads. A client asks about many topics in one call, and forgets the least
+//! recently used topics.
 
 use delayq_core::codec::{self, Dictionary};
 use delayq_core::id::Topic;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a topic's codec is believed before it is read again.
+/// How long a topic's codec is trusted before the next read.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// Maximum topics that are known, and that wait to be asked about: some 250 bytes each.
+/// Maximum number of known topics, and of topics that wait for a question: some 250 bytes each.
 const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is not 0");
 
-/// How payloads are compressed.
+/// The compression of payloads.
 #[derive(Clone, Default)]
 pub(crate) enum Compression {
     #[default]
@@ -25,9 +25,9 @@ pub(crate) enum Compression {
     With(Arc<Dictionary>),
 }
 
-/// What is known of topics.
+/// The known codecs of topics.
 pub(crate) struct Codecs {
-    /// Each with the time until which it is believed.
+    /// The compression of each topic with the time of its expiry.
     known: LruCache<Topic, (Compression, Instant)>,
     to_ask: Vec<Topic>,
     is_asking: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Codecs {
 // === impl Compression ===
 
 impl Compression {
-    /// The compressed payload; `None` if it would not be smaller.
+    /// Returns the compressed payload; `None` if compression saves nothing.
     pub(crate) fn compress(&self, payload: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::None => None,
@@ -55,7 +55,7 @@ impl Default for Codecs {
 }
 
 impl Codecs {
-    /// How a topic's payloads are compressed, as far as is known, and whether the caller has to begin to ask.
+    /// Returns the known compression of a topic. Also returns true if the caller has to start asking.
     pub(crate) fn of(&mut self, topic: &Topic, now: Instant) -> (Compression, bool) {
         let known = self.known.get(topic).cloned();
         if let Some((compression, until)) = &known
@@ -65,14 +65,14 @@ impl Codecs {
         }
         let compression = known.unwrap_or((Compression::None, now)).0;
         if self.to_ask.len() < MOST_TOPICS.get() {
-            // Until there is an answer, so that each is asked about once.
+            // Trusted until there is an answer, so that each topic is asked about once.
             self.learn(topic, compression.clone(), now);
             self.to_ask.push(topic.clone());
         }
         (compression, !std::mem::replace(&mut self.is_asking, true))
     }
 
-    /// The topics of the next call; none: all are asked about, and the caller stops.
+    /// The topics of the next call; empty if no topic is left, and the caller stops.
     pub(crate) fn next_page(&mut self) -> Vec<Topic> {
         let left = self.to_ask.len().saturating_sub(MAX_IDS_A_CALL);
         let page = self.to_ask.split_off(left);
@@ -80,7 +80,7 @@ impl Codecs {
         page
     }
 
-    /// Takes in how a topic's payloads are compressed.
+    /// Records the compression of a topic.
     pub(crate) fn learn(&mut self, topic: &Topic, compression: Compression, now: Instant) {
         self.known.put(topic.clone(), (compression, now + BELIEVED));
     }

@@ -1,7 +1,8 @@
-//! The consumer: a stream of reserved messages, whose leases are kept alive until they are settled.
+//! The consumer: a stream of reserved messages with leases that are kept alive until settlement.
 //!
-//! It reserves only what it may hand out ([`ConsumerOptions::concurrency`]), waits for notifications of ready queues
-//! (with a poll every second as the safety net), and releases unstarted messages when it is stopped.
+//! The consumer reserves only as many messages as may be handed out ([`ConsumerOptions::concurrency`]), waits for
+//! notifications of ready queues (with a poll every second as the safety net), and releases unstarted messages at the
+//! stop.
 
 mod apart;
 mod asking;
@@ -35,8 +36,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A stream of messages. When dropped, it stops reserving, and what it has not handed out is released in the background,
-/// as long as its runtime lives; its attempt does not count. [`Consumer::stop`] waits for that.
+/// A stream of messages. A drop stops reserving, and releases messages that were not handed out in the background, as
+/// long as the runtime lives; their attempts do not count. [`Consumer::stop`] waits for the release.
 #[derive(Debug)]
 #[must_use = "a consumer that is dropped hands nothing out"]
 pub struct Consumer {
@@ -48,15 +49,15 @@ pub struct Consumer {
 // === impl Consumer ===
 
 impl Consumer {
-    /// Starts the tasks that reserve, keep leases alive and settle. They cover all shards, including those that a
-    /// growth adds later.
+    /// Starts the tasks that reserve, keep leases alive and settle. The tasks cover all shards, including shards that
+    /// are added later.
     ///
     /// On a multi-threaded runtime, reserving has its own thread. A single-threaded one (`#[tokio::main(flavor =
     /// "current_thread")]`) shares its thread: a message arrives about 0.03 ms sooner, since no thread has to be woken,
     /// provided that the work never blocks the thread.
     ///
     /// # Errors
-    /// [`Error::Option`]: an option is outside its range.
+    /// [`Error::Option`]: an option is outside the allowed range.
     pub fn start(client: Client, options: ConsumerOptions) -> Result<Self, Error> {
         options.check()?;
         let (handed, deliveries) = mpsc::unbounded_channel();
@@ -72,13 +73,14 @@ impl Consumer {
         Ok(Self { deliveries, stopping, tasks })
     }
 
-    /// The next message; `None` once it is stopped. Cancel safe.
+    /// Returns the next message; `None` after the stop. Cancel safe.
     pub async fn next(&mut self) -> Option<Delivery> {
         self.deliveries.recv().await.map(Delivery::started)
     }
 
-    /// Stops reserving, releases what was not handed out without counting an attempt, and waits until the rest is settled;
-    /// if Redis cannot be reached, until the leases have run out. A dropped future stops it all the same.
+    /// Stops reserving, releases messages that were not handed out without counting an attempt, and waits until all
+    /// other messages are settled. If Redis cannot be reached, waits until the leases have run out. A dropped future
+    /// stops the consumer all the same.
     pub async fn stop(self) {
         let tasks = self.tasks.clone();
         drop(self);

@@ -1,8 +1,9 @@
-//! Calls that wait for replicas or a disk: on connections of their own, because Redis answers nothing else on a connection
-//! that waits.
+//! Calls that wait for replicas or a disk. These calls use separate connections, because a connection that waits
+//! answers nothing else.
 //!
-//! A topic that asks for that refuses calls that do not wait, before anything is written. So a client learns of it by being
-//! refused, and believes it for some seconds; the first call after that does not wait, and asks again.
+//! A topic that requires durability refuses calls that do not wait, before anything is written. A client therefore
+//! learns the durability from a refusal, and trusts this knowledge for some seconds; the first call after that does not
+//! wait, and asks again.
 
 use crate::error::Error;
 use crate::script_link::{Outgoing, ScriptLink, Sent};
@@ -16,37 +17,37 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// How long it is believed what a topic asks.
+/// How long a topic's known durability is trusted.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// Pipelines of one durability that wait at once, each on a connection of its own.
+/// Maximum number of waiting pipelines of one durability, each on a separate connection.
 const MOST_WAITING: usize = 8;
 
-/// Maximum topics of which is known what they ask: some 250 bytes each. A topic that was forgotten is refused once more.
+/// Maximum number of topics with a remembered durability: some 250 bytes each. A forgotten topic is refused once more.
 const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is not 0");
 
-/// What is known of topics, and the connections for calls that wait.
+/// The known durability of topics, and the connections for calls that wait.
 pub(crate) struct Durable {
     known: Mutex<LruCache<Vec<u8>, (Waits, Instant)>>,
     lanes: Mutex<BTreeMap<Waits, Arc<Lane>>>,
     observer: OnceLock<Observer>,
 }
 
-/// What became of calls that waited for replicas or a disk.
+/// The result of calls that waited for replicas or a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Confirmation {
-    /// Whether all of it was confirmed.
+    /// True if every write was confirmed.
     pub confirmed: bool,
-    /// How long the calls took, with the wait.
+    /// Duration of the calls, with the wait.
     pub took: Duration,
 }
 
-/// Who is told of each confirmation.
+/// Receives each confirmation.
 pub(crate) type Observer = Box<dyn Fn(Confirmation) + Send + Sync>;
 
-/// The connections for calls that wait for the same. They share no connection with others, which are therefore not held up
-/// where replicas or a disk do not confirm.
+/// The connections for calls with the same wait. No connection is shared with other calls, which are therefore not held
+/// up by replicas or a disk that do not confirm.
 struct Lane {
     waits: Waits,
     turns: Semaphore,
@@ -63,7 +64,7 @@ impl Default for Durable {
 }
 
 impl Durable {
-    /// What a topic is known to ask; nothing where nothing is known.
+    /// The known wait of a topic; nothing if unknown.
     pub(crate) fn waits(&self, topic: &[u8]) -> Waits {
         let mut known = lock(&self.known);
         match known.get(topic) {
@@ -76,12 +77,12 @@ impl Durable {
         }
     }
 
-    /// Takes in what a topic asks.
+    /// Records the durability of a topic.
     pub(crate) fn learn(&self, topic: &[u8], asked: Durability) {
         lock(&self.known).put(topic.to_vec(), (Waits::from(asked), now() + BELIEVED));
     }
 
-    /// Sends calls that all wait for the same, over connections like those of `scripts`: one answer each.
+    /// Sends calls with the same wait, over connections like those of `scripts`. Returns one answer for each call.
     pub(crate) async fn send(
         &self,
         scripts: &ScriptLink,
@@ -103,7 +104,7 @@ impl Durable {
         lock(&lane.idle).push(link);
         let unconfirmed = |sent: &Sent| matches!(sent.answer, Err(Error::Unconfirmed { .. }));
         let confirmed = !sent.iter().any(unconfirmed);
-        // What was refused was not waited for.
+        // Refused calls did not wait.
         if let Some(observer) = self.observer.get()
             && (!confirmed || sent.iter().any(|sent| sent.answer.is_ok()))
         {
@@ -112,7 +113,7 @@ impl Durable {
         sent
     }
 
-    /// Tells of each confirmation from now on; without effect if somebody is told already.
+    /// Sets the observer of confirmations; without effect if there is an observer already.
     pub(crate) fn observe(&self, observer: Observer) {
         let _ = self.observer.set(observer);
     }

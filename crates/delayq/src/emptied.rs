@@ -1,8 +1,8 @@
-//! Which of several nodes have lost shards, as one does that came back empty: messages with generated ids go to the others
-//! until all of its shards are there again.
+//! Nodes that have lost shards, such as a node that came back empty: messages with generated ids go to other nodes
+//! until all shards of the node are back.
 //!
-//! What belongs to such a shard by its own id, or by its group, is still sent there, and refused by name: nothing else says
-//! when it is there again, and the caller has to know.
+//! A message with an own id or a group that belongs to a lost shard is still sent there, and refused by name: only such
+//! a call shows when the shard is back, and the caller has to know.
 
 use crate::calls::Calls;
 use crate::error::Error;
@@ -13,20 +13,20 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-/// The rest between two questions: it bounds for how long generated ids avoid a node whose shards are there again.
+/// The pause between two questions, and so the maximum time that generated ids avoid a node after its shards are back.
 const REST: Duration = Duration::from_millis(500);
 
-/// The nodes that have lost shards, as far as a producer has met it. Cheap to clone: all clones are the same.
+/// The nodes with lost shards, as far as a producer has met them. Cheap to clone: all clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Emptied {
     calls: Calls,
     state: Arc<State>,
 }
 
-/// Shared with the callers who look at it, and copied for a change, which is rare.
+/// Shared with readers, and copied for each change; changes are rare.
 type State = Mutex<Arc<BTreeSet<String>>>;
 
-/// Forgets a node, also if the questions end with their runtime: the next put finds out.
+/// Forgets a node when dropped, even if the questions end with their runtime: the next put finds out.
 struct Forgetting(Weak<State>, String);
 
 // === impl Emptied ===
@@ -36,7 +36,8 @@ impl Emptied {
         Self { calls, state: Arc::default() }
     }
 
-    /// Notes the node of a shard that does not exist there. The one Redis is not noted: there is no other one.
+    /// Notes the node of a shard that does not exist there. An only Redis is not noted, because there is no
+    /// alternative.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         if !matches!(error, Error::Uninitialised(_)) {
             return;
@@ -49,18 +50,18 @@ impl Emptied {
         }
     }
 
-    /// Whether the node of a shard is known to have lost shards.
+    /// Returns true if the shard's node is known to have lost shards.
     pub(crate) fn has(&self, shard: ShardId) -> bool {
         let nodes = Arc::clone(&lock(&self.state));
         !nodes.is_empty() && self.calls.nodes().label(shard).is_some_and(|node| nodes.contains(&node))
     }
 }
 
-/// Asks for the shards of a node until all of them are there, or are elsewhere, or the producer has ended.
+/// Asks for the shards of a node until all shards are there or elsewhere, or the producer has ended.
 async fn ask(calls: Calls, of: Forgetting) {
     let is_missing = |shard, reply: Result<_, Error>| match reply {
         Ok(reply) => matches!(deployment::read_asked(reply, shard), Ok(Asked::Missing)),
-        // It says nothing about them.
+        // An outage says nothing about the shard.
         Err(error) => error.is_outage(),
     };
     while of.0.strong_count() > 0 {

@@ -1,4 +1,4 @@
-//! What can go wrong between a caller and Redis, and what is known of the call then.
+//! The errors of calls to Redis, each with the fate of the call.
 
 use crate::options::OutOfRange;
 use delayq_core::codec::CodecError;
@@ -13,14 +13,14 @@ use delayq_core::spool::SpoolRefusal;
 use delayq_core::time::OddTime;
 use redis::{ErrorKind, RedisError};
 
-/// Why a call has no answer.
+/// The reason for a failed call.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The message breaks a limit.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// A name is none.
+    /// A name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// An option is outside its range.
@@ -32,31 +32,31 @@ pub enum Error {
     /// No connection could be made.
     #[error("cannot reach Redis at {address}: {why}")]
     Unreachable {
-        /// Where it should be.
+        /// The address of the Redis.
         address: String,
-        /// What the attempt said.
+        /// The reason of the failure.
         why: String,
     },
-    /// Redis ends new connections, because it has as many clients as its `maxclients` allows.
+    /// Redis closes new connections because the number of clients has reached `maxclients`.
     #[error("Redis at {address} has as many clients as its maxclients allows, and ends new connections")]
     TooManyClients {
-        /// Where it is.
+        /// The address of the Redis.
         address: String,
     },
     /// The connection broke, or the deadline passed, after the call was sent.
     #[error("no answer from Redis{}{address}: {why}", if address.is_empty() { "" } else { " " })]
     NoAnswer {
-        /// Where it should come from; empty where `why` says so.
+        /// The address of the Redis; empty where `why` names the address.
         address: String,
-        /// What happened instead.
+        /// The event that ended the call.
         why: String,
     },
     /// Redis answered with an error.
     #[error("Redis answered {code}: {detail}")]
     Redis {
-        /// The error's first word.
+        /// The first word of the error.
         code: String,
-        /// The rest of it.
+        /// The rest of the error.
         detail: String,
     },
     /// A shard does not exist: the deployment was never created, or this Redis came back empty.
@@ -64,38 +64,38 @@ pub enum Error {
         "shard {0} does not exist in this Redis: create the deployment with `delayq init`, or, if it was there before, this Redis has lost its data"
     )]
     Uninitialised(ShardId),
-    /// A shard has another layout than this process knows, and one that it cannot follow: a growth that this
-    /// process knows of is followed without an error.
+    /// The shard's layout is unknown to this process and cannot be followed. A known growth is followed without an
+    /// error.
     #[error("shard {shard} has layout {found} with shard counts {counts}, this process knows layout {known}")]
     Layout {
-        /// The shard that said so.
+        /// The shard that refused the call.
         shard: ShardId,
-        /// Its layout.
+        /// The shard's layout.
         found: Box<str>,
-        /// The shard counts of the deployment as it knows them, parted by commas, the newest last.
+        /// The shard counts of the deployment according to the shard, separated by commas, the newest last.
         counts: Box<str>,
-        /// The identity of its deployment; `None` of one from before there were identities.
+        /// The identity of the shard's deployment; `None` if the deployment is older than identities.
         deployment: Option<DeploymentId>,
-        /// The layout of the call; 0: Redis had not been asked.
+        /// The layout of the call; 0 before Redis was asked.
         known: u32,
     },
-    /// A topic asks that its writes are waited for, and this call was not: nothing was done.
+    /// The topic requires confirmed writes, and this call does not wait for a confirmation: nothing was done.
     #[error("the topic asks for durability {0}, which this call does not wait for")]
     Durability(Durability),
-    /// A write was not confirmed as its topic asks ([`Durability`]).
+    /// A write was not confirmed as its topic requires ([`Durability`]).
     #[error("not confirmed as its topic asks, durability {durability}: {why}")]
     Unconfirmed {
-        /// What its topic asks.
+        /// The durability that the topic requires.
         durability: String,
-        /// Whether it was carried out.
+        /// Tells if the write was carried out.
         fate: Fate,
-        /// How much was confirmed, and within what time.
+        /// The confirmations that arrived, and the time that was allowed.
         why: String,
     },
-    /// The deployment was created otherwise than this process is configured.
+    /// The deployment was created with a configuration other than this process's.
     #[error("the deployment differs: {0}")]
     Deployment(String),
-    /// Another deployment is there than this process serves, whatever both are called.
+    /// The Redis keeps a different deployment than this process serves, even if both have the same name.
     #[error(
         "{at} keeps deployment {}, and this process serves deployment {}: correct redis.url or [[redis.nodes]], or, if the \
          deployment was created again, restart this process",
@@ -103,29 +103,29 @@ pub enum Error {
         known.short()
     )]
     Foreign {
-        /// The Redis, and the shard of it.
+        /// The Redis and the shard.
         at: Box<str>,
-        /// The identity of the deployment that it keeps.
+        /// The identity of the deployment in this Redis.
         found: DeploymentId,
         /// The identity of the deployment that this process serves.
         known: DeploymentId,
     },
-    /// The deployment cannot grow so.
+    /// The requested growth is impossible.
     #[error("cannot grow the deployment: {0}")]
     Growth(String),
-    /// Shards cannot move so.
+    /// The requested move of shards is impossible.
     #[error("the shards do not move: {0}")]
     Move(String),
-    /// A walk over all messages cannot continue: begin it again.
+    /// A walk over all messages cannot continue: start the walk again.
     #[error("the walk over all messages cannot continue: {0}")]
     Walk(String),
-    /// Redis is not fit to keep messages.
+    /// Redis is unfit to keep messages.
     #[error("this Redis must not be used: {0}")]
     Unfit(String),
-    /// An answer that no script gives: versions that do not belong together, or a bug.
+    /// An answer that no script gives: incompatible versions, or a bug.
     #[error("unexpected reply from script {script}: {answer}")]
     Protocol {
-        /// The script.
+        /// The name of the script.
         script: &'static str,
         /// The answer, shortened.
         answer: String,
@@ -133,12 +133,14 @@ pub enum Error {
     /// A payload cannot be compressed or restored.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The spool does not take a write that Redis cannot, or one that has to wait behind an older one of its message.
+    /// The spool refuses a write that Redis cannot take, or a write that has to wait behind an older write of the same
+    /// message.
     #[error("the spool does not take it: {refusal}{}", outage.iter().map(|error| format!("; before: {error}")).collect::<String>())]
     Spool {
-        /// What the spool says.
+        /// The spool's refusal.
         refusal: SpoolRefusal,
-        /// Why Redis could not take it; `None`: it was not asked, because an older write waits in the spool.
+        /// The reason why Redis could not take the write; `None` if Redis was not asked, because an older write waits
+        /// in the spool.
         outage: Option<Box<Error>>,
     },
     /// The client was closed.
@@ -149,7 +151,7 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    /// Whether the call was carried out.
+    /// Returns the fate of the call.
     pub fn fate(&self) -> Fate {
         match self {
             Self::NoAnswer { .. } | Self::Protocol { .. } => Fate::Unknown,
@@ -163,7 +165,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// Returns the recommended reaction.
     pub fn advice(&self) -> Advice {
         match self {
             Self::Unreachable { .. }
@@ -178,19 +180,19 @@ impl Error {
         }
     }
 
-    /// Whether Redis itself could not be used: what a spool is for.
+    /// Returns true if Redis itself could not be used: the case for a spool.
     pub fn is_outage(&self) -> bool {
         self.advice() == Advice::Retry
             && !matches!(self, Self::Layout { .. } | Self::Durability(_) | Self::Spool { .. })
     }
 
-    /// Whether a key of another type than delayq's is in the way: of one message, one topic or one index.
+    /// Returns true if a key of another type than delayq's is in the way: of one message, one topic or one index.
     pub fn is_wrong_type(&self) -> bool {
         matches!(self, Self::Redis { code, .. } if code == "DQTYPE" || code == "WRONGTYPE")
     }
 
-    /// Whether an operator has to let this client in, to give Redis its data back, or to correct its address: nothing was applied, and what waits can
-    /// be carried out then.
+    /// Returns true if an operator has to grant access, restore the data of Redis, or correct the address: nothing was
+    /// applied, and waiting calls can be carried out afterwards.
     pub(crate) fn is_mended_by_operator(&self) -> bool {
         match self {
             Self::Uninitialised(_) | Self::Foreign { .. } => true,
@@ -199,17 +201,17 @@ impl Error {
         }
     }
 
-    /// Whether its Redis does not know the script.
+    /// Returns true if Redis does not know the script.
     pub(crate) fn is_no_script(&self) -> bool {
         matches!(self, Self::Redis { code, .. } if code == "NOSCRIPT")
     }
 
-    /// Whether Redis gave no answer at all.
+    /// Returns true if Redis gave no answer at all.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::TooManyClients { .. } | Self::NoAnswer { .. })
     }
 
-    /// The error of a repeat, where the first try may have been carried out.
+    /// The error of a repeat, where the first attempt may have been carried out.
     pub(crate) fn into_unknown(self) -> Self {
         match self.fate() {
             Fate::Unknown => self,
@@ -220,7 +222,7 @@ impl Error {
     pub(crate) fn of_connecting(address: &str, error: &RedisError) -> Self {
         match (error.kind(), error.code()) {
             (ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed, Some(code)) => {
-                // Redis's own words are about HELLO, which no user sends.
+                // Redis's own text is about HELLO, which no user sends.
                 let detail = match code {
                     "NOAUTH" => "it asks for a password, and none is configured",
                     _ => error.detail().unwrap_or_default(),
@@ -254,12 +256,12 @@ impl Error {
     }
 }
 
-/// What a topic asks, as its refusal begins.
+/// Reads the topic's durability from the beginning of a refusal.
 fn asked(detail: &str) -> Option<Durability> {
     detail.split(' ').next()?.parse().ok()
 }
 
-/// The identity of the deployment that a shard belongs to, and that of the caller's, of which the refusal speaks.
+/// Reads two identities from a refusal: the deployment of the shard and the deployment of the caller.
 fn two_deployments(detail: &str) -> Option<(DeploymentId, DeploymentId)> {
     Some((detail.split(' ').next()?.parse().ok()?, detail.rsplit(' ').next()?.parse().ok()?))
 }

@@ -1,13 +1,15 @@
-//! Gathering: what waits for the same shard goes together, while calls to that shard are under way.
+//! Gathering: waiting items of one key share a call, while calls of that key are in flight.
 //!
 //! ```text
-//! items ─by key─► queues ─┬─ a key without a call under way ─► the next pipeline ─► answered
-//!                         └─ another one ─► waits for the end of that call
+//! items ─by key─► queues ─┬─ a key without a call in flight ─► the next pipeline ─► answered
+//!                         └─ any other key ─► waits for the end of that call
 //! ```
-//! So a lone item goes at once, and many callers reach what batches reach, however many shards their items belong to.
+//! A lone item is therefore sent at once, and many callers reach the throughput of batches, across any number of
+//! shards.
 //!
-//! Callers who were answered together come again together. If all of them went into one pipeline, Redis and they would work
-//! by turns; so with nothing under way, half of them go, and the others right behind.
+//! Callers that were answered together come back together. If all items went into one pipeline, Redis and the callers
+//! would work alternately. With nothing in flight, half of the items are therefore sent first, and the other half right
+//! behind.
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -15,42 +17,43 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use tokio::sync::mpsc;
 
-/// Minimum items that wait to be cut into two pipelines: fewer would cost more calls than they gain.
+/// Minimum number of waiting items to split into two pipelines: with fewer items, the extra calls cost more than the
+/// overlap gains.
 const CUT: usize = 16;
 
-/// How much goes into one pipeline, and how many pipelines are under way at once.
+/// The limits of a pipeline, and the number of pipelines in flight.
 pub(crate) struct Gathering {
     pub(crate) max_items: usize,
-    /// Bytes, which only a single item may exceed.
+    /// Maximum bytes, which only a single item may exceed.
     pub(crate) max_bytes: usize,
     pub(crate) in_flight: usize,
 }
 
-/// What is gathered.
+/// An item that can be gathered.
 pub(crate) trait Gathered {
     /// Items of one key share a call.
     type Key: Copy + Eq + Hash;
 
     fn key(&self) -> Self::Key;
 
-    /// About how many bytes it takes in a call.
+    /// Approximate bytes of the item in a call.
     fn bytes(&self) -> usize;
 }
 
-/// What waits, by key.
+/// Waiting items by key.
 struct Queues<T: Gathered> {
     queues: HashMap<T::Key, Queue<T>>,
-    /// The keys for which something waits, the longest waiting first.
+    /// The keys with waiting items, the longest waiting key first.
     order: VecDeque<T::Key>,
 }
 
 struct Queue<T> {
     waiting: VecDeque<T>,
-    /// How many pipelines under way have items of this key.
+    /// Number of pipelines in flight with items of this key.
     under_way: usize,
 }
 
-/// What goes into one pipeline.
+/// The items of one pipeline.
 struct Batch<T: Gathered> {
     items: Vec<T>,
     bytes: usize,
@@ -60,8 +63,8 @@ struct Batch<T: Gathered> {
 // === impl Gathering ===
 
 impl Gathering {
-    /// Hands what comes in, an item or several at a time, to `send`, until no caller can add to the queue any more, and
-    /// everything is sent.
+    /// Passes incoming items to `send`, until no caller can add to the queue any more and every item is sent. Items
+    /// come one or several at a time.
     pub(crate) async fn run<T, I, F>(self, mut queue: mpsc::UnboundedReceiver<I>, send: impl Fn(Vec<T>) -> F)
     where
         T: Gathered,
@@ -78,7 +81,7 @@ impl Gathering {
         let (mut under_way, mut queues, mut open) = (FuturesUnordered::new(), Queues::default(), true);
         loop {
             if queues.may_go(under_way.len(), self.in_flight) {
-                // Callers who were answered just now often have the next item at once.
+                // Callers that were answered just now often have the next item at once.
                 tokio::task::yield_now().await;
                 queues.fill(&mut queue);
                 let share = self.share(&queues, under_way.len());
@@ -99,8 +102,8 @@ impl Gathering {
         }
     }
 
-    /// How many items the next pipeline takes, about: half of all if it is the first of several, so that the callers of one
-    /// half work while Redis carries out the other.
+    /// Returns the approximate number of items for the next pipeline: half of all items for the first of several
+    /// pipelines, so that the callers of one half work while Redis carries out the other half.
     fn share<T: Gathered>(&self, queues: &Queues<T>, under_way: usize) -> usize {
         let waiting = queues.waiting();
         let is_cut = under_way == 0 && self.in_flight > 1 && waiting >= CUT;
@@ -131,22 +134,21 @@ impl<T: Gathered> Queues<T> {
         items.into_iter().for_each(|item| self.push(item));
     }
 
-    /// Takes in what has come.
+    /// Takes in the items that have arrived.
     fn fill(&mut self, queue: &mut mpsc::UnboundedReceiver<impl IntoIterator<Item = T>>) {
         while let Ok(items) = queue.try_recv() {
             self.extend(items);
         }
     }
 
-    /// Whether another pipeline may go now, with so many of `in_flight` under way: something waits for a key that may have
-    /// a call.
+    /// Returns true if another pipeline may be sent while `under_way` pipelines of `in_flight` are in flight: an item
+    /// waits for a key that may have a call.
     fn may_go(&self, under_way: usize, in_flight: usize) -> bool {
         let each = self.each(in_flight);
         under_way < in_flight && self.order.iter().any(|key| self.queues[key].under_way < each)
     }
 
-    /// How many calls of one key may be under way: one where there are many keys; of few keys as many as keep every
-    /// pipeline in use.
+    /// Maximum calls of one key in flight: 1 with many keys; with few keys, enough to keep every pipeline in use.
     fn each(&self, in_flight: usize) -> usize {
         (in_flight / self.queues.len().max(1)).max(1)
     }
@@ -155,13 +157,14 @@ impl<T: Gathered> Queues<T> {
         self.order.iter().map(|key| self.queues[key].waiting.len()).sum()
     }
 
-    /// What goes into the next pipeline: all that waits for keys that may have a call, as far as the limits go, or for some of
-    /// them, once they make up the share. A key whose items have to wait for the end of its call is not cut in two.
+    /// Takes the items of the next pipeline: all waiting items of keys that may have a call, as far as the limits
+    /// allow, or only of some keys once these make up the share. A key is not split if its items have to wait for the
+    /// end of a call.
     fn take(&mut self, limits: &Gathering, share: usize) -> Batch<T> {
         let each = self.each(limits.in_flight);
         let max_items = if each > 1 { limits.max_items.min(share) } else { limits.max_items };
         let mut batch = Batch { items: Vec::new(), bytes: 0, keys: Vec::new() };
-        // Once round, which leaves the order as it is.
+        // One full round keeps the order.
         for _ in 0..self.order.len() {
             let Some(key) = self.order.pop_front() else { break };
             let queue = self.queues.get_mut(&key).expect("what waits has a queue");
@@ -177,7 +180,7 @@ impl<T: Gathered> Queues<T> {
         batch
     }
 
-    /// A pipeline with calls of these keys was sent, and is answered or rides on by itself.
+    /// Notes that a pipeline with calls of these keys was sent, and is answered or continues without the queue.
     fn ended(&mut self, keys: &[T::Key]) {
         for key in keys {
             let queue = self.queues.get_mut(key).expect("what is under way has a queue");
@@ -192,7 +195,7 @@ impl<T: Gathered> Queues<T> {
 // === impl Batch ===
 
 impl<T: Gathered> Batch<T> {
-    /// Takes items as far as the limits go; whether there was room for any.
+    /// Takes items as far as the limits allow. Returns true if there was room for any item.
     fn fill(&mut self, max_items: usize, max_bytes: usize, waiting: &mut VecDeque<T>) -> bool {
         let before = self.items.len();
         while let Some(item) = waiting.front() {
@@ -214,7 +217,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::Semaphore;
 
-    /// An item: its key, its number, its bytes.
+    /// An item: key, number, bytes.
     type Item = (char, u32, usize);
 
     impl Gathered for Item {
@@ -233,7 +236,7 @@ mod tests {
         Gathering { max_items: 3, max_bytes: 10, in_flight }
     }
 
-    /// The pipelines in which items go, one after the other.
+    /// The consecutive pipelines in which these items are sent.
     async fn pipelines(items: &[Item]) -> Vec<Vec<Item>> {
         let (queue, waiting) = mpsc::unbounded_channel();
         items.iter().for_each(|&item| queue.send([item]).expect("the receiver is there"));
@@ -265,7 +268,7 @@ mod tests {
         assert_eq!(pipelines, [vec![('a', 1, 1), ('a', 3, 1), ('b', 2, 1)], vec![('b', 4, 1)]]);
     }
 
-    /// Gathers items whose pipelines end when the test lets them.
+    /// Gathers items; the test decides when each pipeline ends.
     struct Stage {
         sent: Mutex<Vec<Vec<Item>>>,
         count: AtomicUsize,
@@ -345,7 +348,7 @@ mod tests {
         }
     }
 
-    /// The keys and sizes of the pipelines in which so many items of each of these keys go that wait together.
+    /// The keys and sizes of the pipelines for this many items of each key that wait together.
     async fn cut(keys: &[char], each: u32, in_flight: usize) -> Vec<Vec<(char, usize)>> {
         let (queue, waiting) = mpsc::unbounded_channel();
         queue

@@ -1,5 +1,5 @@
-//! The layout that a client works by and the identity of its deployment, shared by all its clones, and who waits for either
-//! to change.
+//! The layout and the identity of a client's deployment, shared by all clones of the client, with notification of
+//! changes.
 
 use delayq_core::id::Group;
 use delayq_core::identity::DeploymentId;
@@ -8,7 +8,7 @@ use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::target::Target;
 use tokio::sync::watch;
 
-/// The layout that a client works by and the identity of its deployment, shared by all its clones.
+/// The layout and the identity of a client's deployment, shared by all clones of the client.
 #[derive(Clone)]
 pub(crate) struct SharedLayout {
     layout: watch::Sender<CallerLayout>,
@@ -25,7 +25,7 @@ pub struct Growth {
 // === impl SharedLayout ===
 
 impl SharedLayout {
-    /// What the configuration says.
+    /// Starts with the configured layout.
     pub(crate) fn configured(shards: ShardCount) -> Self {
         let layout = CallerLayout { layout: Layout::new(shards), asked: false };
         Self { layout: watch::Sender::new(layout), identity: watch::Sender::new(None) }
@@ -39,13 +39,13 @@ impl SharedLayout {
         self.layout.borrow().layout.shards()
     }
 
-    /// The shards where a message may be, its present one first, then the latest of the earlier ones.
+    /// The shards where a message may be, the present shard first, then earlier shards from the latest to the oldest.
     pub(crate) fn shards_of(&self, target: &Target) -> Vec<ShardId> {
         self.known().layout.placement_of(&target.id, target.group.as_ref()).newest_first().collect()
     }
 
-    /// A shard that may have messages of a group and is not among those already asked; `None`: all were. To be called
-    /// after each of them, because any call may meet a growth.
+    /// Returns a shard that may have messages of a group and was not asked yet; `None` after all were asked. Call this
+    /// after asking each shard, because any call may meet a growth.
     pub(crate) fn next_shard_of(&self, group: &Group, asked: &[ShardId]) -> Option<ShardId> {
         let placement = self.known().layout.placement(group.as_str());
         placement.newest_first().find(|shard| !asked.contains(shard))
@@ -57,7 +57,7 @@ impl SharedLayout {
         Growth { shards, known }
     }
 
-    /// Takes in the layout that a shard answered.
+    /// Learns the layout that a shard answered.
     pub(crate) fn learn(&self, found: &Layout) -> LayoutRelation {
         let mut relation = LayoutRelation::Same;
         self.layout.send_if_modified(|known| {
@@ -75,7 +75,7 @@ impl SharedLayout {
         relation
     }
 
-    /// The identity of the deployment, once a shard has said it.
+    /// The identity of the deployment, once a shard has reported the identity.
     pub(crate) fn identity(&self) -> Option<DeploymentId> {
         *self.identity.borrow()
     }
@@ -85,10 +85,10 @@ impl SharedLayout {
         self.identity.subscribe()
     }
 
-    /// Takes in the identity of the deployment to which a shard belongs.
+    /// Learns the identity of the deployment to which a shard belongs.
     ///
     /// # Errors
-    /// The identity of the deployment that is served, if the shard belongs to another one.
+    /// The shard belongs to another deployment; holds the identity of the served deployment.
     pub(crate) fn belongs(&self, found: Option<DeploymentId>) -> Result<(), DeploymentId> {
         let Some(found) = found else { return Ok(()) };
         let mut other = None;
@@ -99,7 +99,7 @@ impl SharedLayout {
         other.map_or(Ok(()), Err)
     }
 
-    /// Forgets the identity, because there is no deployment: one that is created now is another one.
+    /// Forgets the identity, because there is no deployment: a new deployment has a new identity.
     pub(crate) fn forget_identity(&self) {
         self.identity.send_if_modified(|known| known.take().is_some());
     }
@@ -120,13 +120,13 @@ impl Growth {
                 return shards;
             }
             if self.known.changed().await.is_err() {
-                // The client is gone, so nothing more can be learned.
+                // The client is gone, so the number can no longer change.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// The number of shards, if it has changed.
+    /// Returns the number of shards, if the number has changed.
     pub fn try_next(&mut self) -> Option<ShardCount> {
         let now = self.known.borrow().layout.shards();
         (now != std::mem::replace(&mut self.shards, now)).then_some(now)

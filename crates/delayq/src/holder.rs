@@ -1,4 +1,4 @@
-//! What a holder asks of shards: which topics have ready messages, to reserve some, to extend and settle their leases.
+//! Calls of a lease holder: find topics with ready messages, reserve messages, extend and settle leases.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use delayq_core::verbs::reserve::{self, Receipt, Reservation, ReserveReport, Res
 use delayq_core::verbs::settle::{Release, Settled};
 use std::time::Duration;
 
-/// The deployment as a holder of leases sees it: a forwarder or a consumer. Cheap to clone.
+/// The deployment as seen by a holder of leases, such as a forwarder or a consumer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Holder {
     client: Client,
@@ -22,7 +22,7 @@ pub struct Holder {
 // === impl Holder ===
 
 impl Holder {
-    /// A holder over this client's connection.
+    /// Creates a holder over this client's connection.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -32,25 +32,25 @@ impl Holder {
         &self.client
     }
 
-    /// Listens for ready queues that stop being empty, on its own connection.
+    /// Listens for ready queues that stop being empty, on a separate connection.
     pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
         let calls = &self.client.calls;
         Listener::start(calls, Channel::Ready.into(), shards)
     }
 
-    /// [`Self::listen`], counted by [`Admin::workers`](crate::Admin::workers) as a worker of these topics.
+    /// Like [`Self::listen`], and counted by [`Admin::workers`](crate::Admin::workers) as a worker of these topics.
     pub(crate) fn listen_as_worker(&self, shards: Vec<ShardId>, topics: &[Topic]) -> Listener {
         let followed = Followed { channel: Channel::Ready, topics: topics.into() };
         Listener::start(&self.client.calls, followed, shards)
     }
 
-    /// Follows which Redis has which shard.
+    /// Follows the placement of shards on Redis nodes.
     pub fn places(&self) -> Places {
         Places::of(&self.client.calls)
     }
 
-    /// A page of the topics of each of these shards, in one round trip; each from where the page before it ended, or
-    /// `None` for the first.
+    /// Reads a page of topics of each of these shards, in one round trip. Each page begins at the end of the previous
+    /// page; `None` for the first page.
     pub async fn topics(&self, pages: &[(ShardId, Option<u64>)]) -> Vec<Result<TopicsPage, Error>> {
         let calls = pages.iter().map(|&(shard, from)| overview::topics(shard, from)).collect();
         self.client.calls.ask_all(calls, overview::read_topics).await
@@ -58,8 +58,8 @@ impl Holder {
 
     /// Reserves ready messages, from all these shards in one round trip.
     ///
-    /// A number outside its range is refused as `DQARG`, and nothing is leased. After an error with fate *unknown*,
-    /// messages may be leased that nobody holds: they return when their lease runs out.
+    /// A number outside the allowed range is refused as `DQARG`, and nothing is leased. After an error with fate
+    /// *unknown*, messages may be leased without a holder: the messages return when the lease runs out.
     pub async fn reserve(&self, requests: &[(ShardId, ReserveRequest)]) -> Vec<Result<ReserveReport, Error>> {
         let calls = requests
             .iter()
@@ -83,7 +83,7 @@ impl Holder {
         reports
     }
 
-    /// Moves leased messages that cannot be decoded to the dead letters, so that they stop no others.
+    /// Moves leased messages that cannot be decoded to the dead letters, so that no other messages are blocked.
     async fn bury_unreadable(&self, unreadable: &[(Receipt, String)]) {
         if unreadable.is_empty() {
             return;
@@ -93,13 +93,13 @@ impl Holder {
         }
     }
 
-    /// Finishes messages that were delivered: one answer each, in order.
+    /// Finishes delivered messages: one answer each, in order.
     pub async fn ack(&self, receipts: &[Receipt]) -> Vec<Result<Settled, Error>> {
         self.settle(receipts.iter().map(Settlement::Ack)).await
     }
 
-    /// Extends leases, from now: by 1 ms to 24 h, otherwise the answer is [`Settled::Failed`]; `None`: by their topic's
-    /// lease.
+    /// Extends leases, from now: by 1 ms to 24 h, otherwise the answer is [`Settled::Failed`]; `None`: by the lease of
+    /// the topic.
     pub async fn extend(&self, receipts: &[Receipt], lease: Option<Duration>) -> Vec<Result<Settled, Error>> {
         self.settle(receipts.iter().map(|receipt| Settlement::Extend(receipt, lease))).await
     }

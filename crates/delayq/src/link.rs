@@ -1,23 +1,24 @@
-//! One connection to one Redis: every call has a deadline, and a connection that no longer answers is replaced.
+//! One connection to one Redis. Every call has a deadline, and a connection that stops answering is replaced.
 //!
-//! A connection manager that only reconnects when the peer hangs up stays dead on a connection that is black-holed.
-//! So a link notes answers: a call whose deadline passes on a connection that has answered nothing for half of it, or
-//! any error of the connection itself, and the next call uses a new one. Calls that still wait for the old one keep it until
-//! they end. Where one connection to a Redis is silent, the others that have answered nothing since are not used again either,
-//! calls do not wait for them beyond half of their deadline, and listeners reconnect: an idle connection does not notice by
-//! itself.
+//! A connection manager that only reconnects when the peer hangs up stays dead on a connection that is black-holed. A
+//! link therefore notes answers. A connection is replaced for the next call after any error of the connection itself. A
+//! connection is also replaced when the deadline of a call passes and the connection has answered nothing for half of
+//! that deadline. Calls in flight stay on the old connection. When one connection to a Redis is silent, the other
+//! connections that have answered nothing since are not used again either. Calls wait for these connections for at most
+//! half of the deadline, and listeners reconnect: an idle connection does not notice a silent Redis.
 //!
-//! A Redis that answers that it is no longer the master is well, and yet of no use: behind an address that moves, a new
-//! connection leads to the present master. So such an answer ends the connection too, and listeners reconnect.
+//! A Redis that answers as a former master is healthy but useless: behind an address that moves, a new connection leads
+//! to the present master. The answer of a former master therefore ends the connection too, and listeners reconnect.
 //!
-//! A Redis that closes idle connections (`timeout`), or a network that forgets them, is no fault: a connection notes that it
-//! was closed, and the next call uses a new one.
+//! A Redis that closes idle connections (`timeout`), or a network that forgets idle connections, is no fault: a
+//! connection notes that the peer closed, and the next call uses a new connection.
 //!
-//! Where several Redises keep a deployment, each has a link. So has each node of a cluster, and whatever makes it doubt that
-//! node has the cluster asked again who has which slot.
+//! If several Redises keep a deployment, each Redis has a link. Each node of a cluster has a link too, and any doubt
+//! about the node makes the cluster refresh the slot map.
 //!
-//! Where sentinels say which Redis is the master, a connection lasts as long as its *term* at most: when they name
-//! another one, nothing more is sent over it, and what it has not answered is unknown. Any doubt has them asked again.
+//! If sentinels name the master, a connection lasts as long as its *term* at most: once the sentinels name another
+//! master, nothing more is sent over the connection, and the fate of unanswered calls is unknown. Any doubt has the
+//! sentinels asked again.
 
 mod address;
 mod any_url;
@@ -61,37 +62,37 @@ use term::Term;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// How long a call continues past its deadline, so that its thread reads what has arrived: it may have been kept busy, or
-/// stopped, until then.
+/// Extra time after a call's deadline to read answers that have already arrived: the thread may have been busy or
+/// stopped until then.
 const LAST_LOOK: Duration = Duration::from_millis(20);
 
-/// Minimum life of a connection, whatever Redis answers on it: one that stays a replica is not connected to again for
-/// each call.
+/// Minimum life of a connection, whatever Redis answers: a Redis that stays a replica is not reconnected to on every
+/// call.
 const SHORTEST_LIFE: Duration = Duration::from_millis(200);
 
-/// Answers of a Redis that has been succeeded by another one, or whose password has changed: a new connection may reach
-/// the right one.
+/// Answers of a Redis that was succeeded by another Redis, or that has a new password: a new connection may reach the
+/// right Redis.
 const ELSEWHERE: [&str; 3] = ["MASTERDOWN", "NOAUTH", "READONLY"];
 
-/// A connection to one Redis, made on first use and shared by all who call it.
+/// A connection to one Redis, made on first use and shared by all callers.
 pub struct Link {
     master: Arc<Master>,
     current: Mutex<Option<Line>>,
-    /// When the last try to connect failed, and why.
+    /// Time and reason of the last failed attempt to connect.
     connecting: tokio::sync::Mutex<Option<(Instant, Error)>>,
-    /// Connections that have answered nothing since then are not used again; shared by all links of a client to one Redis,
-    /// or to one node.
+    /// Connections that have answered nothing since this time are not used again. All links of a client to one Redis,
+    /// or to one node, share this value.
     doubted: watch::Sender<Instant>,
 }
 
-/// A connection, and when it was made.
+/// A connection with the time of its creation.
 #[derive(Clone)]
 pub(crate) struct Line {
     connected: Connected,
     since: Instant,
-    /// When it answered last, in milliseconds after `since`.
+    /// Time of the last answer, in milliseconds after `since`.
     answered: Arc<AtomicU64>,
-    /// Whether its other end closed it.
+    /// True once the peer has closed the connection.
     is_closed: Arc<AtomicBool>,
 }
 
@@ -103,7 +104,7 @@ impl Link {
         Self::marked(settings, Marks::default())
     }
 
-    /// A link to the Redis of a deployment, which these marks tell from others.
+    /// A link to the Redis of a deployment; the marks tell the deployment from others.
     pub(crate) fn marked(settings: LinkSettings, marks: Marks) -> Self {
         Self::to(Arc::new(Master::new(settings, marks)), watch::Sender::new(now()))
     }
@@ -117,7 +118,7 @@ impl Link {
         Self::to(Arc::new(Master::named(name, settings, marks)), watch::Sender::new(now()))
     }
 
-    /// A link to a node of a cluster, of which all links share the doubts.
+    /// A link to a node of a cluster; all links to the node share the doubts.
     pub(crate) fn of_node(
         node: NodeOfCluster,
         doubted: impl FnOnce(Instant) -> watch::Sender<Instant>,
@@ -130,17 +131,18 @@ impl Link {
         Self::to(Arc::clone(&self.master), self.doubted.clone())
     }
 
-    /// Changes when a connection was given up because its Redis no longer takes writes, or no longer answers on it.
+    /// Changes when a connection is given up because the Redis no longer takes writes or no longer answers on that
+    /// connection.
     pub(crate) fn doubts(&self) -> watch::Receiver<Instant> {
         self.doubted.subscribe()
     }
 
-    /// Connections that have answered nothing since then are not used again, and listeners reconnect.
+    /// Retires connections that have answered nothing since this time, and makes listeners reconnect.
     pub(crate) fn doubt(&self, since: Instant) {
         self.doubted.send_modify(|doubted| *doubted = since.max(*doubted));
     }
 
-    /// What it connects to.
+    /// Returns the master that this link connects to.
     pub(crate) fn master(&self) -> &Arc<Master> {
         &self.master
     }
@@ -149,22 +151,23 @@ impl Link {
         self.master.settings()
     }
 
-    /// The Redis's address, without secrets; of one that sentinels name, theirs. Behind its name, if it has one.
+    /// The Redis's address without secrets, or the sentinels' addresses if the Redis has sentinels; a named Redis has
+    /// its name in front.
     pub fn address(&self) -> &str {
         self.master.address()
     }
 
-    /// What it is called among several Redises; `None`: there is one, or it is a node of a cluster.
+    /// The name among several Redises; `None` if there is only one Redis, or for a node of a cluster.
     pub(crate) fn name(&self) -> Option<&NodeName> {
         self.master.name()
     }
 
-    /// What tells it from the other nodes: its name, or its address.
+    /// The label that tells this link from the links of other nodes: the name, or the address.
     pub(crate) fn label(&self) -> &str {
         self.name().map_or(self.address(), NodeName::as_str)
     }
 
-    /// What each sentinel of the Redis says now; `None`: it is named by none.
+    /// Asks every sentinel of the Redis now; `None` if there are no sentinels.
     pub(crate) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
         self.master.sentinels().await
     }
@@ -177,7 +180,7 @@ impl Link {
         self.run_within(command, self.settings().deadline).await
     }
 
-    /// Runs one command, whose answer has this type.
+    /// Runs one command and converts the answer to this type.
     pub(crate) async fn query<T: FromRedisValue>(&self, name: &str, command: &Cmd) -> Result<T, Error> {
         self.query_within(name, command, self.settings().deadline).await
     }
@@ -220,7 +223,7 @@ impl Link {
         Ok(answers.into_iter().map(read).collect())
     }
 
-    /// Gives round trips a connection, and their deadline.
+    /// Runs round trips on a connection, with a deadline.
     pub(crate) async fn by_deadline<T, F>(
         &self,
         deadline: Duration,
@@ -247,7 +250,7 @@ impl Link {
         }
         let why = match is_lost {
             true => format!("nothing was answered for {half:?}, nor on another connection"),
-            // Of which an attempt may have had the rest alone.
+            // An attempt may have had only the rest of this deadline.
             false => format!("deadline of {:?} passed", self.settings().deadline),
         };
         let address = self.address().to_owned();
@@ -263,7 +266,7 @@ impl Link {
         })
     }
 
-    /// One round trip.
+    /// Sends one pipeline on this connection.
     pub(crate) async fn exchange(
         &self,
         line: &Line,
@@ -281,7 +284,8 @@ impl Link {
         Ok(answers.map(|answer| answer.inspect_err(|error| self.note_answer(line, Some(error)))).collect())
     }
 
-    /// The present connection, or a new one. Callers that arrive while it is made wait for it, or for why it is not.
+    /// Returns the present connection, or makes a new one. Callers that arrive meanwhile wait for that connection, or
+    /// for the reason of the failure.
     async fn line(&self) -> Result<Line, Error> {
         if let Some(line) = self.current() {
             return Ok(line);
@@ -311,7 +315,7 @@ impl Link {
         }
     }
 
-    /// How to connect. That its other end closes it can only be noted over RESP3.
+    /// The configuration of a connection. A close by the peer can only be noted over RESP3.
     fn noting(&self, is_closed: &Arc<AtomicBool>) -> AsyncConnectionConfig {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.settings().connect_timeout))
@@ -326,7 +330,8 @@ impl Link {
         })
     }
 
-    /// A connection that was closed while nobody used it puts its Redis in doubt like one that breaks during a call.
+    /// Treats a connection that was closed while idle like a connection that breaks during a call: the Redis is in
+    /// doubt.
     fn forget_closed(&self) {
         let closed = self.slot().clone().filter(|line| line.is_closed.load(Ordering::Relaxed));
         if let Some(line) = closed {
@@ -363,7 +368,7 @@ impl Link {
         }
     }
 
-    /// Stops using a connection; false if another one has taken its place already.
+    /// Stops using a connection; returns false if the connection was already replaced.
     fn give_up(&self, line: &Line) -> bool {
         let mut current = self.slot();
         let is_current = current.as_ref().is_some_and(|current| current.since == line.since);
@@ -374,8 +379,8 @@ impl Link {
         is_current
     }
 
-    /// A connection that has answered other calls meanwhile is slow, and not lost; and a call that was left little of its
-    /// deadline says nothing.
+    /// A connection that has answered other calls meanwhile is slow, not lost; and a call that had little of its
+    /// deadline left proves nothing.
     fn note_silence(&self, line: &Line, sent: Instant) {
         self.master.doubt();
         let since = line.answered().max(sent);
@@ -397,13 +402,13 @@ impl Line {
         self.answered.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// When it answered last: as it was made, at least.
+    /// Time of the last answer, or of the connection's creation if there was no answer.
     fn answered(&self) -> Instant {
         self.since + Duration::from_millis(self.answered.load(Ordering::Relaxed))
     }
 
-    /// The answer of a round trip, unless the term of its Redis ends before: what a former master answers then may be
-    /// lost with it.
+    /// Returns the answer of a round trip, unless the term of the Redis ends before: an answer of a former master may
+    /// be lost with that master.
     async fn in_its_term<T>(&self, trip: impl Future<Output = T>) -> Result<T, Error> {
         let Some(term) = &self.connected.term else { return Ok(trip.await) };
         let address = self.connected.address.to_string();
@@ -419,7 +424,7 @@ impl Line {
     }
 }
 
-/// The answer of a call by its deadline, even if nobody has read it by then.
+/// Returns the answer of a call by its deadline, including an answer that arrived in time but is read late.
 async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Option<T> {
     let mut call = pin!(call);
     match timeout(deadline, &mut call).await {
@@ -445,7 +450,7 @@ mod tests {
         let (answer, answered) = oneshot::channel();
         let call = tokio::spawn(by_deadline(deadline, answered));
         yield_now().await;
-        // The thread is kept busy, and then the deadline's end is noticed first.
+        // The thread is busy, so the end of the deadline is noticed first.
         std::thread::sleep(2 * deadline);
         yield_now().await;
         yield_now().await;

@@ -1,13 +1,13 @@
 //! Listening to the channels of shards: wake-ups for owners, ready queues for holders.
 //!
-//! Pub/sub loses what is published while nobody is connected. So each new connection begins with a
-//! [`Notification::Resync`]: from then on nothing is missed, and what happened before has to be asked for.
+//! Pub/sub loses messages that are published while no subscriber is connected. Each new connection therefore begins
+//! with a [`Notification::Resync`]: from then on no notification is missed, and earlier events have to be asked for.
 //!
 //! A Redis that was replaced may keep the connection and stay silent. A writer notices that first, and makes the
 //! listener reconnect.
 //!
-//! The channels of a shard are where its keys are: where there are several nodes, each has a connection
-//! (`listen/spread.rs`), and a shard that moves to another node of a cluster is followed there.
+//! The channels of a shard are at the shard's node. With several nodes, each node has a connection
+//! (`listen/spread.rs`), and a shard that moves to another cluster node is followed to that node.
 
 mod ear;
 mod followed;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// A running listener; it ends when dropped.
+/// A running listener, which ends when dropped.
 #[derive(Debug)]
 #[must_use = "it ends when dropped"]
 pub struct Listener {
@@ -38,7 +38,7 @@ pub struct Listener {
 // === impl Listener ===
 
 impl Listener {
-    /// Starts to listen to one channel of these shards, on connections of its own.
+    /// Starts to listen to one channel of these shards, on separate connections.
     pub(crate) fn start(calls: &Calls, followed: Followed, shards: Vec<ShardId>) -> Self {
         let (shards_tx, changes) = mpsc::unbounded_channel();
         let (notify, notified) = mpsc::unbounded_channel();
@@ -52,7 +52,7 @@ impl Listener {
         Self { shards: shards_tx, notified, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Listens to more shards. A [`Notification::Resync`] follows when it does.
+    /// Listens to more shards. A [`Notification::Resync`] follows once the subscription is in place.
     pub fn add(&self, shards: Vec<ShardId>) {
         let _ = self.shards.send(Change::Add(shards));
     }
@@ -62,7 +62,7 @@ impl Listener {
         let _ = self.shards.send(Change::Remove(shards));
     }
 
-    /// The next notification. Cancel safe.
+    /// Waits for the next notification. Cancel safe.
     pub async fn next(&mut self) -> Notification {
         match self.notified.recv().await {
             Some(notification) => notification,
@@ -71,7 +71,7 @@ impl Listener {
         }
     }
 
-    /// The next notification that has arrived already.
+    /// The next notification, if a notification has already arrived.
     pub fn try_next(&mut self) -> Option<Notification> {
         self.notified.try_recv().ok()
     }

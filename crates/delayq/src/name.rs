@@ -1,4 +1,4 @@
-//! What this process calls itself, unless its caller says.
+//! The default name of this process.
 
 /// `program@host:pid`, as far as the system tells.
 pub(crate) fn process_name() -> String {

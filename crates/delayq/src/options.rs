@@ -1,4 +1,4 @@
-//! The ranges of options. An option outside its range is refused by name where it is taken in.
+//! The ranges of options. An option outside its range is refused by name on entry.
 
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::message::MAX_PAYLOAD_BYTES;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The longest silence that Linux takes before it probes a connection.
+/// The longest keepalive time that Linux accepts.
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(32_767);
 
 pub(crate) const TOPICS: Range<usize> = Range::new("topics", 1, MAX_IDS_A_CALL);
@@ -26,15 +26,15 @@ pub(crate) const SHARE: Range<f64> = Range::new("share", 1e-6, 1.0);
 #[error("{option} is {value}: it must be from {range}")]
 #[non_exhaustive]
 pub struct OutOfRange {
-    /// The option; of topics and payloads, how many.
+    /// The name of the option; for topics and payloads, the value is a number or size.
     pub option: &'static str,
-    /// Its value.
+    /// The value.
     pub value: Box<str>,
-    /// Its range: `1 to 10000`.
+    /// The range: `1 to 10000`.
     pub range: Box<str>,
 }
 
-/// The values that an option may have.
+/// The allowed values of an option.
 pub(crate) struct Range<T> {
     option: &'static str,
     least: T,
@@ -48,7 +48,7 @@ impl<T: Copy + Debug + PartialOrd> Range<T> {
         Self { option, least, most }
     }
 
-    /// The value of the option, if it is in the range.
+    /// Returns the value of the option, if the value is in the range.
     pub(crate) fn check(&self, value: T) -> Result<T, OutOfRange> {
         if (self.least..=self.most).contains(&value) {
             return Ok(value);

@@ -1,4 +1,4 @@
-//! What the owner of shards asks of them: to be theirs, to pump what is due, to forget unused topics.
+//! Calls of a shard owner: claim shards, pump due messages, forget unused topics.
 
 use crate::books::{self, BooksAt, BooksPage};
 use crate::client::Client;
@@ -20,18 +20,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The deployment as an owner of shards sees it: a timer. Cheap to clone.
+/// The deployment as seen by an owner of shards, such as a timer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Owner {
     client: Client,
-    /// The marks of the latest pumps, by shard. Kept while another timer owns the shard: marks only grow.
+    /// The marks of the latest pumps, by shard. Kept while another timer owns the shard, because marks only grow.
     marks: Arc<Mutex<BTreeMap<ShardId, UnixMillis>>>,
 }
 
 // === impl Owner ===
 
 impl Owner {
-    /// An owner over this client's connection.
+    /// Creates an owner over this client's connection.
     pub fn new(client: Client) -> Self {
         Self { client, marks: Arc::default() }
     }
@@ -41,19 +41,19 @@ impl Owner {
         &self.client
     }
 
-    /// Listens for due times that come nearer, on its own connection.
+    /// Listens for earlier due times, on a separate connection.
     pub fn listen(&self, shards: Vec<ShardId>) -> Listener {
         let calls = &self.client.calls;
         Listener::start(calls, Channel::Wake.into(), shards)
     }
 
-    /// Follows which Redis has which shard.
+    /// Follows the placement of shards on Redis nodes.
     pub fn places(&self) -> Places {
         Places::of(&self.client.calls)
     }
 
-    /// Makes `owner` the owner of shards, each under a new epoch, in one round trip. With a `lock`, a claim is refused
-    /// while another owner's lock lasts, and renews the caller's own.
+    /// Makes `owner` the owner of these shards in one round trip, each under a new epoch. With a `lock`, a claim is
+    /// refused while another owner's lock lasts, and renews the caller's own lock.
     pub async fn claim(
         &self,
         shards: &[ShardId],
@@ -65,25 +65,26 @@ impl Owner {
         self.client.calls.ask_all(calls, claim::read).await
     }
 
-    /// Makes `owner` the owner of those of these shards that no owner has pumped for 5 s or more since [`Owner::pump`] without
-    /// an epoch moved something.
+    /// Makes `owner` the owner of the orphaned shards among these shards: an [`Owner::pump`] without an epoch moved
+    /// something at least 5 s ago, and no owner has pumped the shard since.
     pub async fn adopt(&self, shards: &[ShardId], owner: &str) -> Vec<Result<Claimed, Error>> {
         let of = self.identity(shards).await;
         let calls = shards.iter().map(|&shard| claim::orphaned(shard, owner, of)).collect();
         self.client.calls.ask_all(calls, claim::read).await
     }
 
-    /// Checks that a shard is of the deployment that this client serves: a name may lead to another Redis now.
+    /// Checks that a shard belongs to the deployment that this client serves: a name may lead to another Redis now.
     ///
     /// # Errors
-    /// [`Error::Foreign`] if the shard is not; Redis cannot be used.
+    /// [`Error::Foreign`] if the shard belongs to another deployment; Redis cannot be used.
     pub async fn verify(&self, shard: ShardId) -> Result<(), Error> {
         let calls = &self.client.calls;
         let found = calls.ask(identify(shard, None), read_identity).await?;
         calls.belongs(shard, found)
     }
 
-    /// The identity of the deployment: of a client that does not know it, as the first of these shards says.
+    /// Returns the identity of the deployment. If the client does not know the identity, the first of these shards is
+    /// asked.
     async fn identity(&self, shards: &[ShardId]) -> Option<DeploymentId> {
         let calls = &self.client.calls;
         if let (None, Some(&shard)) = (calls.shared_layout().identity(), shards.first())
@@ -94,7 +95,7 @@ impl Owner {
         calls.shared_layout().identity()
     }
 
-    /// Stops a shard from making anything ready, or lets it continue.
+    /// Stops a shard from making messages ready, or lets the shard continue.
     ///
     /// # Errors
     /// Redis cannot be used. Safe to repeat.
@@ -102,15 +103,15 @@ impl Owner {
         self.client.calls.ask(hold::request(shard, epoch, on), hold::read).await
     }
 
-    /// Moves what is due to the ready queues, in all these shards in one round trip: at most `limit` (1 to 500) ids in
-    /// each. Safe to repeat after any error.
+    /// Moves due messages to the ready queues, in all these shards in one round trip: at most `limit` (1 to 500) ids in
+    /// each shard. Safe to repeat after any error.
     ///
-    /// Each shard comes with its owner's epoch; `None`: only what is long overdue is moved. Nothing is moved if Redis's
-    /// clock reads more than `latest`, because it may have jumped ahead; the report then has
-    /// [`PumpWord::Ahead`](pump::PumpWord::Ahead).
+    /// Each shard comes with the epoch of the owner. Without an epoch, only long overdue messages are moved. Nothing is
+    /// moved if the clock of Redis reads more than `latest`, because that clock may have jumped ahead; the report then
+    /// has [`PumpWord::Ahead`](pump::PumpWord::Ahead).
     ///
-    /// A pump with an epoch leaves a mark in the shard, and compares the mark of the pump before by this owner or a clone. The
-    /// report's `older` is set if Redis came back with data from before that pump.
+    /// A pump with an epoch leaves a mark in the shard, and compares the mark of the previous pump by this owner or a
+    /// clone. The report's `older` is set if Redis came back with data from before that pump.
     pub async fn pump(
         &self,
         shards: &[(ShardId, Option<u64>)],
@@ -137,7 +138,7 @@ impl Owner {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the unused topics in one page of a shard's: those that are empty, have no settings of their own, and had no
+    /// Forgets the unused topics in one page of a shard's topics. An unused topic is empty, has no settings, and had no
     /// put for `quiet` (at least a millisecond). The first page begins at 0.
     ///
     /// # Errors
@@ -151,9 +152,9 @@ impl Owner {
         self.client.calls.ask(forget::quiet(shard, from, quiet), forget::read_quiet).await
     }
 
-    /// What consumers have to take from a shard: of one page of its topics (the first begins at 0) what is ready and
-    /// for how long, and of the whole shard what is leased and what is due within each of these spans (1 to 500, each a
-    /// millisecond at least).
+    /// Counts the work for consumers in a shard. For one page of topics (the first begins at 0), the survey has the
+    /// ready messages and their ages. For the whole shard, the survey has the leased messages, and the messages due
+    /// within each of these spans (1 to 500 spans of at least a millisecond).
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -161,7 +162,7 @@ impl Owner {
         self.client.calls.ask(survey::request(shard, page, spans), survey::read).await
     }
 
-    /// Whether the books of the next topics of a shard balance: up to 16 of them, each counted at one instant.
+    /// Checks the books of the next topics of a shard: up to 16 topics, each counted at one instant.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -169,7 +170,7 @@ impl Owner {
         books::books(&self.client, shard, at).await
     }
 
-    /// The clock of a shard's Redis. A replica answers it too, and a Redis that refuses writes.
+    /// Reads the clock of a shard's Redis. Works on a replica, and on a Redis that refuses writes.
     ///
     /// # Errors
     /// Redis cannot be reached, or does not allow TIME.

@@ -1,11 +1,11 @@
-//! A password, or the file to read it from for each connection.
+//! A password, either fixed or read from a file for each connection.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A password and where it comes from. It prints as `***`, a file as its path.
+/// A password, either fixed or read from a file. `Debug` prints `***`, or the path of a file.
 ///
-/// A file is read again for each new connection, so that a rotated password is taken up without a restart.
+/// A file is read again for each new connection, so that a rotated password applies without a restart.
 #[derive(Clone)]
 pub struct Password(Source);
 
@@ -23,12 +23,12 @@ impl Password {
         Self(Source::Value(password.into()))
     }
 
-    /// A password in a file of UTF-8; one line break at its end does not belong to it.
+    /// A password in a UTF-8 file; a single line break at the end is ignored.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Source::File(path.into()))
     }
 
-    /// The password itself, read now.
+    /// Reads the password now.
     ///
     /// # Errors
     /// A sentence without the password: the file is missing, unreadable or empty.

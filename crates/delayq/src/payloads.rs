@@ -1,4 +1,4 @@
-//! Payloads on their way in and out: compressed as their topic's policy says, restored when they are read.
+//! Payloads on the way in and out: compressed under the policy of the topic, restored when read.
 
 use crate::calls::Calls;
 use crate::codecs::{Codecs, Compression};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// The shard that has the dictionaries; policies are in every shard.
 pub(crate) const FIRST: ShardId = ShardId::new(0);
 
-/// The codecs and dictionaries that a client knows. Cheap to clone: all clones share them.
+/// The codecs and dictionaries that a client knows. Cheap to clone: all clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Payloads(Arc<Inner>);
 
@@ -28,7 +28,7 @@ struct Inner {
     dictionaries: Dictionaries,
 }
 
-/// The dictionaries of one batch, or why there is none.
+/// The dictionaries of one batch; a missing dictionary has a reason instead.
 type Fetched = HashMap<u32, Result<Arc<Dictionary>, Unrestored>>;
 
 // === impl Payloads ===
@@ -38,8 +38,7 @@ impl Payloads {
         Self(Arc::new(Inner { calls, codecs: Mutex::default(), dictionaries: Dictionaries::default() }))
     }
 
-    /// A message as it is stored. A codec that is not known, or not any more, is read in the background: no put waits
-    /// for it.
+    /// A message in stored form. A codec that is unknown or outdated is read in the background: no put waits for this.
     pub(crate) fn stored(&self, message: &Message) -> Envelope {
         let (compression, asks) = self.codecs().of(&message.topic, now());
         if asks {
@@ -51,7 +50,7 @@ impl Payloads {
         }
     }
 
-    /// Asks about topics until there are no more to ask about.
+    /// Reads codecs until no topic is left to ask about.
     async fn ask(self) {
         loop {
             let page = self.codecs().next_page();
@@ -64,7 +63,8 @@ impl Payloads {
         }
     }
 
-    /// Reads the codecs of topics, at most 500, and their dictionaries. The first fault, once all others are read.
+    /// Reads the codecs of at most 500 topics, with the dictionaries. Returns the first fault after all topics were
+    /// read.
     pub(crate) async fn refresh_codecs(&self, topics: &[Topic]) -> Result<(), Error> {
         let described = self.0.calls.ask(settings::describe(FIRST, topics), settings::read).await?;
         let mut fault = None;
@@ -98,7 +98,7 @@ impl Payloads {
         Ok(self.keep(id, &bytes))
     }
 
-    /// Takes in a dictionary.
+    /// Adds a dictionary.
     pub(crate) fn keep(&self, id: u32, bytes: &[u8]) -> Arc<Dictionary> {
         self.0.dictionaries.keep(id, bytes)
     }
@@ -107,8 +107,8 @@ impl Payloads {
         self.0.codecs.lock().expect("nothing panics while it holds the codecs")
     }
 
-    /// Restores compressed payloads, and says of each why it could not: such a one stays as it is, and still says
-    /// `zstd`. A dictionary that cannot be fetched is asked for once.
+    /// Restores compressed payloads. Returns the failure for each payload that cannot be restored; that payload stays
+    /// unchanged, and is still marked `zstd`. A dictionary that cannot be fetched is asked for once.
     pub(crate) async fn restore_all(
         &self,
         envelopes: impl Iterator<Item = &mut Envelope>,
@@ -139,7 +139,7 @@ impl Payloads {
     }
 }
 
-/// The policy of a topic, as this shard has it.
+/// The policy of a topic, according to this shard.
 pub(crate) async fn policy(calls: &Calls, shard: ShardId, topic: &Topic) -> Result<Policy, Error> {
     let described = calls.ask(settings::describe(shard, [topic]), settings::read).await?;
     policy_of(&described.concat())

@@ -1,17 +1,16 @@
-//! Which Redis has which shard, as far as is known.
+//! The Redis of each shard, as far as is known.
 
 use crate::calls::Calls;
 use crate::topology::PlacesVersion;
 use delayq_core::shard::ShardId;
 use std::collections::BTreeMap;
 
-/// Which Redis has which shard: the one that there is, one of several, or a node of a cluster. Each has a
-/// clock of its own. Made by [`Owner::places`](crate::owner::Owner::places) and
-/// [`Holder::places`](crate::holder::Holder::places).
+/// The Redis of each shard: the only Redis, one of several, or a node of a cluster. Each Redis has a separate clock.
+/// Made by [`Owner::places`](crate::owner::Owner::places) and [`Holder::places`](crate::holder::Holder::places).
 #[derive(Clone)]
 pub struct Places {
     calls: Calls,
-    /// The version that was told last.
+    /// The last version that was returned.
     told: u64,
     /// `None`: no shard ever moves.
     version: Option<PlacesVersion>,
@@ -24,19 +23,19 @@ impl Places {
         Self { calls: calls.clone(), told: 0, version: calls.nodes().places_version() }
     }
 
-    /// The node that has a shard: its name among several Redises, its address in a cluster; where none is known to have
-    /// it, and where there is one Redis, the address of the deployment.
+    /// The node of a shard: the name among several Redises, the address in a cluster. The address of the deployment if
+    /// the node is unknown, or if there is only one Redis.
     pub fn node(&self, shard: ShardId) -> String {
         let nodes = self.calls.nodes();
         nodes.label(shard).unwrap_or_else(|| nodes.address())
     }
 
-    /// Whether there is one Redis, which has all shards.
+    /// Returns true if there is only one Redis, which has all shards.
     pub fn is_one(&self) -> bool {
         self.calls.nodes().only().is_some()
     }
 
-    /// Groups what is of shards by the nodes that have them, in order.
+    /// Groups items by the shards' nodes, in order.
     pub fn by_node<T>(
         &self,
         items: impl IntoIterator<Item = T>,
@@ -49,7 +48,7 @@ impl Places {
         nodes.into_values().collect()
     }
 
-    /// Rises whenever a shard may have moved.
+    /// Increases whenever a shard may have moved.
     pub fn version(&self) -> u64 {
         self.version.as_ref().map_or(0, PlacesVersion::get)
     }

@@ -1,10 +1,11 @@
-//! Putting messages where they belong, after asking the places where they belonged before the deployment grew.
+//! Placing messages in shards, after asking the shards from before a growth of the deployment.
 //!
-//! An own id whose place is another one since a growth may still be pending, dead or remembered in its earlier place.
-//! So that place is asked first, by a put that stores nothing but answers as a put would: `exists`, `conflict`,
-//! `leased` …, or `moved` where it does not know the id. Only `moved` opens the next place. That answer stays true:
-//! the shard was asked under the new layout, so it has been raised to it, and refuses a caller who still believes that the
-//! id belongs there. All who know the new layout put it to its new place alone, where SET NX lets one of them win.
+//! An own id that belongs to another shard since a growth may still be pending, dead or remembered in the earlier
+//! shard. The earlier shard is therefore asked first, by a put that stores nothing but answers as a put would:
+//! `exists`, `conflict`, `leased` …, or `moved` for an unknown id. Only `moved` opens the next shard. That answer stays
+//! true: the shard was asked under the new layout, so the shard has been raised to this layout, and refuses a caller
+//! that still believes that the id belongs there. All callers with the new layout put the id to the new shard alone,
+//! where SET NX lets one caller win.
 
 mod placed;
 
@@ -24,7 +25,7 @@ use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::time::UnixMillis;
 use std::sync::Arc;
 
-/// Chooses the shards of messages, and puts them there. Cheap to clone.
+/// Chooses the shards of messages. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Placing {
     calls: Calls,
@@ -43,27 +44,27 @@ impl Placing {
         Self { calls, payloads, spread: Arc::default(), circuit, emptied }
     }
 
-    /// The shard for messages with generated ids, at a node that is known, and not known to be silent or to have lost
-    /// shards. Those that go together share one, so that they share a call.
+    /// The shard for messages with generated ids: the node is known, and not known to be silent or to have lost shards.
+    /// Messages of one pipeline share a shard, so that they share a call.
     pub(crate) fn present_shard(&self) -> ShardId {
         let (nodes, outages) = (self.calls.nodes(), self.circuit.outages());
         let avoid = |shard| !nodes.has_node(shard) || outages.of(shard).is_some() || self.emptied.has(shard);
         self.spread.present(self.calls.shards(), avoid)
     }
 
-    /// A write to a shard failed: notes whether its node is silent, or has lost shards.
+    /// Notes a failed write to a shard: the node may be silent, or may have lost shards.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         self.circuit.note(shard, error);
         self.emptied.note(shard, error);
     }
 
-    /// Whether several nodes have the shards.
+    /// Returns true if several nodes have the shards.
     pub(crate) fn has_other_nodes(&self) -> bool {
         self.calls.nodes().only().is_none()
     }
 
-    /// A message that its shard did not take because it is not there, or its node cannot be reached, under another id in a shard of another node; `None`:
-    /// its shard is not of our choice, or no other node is known to be well.
+    /// Places a message in a shard of another node, under another id, after the shard was missing or the node could not
+    /// be reached. `None` if the shard of the message is fixed, or no other node is known to be healthy.
     pub(crate) fn elsewhere(&self, put: &Placed, now: UnixMillis) -> Option<Placed> {
         let nodes = self.calls.nodes();
         let is_elsewhere = |&shard: &ShardId| {
@@ -76,8 +77,8 @@ impl Placing {
         Some(Placed { message: Arc::new(message), place, ..put.clone() })
     }
 
-    /// Goes on to the next shard for messages with generated ids. Now and then that asks shards how much they hold,
-    /// in the background: no put waits for it.
+    /// Moves on to the next shard for messages with generated ids. At intervals, shards are asked for the number of
+    /// messages in the background: no put waits for this.
     pub(crate) fn next_shard(&self) -> ShardId {
         let shards = self.calls.shards();
         let look = self.spread.advance(shards);
@@ -104,7 +105,7 @@ impl Placing {
         self.spread.saw(shards, holds.into_iter());
     }
 
-    /// Why nothing is sent to a shard now, while its node is known to be silent.
+    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.circuit.outage(shard)
     }
@@ -117,7 +118,7 @@ impl Placing {
         &self.payloads
     }
 
-    /// Finds the places of a message, and its id where it has none.
+    /// Determines the shards of a message, and the id if there is none.
     pub(crate) fn place(
         &self,
         message: &mut Message,
@@ -129,7 +130,8 @@ impl Placing {
     }
 }
 
-/// The places of a message, which is given an id there if it has none; in `fallback` where nothing else says the shard.
+/// Determines the shards of a message, and generates an id if there is none; `fallback` applies to a message without an
+/// id and a group.
 fn places(
     known: &CallerLayout,
     message: &mut Message,
@@ -140,7 +142,7 @@ fn places(
     match (&message.id, group) {
         (Some(id @ MessageId::Generated(_)), Some(group)) => {
             let places = known.layout.placement_of(id, None);
-            // Where the group was before the deployment grew, its operations look as well.
+            // Operations of the group also search the shards from before a growth.
             if !group.newest_first().any(|place| place == places.home) {
                 return Err(MessageError::IdOutsideGroup { id: places.home, group: group.home });
             }

@@ -1,4 +1,4 @@
-//! What a service asks shards to learn what they would do now; nothing is changed.
+//! Questions of services about the present state of shards; nothing is changed.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -13,24 +13,24 @@ use delayq_core::time::UnixMillis;
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::{group as group_steps, probe, put};
 
-/// Asks shards what they would do now, and changes nothing.
+/// Asks about the present state of shards, and changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
     client: &'a Client,
-    /// Who knows which nodes are silent.
+    /// Knows the silent nodes.
     producer: Option<&'a Producer>,
 }
 
 // === impl Probe ===
 
 impl<'a> Probe<'a> {
-    /// Over this client's connection.
+    /// Asks over this client's connection.
     pub fn new(client: &'a Client) -> Self {
         Self { client, producer: None }
     }
 
-    /// Over the connection of this producer. A node that it knows to be silent is not asked and not waited for, and one
-    /// that does not answer is known to it from then on.
+    /// Asks over the connection of this producer. A node that the producer knows to be silent is neither asked nor
+    /// waited for, and a node that does not answer is noted as silent.
     pub fn by(producer: &'a Producer) -> Self {
         Self { client: producer.client(), producer: Some(producer) }
     }
@@ -38,22 +38,22 @@ impl<'a> Probe<'a> {
     /// The clock of a shard's Redis.
     ///
     /// # Errors
-    /// It cannot be reached, or does not allow TIME.
+    /// The Redis cannot be reached, or does not allow TIME.
     pub async fn time(&self, shard: ShardId) -> Result<UnixMillis, Error> {
         let time = server::redis_time(&self.client.calls, shard).await?;
         Ok(UnixMillis::new(time.0 / 1000))
     }
 
-    /// Whether a shard's Redis takes writes now: it runs a script that may write, and writes nothing.
+    /// Checks that a shard's Redis takes writes now, by a script that may write but writes nothing.
     ///
     /// # Errors
-    /// It does not, or cannot be reached.
+    /// The Redis takes no writes, or cannot be reached.
     pub async fn takes_writes(&self, shard: ShardId) -> Result<(), Error> {
         self.client.calls.ask(probe::request(shard, ["TIME"]), probe::read).await.map(drop)
     }
 
-    /// Whether the Redis of each of these shards takes messages now, in one round trip. Unlike one that only
-    /// [takes writes](Self::takes_writes), it has memory for them.
+    /// Checks that the Redis of each of these shards takes messages now, in one round trip. Unlike the check for
+    /// [taking writes](Self::takes_writes), this check also covers the memory for messages.
     pub async fn takes_puts(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
         let calls = shards.iter().map(|&shard| put::of_none(shard)).collect();
         let would_take = |error: &Error| matches!(error, Error::Redis { code, .. } if code == "DQARG");
@@ -66,8 +66,8 @@ impl<'a> Probe<'a> {
             .collect()
     }
 
-    /// Whether each of these shards confirms changes of groups now, as its topics ask, by a cancel of a group that nobody has;
-    /// in one round trip and one wait.
+    /// Checks that each of these shards now confirms changes of groups with the durability of the topics, by cancelling
+    /// a group that does not exist; in one round trip and one wait.
     pub async fn confirms_groups(&self, shards: &[ShardId]) -> Vec<Result<(), Error>> {
         let nobodys = |shard| {
             let name = MessageId::generate(shard, clock::now().get()).to_string();
@@ -80,7 +80,7 @@ impl<'a> Probe<'a> {
         answers.map(|answer| group_steps::read_cancel(answer?).map(drop).map_err(Error::from)).collect()
     }
 
-    /// Sends calls, but none to a node that is known to be silent: one answer each.
+    /// Sends calls, but not to a node that is known to be silent. Returns one answer for each call.
     async fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         let Some(producer) = self.producer else { return self.client.calls.send_all(calls).await };
         let shards: Vec<ShardId> = calls.iter().map(|call| call.shard).collect();

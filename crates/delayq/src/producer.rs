@@ -1,7 +1,8 @@
-//! The producer: puts, cancels and reschedules, many callers over one connection.
+//! The producer: puts, cancels and reschedules of many callers over one connection.
 //!
-//! What waits at the same time goes together: while a call to a shard is under way, what comes for that shard is gathered
-//! for the next. So a single caller waits for nobody, and many callers reach what batches reach.
+//! Waiting puts share calls: while a call to a shard is in flight, further puts for that shard are gathered for the
+//! next call. A single caller therefore never waits for other callers, and many callers reach the throughput of
+//! batches.
 
 mod changing;
 mod dating;
@@ -39,15 +40,15 @@ use std::fmt;
 use std::sync::Arc;
 use under_way::UnderWay;
 
-/// How a producer works.
+/// The options of a producer.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProducerOptions {
-    /// Where puts go that cannot reach Redis; `None`: they fail.
+    /// Takes puts that cannot reach Redis; `None`: puts fail instead.
     pub spool: Option<Arc<dyn Spool>>,
 }
 
-/// A producer. Cheap to clone: all clones share their queues, which end with the last of them.
+/// A producer. Cheap to clone: all clones share the queues, which end with the last clone.
 #[derive(Clone)]
 #[must_use = "puts go through it, and it ends with its last clone"]
 pub struct Producer {
@@ -59,40 +60,41 @@ pub struct Producer {
     under_way: UnderWay,
 }
 
-/// What became of a put, and what finds the message again.
+/// The outcome of a put, with the reference to the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Put {
-    /// What finds the message again.
+    /// The reference by which later calls find the message.
     pub reference: Reference,
-    /// What became of it.
+    /// The outcome of the put.
     pub outcome: PutOutcome,
 }
 
-/// A put without an answer. Repeated with the id of `reference` it is safe: what was carried out is recognised.
+/// A put without an answer. A repeat with the id of `reference` is safe: Redis recognises a put that was carried out.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {error}; {}", self.what(), self.advice())]
 pub struct PutError {
-    /// The id and the group under which it was tried, and its shard.
+    /// The id, group and shard of the attempt.
     pub reference: Option<Reference>,
-    /// Why there is no answer, and whether it was carried out.
+    /// The reason, and the fate of the put.
     #[source]
     pub error: Error,
 }
 
-/// What cancelling or shifting a group did.
+/// The result of cancelling or shifting a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "a shift that is busy is to be repeated"]
 pub struct GroupTally {
     /// Messages that were cancelled or moved.
     pub changed: u64,
-    /// Messages that somebody holds, or that could not be moved.
+    /// Messages that are leased, or that could not be moved.
     pub passed: u64,
-    /// Whether another shift of the same group is under way: repeat it under the same token later. Where the group
-    /// has several places since a growth, some of them may be through.
+    /// True while another shift of the same group is in progress: repeat under the same token later. If the group has
+    /// several shards since a growth, the shift may be complete on some shards.
     pub busy: bool,
-    /// Whether it is in the spool on this host's disk, and will be made once Redis is reachable; the numbers are 0 then.
+    /// True if the change is in the spool on this host's disk, to be made once Redis is reachable; both counts are 0
+    /// then.
     pub spooled: bool,
 }
 
@@ -114,7 +116,7 @@ impl PutError {
         }
     }
 
-    /// What the caller can do.
+    /// Returns a recommendation for the caller.
     fn advice(&self) -> String {
         match (self.error.fate(), self.error.advice(), &self.reference) {
             (Fate::Unknown, _, Some(Reference { id, .. })) => {
@@ -129,7 +131,7 @@ impl PutError {
 // === impl Producer ===
 
 impl Producer {
-    /// Starts a producer, and what gathers its puts.
+    /// Starts a producer.
     pub fn start(client: Client, options: ProducerOptions) -> Self {
         let circuit = Circuit::new(client.calls.clone(), options.spool.is_some());
         let placing = Placing::new(&client, circuit.clone());
@@ -138,7 +140,7 @@ impl Producer {
         Self { client, placing, lanes, spool: options.spool, circuit, under_way: UnderWay::default() }
     }
 
-    /// Reads the policy of a topic ahead of its first put. Without it the first puts are stored uncompressed.
+    /// Reads the policy of a topic ahead of the first put. Otherwise the first puts are stored uncompressed.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -151,28 +153,29 @@ impl Producer {
         &self.client
     }
 
-    /// Puts one message, together with those of other callers that wait.
+    /// Puts one message, in a call shared with waiting puts of other callers.
     ///
-    /// If the future is dropped, the message is not sent any more; if it was sent already, the put may have been carried out.
-    /// A later put, cancel or reschedule of the same id by this producer, or a change of its group, waits until it is known:
-    /// so after a put that was given up, a cancel that answers *unknown* stays true.
+    /// If the future is dropped, a message that was not sent yet is dropped too; a message that was sent may still be
+    /// put. A later put, cancel or reschedule of the same id by this producer, or a change of its group, waits until
+    /// the fate is known: after an abandoned put, a cancel that answers *unknown* therefore stays true.
     ///
     /// # Errors
-    /// A message that breaks a limit; a Redis that cannot be used, where there is no spool. With fate *unknown* it
-    /// may have been carried out: repeat it with the same id.
+    /// A message that breaks a limit; a Redis that cannot be used, without a spool. With fate *unknown* the put may
+    /// have been carried out: repeat the put with the same id.
     pub async fn put(&self, message: Message) -> Result<Put, PutError> {
         let put = self.place(message, self.placing.present_shard())?;
         self.put_in_order(vec![put]).await.pop().expect("one answer for one message")
     }
 
-    /// Puts many messages, together with those of other callers that wait: those of one shard go in one call, and the
-    /// calls of all shards in one pipeline, as far as the limits allow. One answer each, in order; one message's fault
-    /// does not stop the others.
+    /// Puts many messages, in calls shared with waiting puts of other callers: messages of one shard share a call, and
+    /// the calls of all shards share a pipeline, as far as the limits allow. Returns one answer for each message, in
+    /// order; a faulty message does not stop other messages.
     #[must_use = "each has its own answer"]
     pub async fn put_many(&self, messages: Vec<Message>) -> Vec<Result<Put, PutError>> {
         let mut answers: Vec<Option<Result<Put, PutError>>> = messages.iter().map(|_| None).collect();
         let (mut items, mut puts) = (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
-        // Sending goes on to the next shard; what fills more than one call goes to several.
+        // Sending moves on to the next shard; here, messages that fill more than one call are spread over several
+        // shards.
         let mut fallback = self.placing.present_shard();
         for (i, message) in messages.into_iter().enumerate() {
             if i > 0 && i % MAX_IDS_A_CALL == 0 {
@@ -192,17 +195,17 @@ impl Producer {
         answers.into_iter().map(|answer| answer.expect("every message is refused or put")).collect()
     }
 
-    /// Why nothing is sent to a shard now, while its node is known to be silent.
+    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.circuit.outage(shard)
     }
 
-    /// A call to a shard failed: notes whether its node is silent, or has lost shards.
+    /// Notes a failed call to a shard: the node may be silent, or may have lost shards.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         self.placing.note(shard, error);
     }
 
-    /// Checks a message, and finds its places and its id.
+    /// Checks a message, and determines id and shards.
     fn place(&self, mut message: Message, fallback: ShardId) -> Result<Placed, PutError> {
         let is_free = message.id.is_none() && message.group.is_none();
         let refused = |error| PutError { reference: None, error };

@@ -1,6 +1,6 @@
-//! The protocol, for services and tools: keys, scripts, envelopes and limits, and the deployment as the owners of shards
-//! and the holders of leases see it. Applications need none of it, unless they name the type of what stands in another one,
-//! such as a message as it was received, or why a name or a time is refused.
+//! The protocol, for services and tools: keys, scripts, envelopes and limits, and the deployment from the view of shard
+//! owners and lease holders. Applications only need this module to name the types of nested values, such as a received
+//! message, or the reason why a name or a time is refused.
 
 pub use crate::books::{BooksAt, BooksPage};
 pub use crate::consumer::Received;

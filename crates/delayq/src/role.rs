@@ -1,6 +1,6 @@
-//! What a program does with a deployment, and the least that its Redis user must be allowed for that.
+//! The roles of programs in a deployment, and the least permissions of their Redis users.
 //!
-//! The commands are read out of the scripts that the role calls: so the list cannot differ from what is run.
+//! The commands are read out of the scripts of the role, so the list always matches the commands that run.
 
 use delayq_core::durability::Durability;
 use delayq_core::id::Namespace;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a program does with a deployment.
+/// The role of a program in a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Puts, cancels and reschedules messages.
@@ -22,13 +22,13 @@ pub enum Role {
     Forwarder,
     /// Resubmits spools: `delayq-compensator`.
     Compensator,
-    /// Does what producers, consumers and operators of topics ask for by HTTP: `delayq-gateway`.
+    /// Serves producers, consumers and topic operators by HTTP: `delayq-gateway`.
     Gateway,
     /// Everything: the command `delayq`.
     Admin,
 }
 
-/// What every client calls: it asks for the layout, and follows a growth.
+/// The scripts of every client: read the layout, and follow a growth.
 const EVERY: &[Verb] = &[Verb::Layout, Verb::Grow];
 
 const PRODUCER: &[Verb] = &[
@@ -44,10 +44,10 @@ const PRODUCER: &[Verb] = &[
 const CONSUMER: &[Verb] =
     &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
 
-/// Of who speaks for clients that hold neither receipts nor limits.
+/// Scripts on behalf of clients that hold neither receipts nor limits.
 const GATEWAY: &[Verb] = &[Verb::Finish, Verb::Meter];
 
-/// Of who looks at messages and sets up topics.
+/// Scripts to inspect messages and to set up topics.
 const OPERATOR: &[Verb] = &[
     Verb::Configure,
     Verb::Count,
@@ -77,22 +77,22 @@ const TIMER: &[Verb] = &[
     Verb::Purge,
 ];
 
-/// Of each client, outside of scripts: connecting, checking the server, and loading scripts. ROLE is asked of what
-/// sentinels name, CLUSTER of the nodes of a cluster.
+/// The commands of each client outside of scripts: to connect, to check the server, and to load scripts. ROLE is for
+/// servers that sentinels name, CLUSTER for the nodes of a cluster.
 const OF_A_CONNECTION: [&str; 9] =
     ["hello", "auth", "info", "role", "cluster|info", "cluster|slots", "time", "evalsha", "script|load"];
 
-/// Of who follows wake-ups, on a connection that may be idle.
+/// The commands to follow wake-ups, on a connection that may be idle.
 const OF_A_LISTENER: [&str; 3] = ["ping", "ssubscribe", "sunsubscribe"];
 
-/// Of who sweeps, outside of scripts: walking over all keys.
+/// The command to sweep, outside of scripts: walks over all keys.
 const OF_A_SWEEPER: [&str; 1] = ["scan"];
 
-/// Of who asks, outside of scripts, who listens: an admin, a gateway for the state of the deployment, and a forwarder whether its
-/// topics have workers too.
+/// The command to count listeners, outside of scripts: an admin and a gateway report the state of the deployment, and a
+/// forwarder checks for workers on the forwarded topics.
 const OF_WHO_ASKS: [&str; 1] = ["pubsub|shardnumsub"];
 
-/// What the scripts that are flagged `no-writes` may run; they include functions that name others.
+/// The commands that scripts with the flag `no-writes` may run; the source also includes functions with other commands.
 const READS: [&str; 18] = [
     "TIME",
     "TYPE",
@@ -128,7 +128,7 @@ impl Role {
         Self::Admin,
     ];
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Producer => "producer",
@@ -141,7 +141,7 @@ impl Role {
         }
     }
 
-    /// The commands that its user needs, as an ACL names them, by name.
+    /// Returns the commands that the role's user needs, sorted, with the names that an ACL uses.
     pub fn commands(self) -> BTreeSet<String> {
         let scripts = Scripts::published();
         let mut commands: BTreeSet<String> = OF_A_CONNECTION.into_iter().map(str::to_owned).collect();
@@ -155,15 +155,15 @@ impl Role {
         commands
     }
 
-    /// The rule of its user as a line of an ACL file: `>PASSWORD` stands for the password.
+    /// Returns the rule of the role's user as a line of an ACL file; `>PASSWORD` stands for the password.
     pub fn rule(self, user: &str, namespace: &Namespace) -> String {
         let commands: Vec<String> =
             self.commands().into_iter().map(|command| format!("+{command}")).collect();
         format!("user {user} on >PASSWORD ~{{{namespace}:* &{{{namespace}:* -@all {}", commands.join(" "))
     }
 
-    /// What it calls besides where topics ask for this durability: [`Self::commands`] has it not, because no other deployment needs
-    /// it, and a Redis before 7.2 does not know WAITAOF.
+    /// Returns the additional command of the role for topics with this durability. [`Self::commands`] leaves this
+    /// command out, because no other deployment needs the command, and a Redis before 7.2 does not know WAITAOF.
     pub const fn waits_by(self, durability: Durability) -> Option<&'static str> {
         match (self, durability) {
             (Self::Consumer | Self::Timer | Self::Forwarder, _) | (_, Durability::Memory) => None,
@@ -172,17 +172,17 @@ impl Role {
         }
     }
 
-    /// Whether it follows wake-ups.
+    /// True if the role follows wake-ups.
     pub(crate) const fn listens(self) -> bool {
         matches!(self, Self::Consumer | Self::Timer | Self::Forwarder | Self::Gateway | Self::Admin)
     }
 
-    /// Whether it asks who listens.
+    /// True if the role counts listeners.
     pub(crate) const fn asks_who_listens(self) -> bool {
         matches!(self, Self::Forwarder | Self::Gateway | Self::Admin)
     }
 
-    /// Whether it walks over all keys.
+    /// True if the role walks over all keys.
     pub(crate) const fn sweeps(self) -> bool {
         matches!(self, Self::Timer | Self::Admin)
     }
@@ -192,9 +192,10 @@ impl Role {
             Self::Producer => PRODUCER.to_vec(),
             Self::Consumer => CONSUMER.to_vec(),
             Self::Timer => TIMER.to_vec(),
-            // It counts what has no route.
+            // A forwarder counts messages without a route.
             Self::Forwarder => [CONSUMER, &[Verb::Count]].concat(),
-            // It asks whether Redis takes writes again, and notes what its sources have noted.
+            // A compensator checks that Redis takes writes again, and reports recorded writes whose answers the sources
+            // have noted.
             Self::Compensator => [PRODUCER, &[Verb::Overview, Verb::Settled]].concat(),
             Self::Gateway => [PRODUCER, CONSUMER, OPERATOR, GATEWAY, &[Verb::Purge]].concat(),
             Self::Admin => Verb::ALL.to_vec(),
@@ -202,7 +203,7 @@ impl Role {
     }
 }
 
-/// The commands that a script names, in lower case.
+/// Returns the commands that a script names, in lower case.
 fn commands_of(source: &str) -> BTreeSet<String> {
     let only_reads = source.starts_with("#!lua flags=no-writes");
     let code = source.lines().filter(|line| !line.trim_start().starts_with("--"));

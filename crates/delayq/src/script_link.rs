@@ -1,12 +1,14 @@
-//! The wire: scripts by their hash, each call at the node that has its shard, in one round trip.
+//! The wire: scripts by their hash, each call sent to the shard's node, in one round trip.
 //!
-//! A call to one of several Redises carries its name with the layout, so that a shard of another one refuses it.
+//! A call to one of several Redises carries the name of that Redis with the layout, so that a shard of another Redis
+//! refuses the call.
 //!
-//! A node that answers ASK or TRYAGAIN is giving the shard's slot away: each script declares a key that never exists, so
-//! neither node runs any until the last key has moved, and asking the other one first is of no use. The caller tries again.
+//! A node that answers ASK or TRYAGAIN is giving the shard's slot away: each script declares a key that never exists,
+//! so neither node runs any script until the last key has moved, and asking the new node early is useless. The caller
+//! tries again.
 //!
-//! Where calls wait for replicas or a disk, WAIT and WAITAOF go behind them in the same pipeline: so they count from these
-//! calls on, and no call is answered by another master than the one that is waited for.
+//! For calls that wait for replicas or a disk, WAIT and WAITAOF follow in the same pipeline: both count from these
+//! calls on, and no call is answered by another master than the master of the wait.
 
 mod confirming;
 mod value;
@@ -31,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The connections to a deployment, and its scripts.
+/// The connections to a deployment, and the scripts.
 pub(crate) struct ScriptLink {
     nodes: Nodes,
     scripts: Arc<Scripts>,
@@ -43,7 +45,7 @@ pub(crate) struct ScriptLink {
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'c> {
     pub(crate) call: &'c Call,
-    /// Whether to load the script first.
+    /// True if the script has to be loaded first.
     pub(crate) loads: bool,
 }
 
@@ -54,7 +56,7 @@ pub(crate) struct Sent {
     pub(crate) node: Option<Arc<Link>>,
 }
 
-/// The connection over which calls go, and their deadline.
+/// The connection and the deadline of a round trip.
 struct Way<'l> {
     link: &'l Link,
     line: Line,
@@ -68,12 +70,12 @@ impl ScriptLink {
         Self { nodes, scripts, waits: Waits::NOTHING }
     }
 
-    /// The same over other connections.
+    /// The same scripts over new connections.
     pub(crate) fn another(&self) -> Self {
         Self::new(self.nodes.another(), Arc::clone(&self.scripts))
     }
 
-    /// The same over other connections, for calls that wait for this.
+    /// The same scripts over new connections, for calls with these waits.
     pub(crate) fn waiting(&self, waits: Waits) -> Self {
         Self { waits, ..self.another() }
     }
@@ -86,8 +88,8 @@ impl ScriptLink {
         self.nodes.keys()
     }
 
-    /// Sends each call to the node of its shard, or every call to `at`, with one pipeline for each node. Returns one answer
-    /// each.
+    /// Sends each call to the shard's node, or every call to `at`, with one pipeline for each node. Returns one answer
+    /// for each call.
     pub(crate) async fn send(&self, calls: &[Outgoing<'_>], at: Option<&Link>, until: Instant) -> Vec<Sent> {
         if let Some(link) = at {
             let answers = Box::pin(self.send_to(link, calls, until)).await;
@@ -100,7 +102,7 @@ impl ScriptLink {
             (self.send_to(&link, &some, until).await, link, which)
         });
         let mut sent: Vec<Option<Sent>> = calls.iter().map(|_| None).collect();
-        // Boxed, because a future in which all of them lie is more than the compiler lays out.
+        // Boxed, because the compiler cannot lay out a future that contains all the trips.
         for (answers, link, which) in Box::pin(join_all(trips)).await {
             for (i, answer) in which.into_iter().zip(answers) {
                 sent[i] = Some(Sent { answer, node: Some(Arc::clone(&link)) });
@@ -126,7 +128,7 @@ impl ScriptLink {
         }
     }
 
-    /// Makes one round trip: loads scripts, sends the calls, and waits for their confirmation.
+    /// Makes one round trip: loads scripts, sends the calls, and waits for confirmation.
     async fn trip(
         &self,
         Way { link, line, until }: &Way<'_>,
@@ -144,7 +146,7 @@ impl ScriptLink {
         let confirming = Confirming::new(&self.waits, link.settings(), *until);
         confirming.ask(&mut pipeline);
         let mut answers = link.exchange(line, &pipeline).await?.into_iter();
-        // A failed SCRIPT LOAD explains the NOSCRIPT of its calls.
+        // A failed SCRIPT LOAD explains a NOSCRIPT.
         let unloaded = answers.by_ref().take(load.len()).find_map(Result::err);
         let some: Vec<RedisResult<Value>> = answers.by_ref().take(calls.len()).collect();
         let unconfirmed = confirming.read(link.address(), answers);

@@ -1,4 +1,4 @@
-//! Whether a Redis is fit to keep messages: checked before serving, and regularly afterwards.
+//! Checks that a Redis is fit to keep messages: before serving, and regularly afterwards.
 
 use crate::calls::{AtNode, Calls};
 use crate::error::Error;
@@ -16,77 +16,78 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The oldest Redis that has what the scripts need (flags of scripts, sharded pub/sub).
+/// The oldest Redis with the features that the scripts need (flags of scripts, sharded pub/sub).
 const OLDEST: (u64, u64) = (7, 0);
-/// The role of one that takes writes.
+/// The role of a server that takes writes.
 const MASTER: &str = "master";
 
-/// The oldest one that has WAITAOF; a Valkey says this version or a newer one.
+/// The oldest Redis with WAITAOF. Every Valkey reports this version or a newer version.
 const WAITAOF: (u64, u64) = (7, 2);
 
 /// A replica that has confirmed nothing for so many seconds confirms no write in time.
 const SILENT_S: u64 = 5;
 
-/// What a Redis says of itself.
+/// The state that a Redis reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ServerFacts {
-    /// What tells this process of Redis from every other.
+    /// Identifies this process of Redis.
     pub run_id: String,
-    /// Its version; of a Valkey, the Redis version it stands for.
+    /// The version; a Valkey reports the compatible Redis version.
     pub version: String,
     /// `master`, or `slave`.
     pub role: String,
-    /// What it does when its memory is full; must be `noeviction`.
+    /// The policy for full memory; must be `noeviction`.
     pub maxmemory_policy: String,
-    /// Its memory limit in bytes; 0: none.
+    /// The memory limit in bytes; 0: none.
     pub maxmemory_bytes: u64,
-    /// The memory it uses, in bytes.
+    /// The memory in use, in bytes.
     pub used_memory_bytes: u64,
-    /// Whether it writes an append-only file.
+    /// True if Redis writes an append-only file.
     pub aof: bool,
-    /// Whether that file is still the one that it loaded when it started. If a crash had torn its end, the beginning of a
-    /// transaction may stand there open: the next start runs it, or drops what was written behind it. BGREWRITEAOF
-    /// removes it. Redis does not tell whether the file was torn.
+    /// True if Redis still writes to the append-only file that was loaded when Redis started. If a crash had torn the
+    /// end of the file, the beginning of a transaction may stand open there: the next start runs that transaction, or
+    /// drops all later writes. BGREWRITEAOF replaces the file. Redis does not report a torn file.
     pub aof_as_loaded: bool,
-    /// Whether it is part of a Redis Cluster.
+    /// True if the server is part of a Redis Cluster.
     pub cluster: bool,
-    /// How many replicas follow it.
+    /// The number of replicas that follow.
     pub replicas: u64,
-    /// How many of them have confirmed nothing for seconds: a replica does so each second.
+    /// The number of replicas that have confirmed nothing for seconds: a replica confirms each second.
     pub silent_replicas: u64,
-    /// How many of them are close enough to count for `min-replicas-to-write`; `None`: it is not set, and a master that is
-    /// cut off goes on taking writes.
+    /// The number of replicas close enough to count for `min-replicas-to-write`. `None`: the setting is missing, and a
+    /// master that is cut off continues to take writes.
     pub min_replicas_seen: Option<u64>,
 }
 
-/// A Redis, one of several, or a node of a cluster: what it says of itself, and the shards that it has.
+/// The reported state and the shards of a Redis: the only Redis, a configured node, or a node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NodeFacts {
-    /// What it is called among several Redises.
+    /// The name of the node among several Redises.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<NodeName>,
-    /// Its address.
+    /// The address.
     pub address: String,
-    /// Its shards, as far as the number of all of them is known.
+    /// The shards of the node, as far as the number of all shards is known.
     pub shards: Vec<ShardId>,
-    /// What it says of itself.
+    /// The state that the node reports.
     pub facts: ServerFacts,
 }
 
-/// Checks that the server would lose no message and denies no command that the role needs, and that a deployment that is there is
-/// the configured one; of several Redises each, and of a cluster each of its masters. One that cannot be reached is only
-/// reported if nothing worse is found in the others. Costs about a millisecond and a short connection each.
+/// Checks that the server would lose no message and denies no command that the role needs, and that an existing
+/// deployment is the configured deployment. Checks each of several Redises, and each master of a cluster. A node that
+/// cannot be reached is only reported if the other nodes have no worse problem. Each check costs about a millisecond
+/// and a short connection.
 ///
 /// # Errors
-/// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the configured
-/// number of shards; others if the server cannot be reached.
+/// [`Error::Unfit`] names the setting and the remedy; [`Error::Deployment`] if the deployment never had the configured
+/// number of shards; other errors if the server cannot be reached.
 pub(crate) async fn check(calls: &Calls, role: Option<Role>) -> Result<Vec<NodeFacts>, Error> {
     check_each(calls, role).await?.into_iter().collect()
 }
 
-/// As [`check`], but of several nodes without those that cannot be used now, as long as another one can.
+/// Like [`check`], but skips unreachable nodes as long as another node can be used.
 pub(crate) async fn check_usable(calls: &Calls, role: Option<Role>) -> Result<Vec<NodeFacts>, Error> {
     let (mut usable, mut outage) = (Vec::new(), None);
     for node in check_each(calls, role).await? {
@@ -103,7 +104,7 @@ pub(crate) async fn check_usable(calls: &Calls, role: Option<Role>) -> Result<Ve
     Ok(usable)
 }
 
-/// As [`check`]: what each node says of itself, or why it cannot be used now.
+/// Like [`check`], but returns the facts or the outage of each node.
 pub(crate) async fn check_each(
     calls: &Calls,
     role: Option<Role>,
@@ -135,14 +136,14 @@ pub(crate) async fn check_each(
         Ok(_) | Err(Error::Uninitialised(_)) => return Ok(nodes),
         Err(error) => return Err(error),
     }
-    // A shard of each node says to which deployment it belongs.
+    // A shard of each node tells the deployment of the node.
     let first: Vec<ShardId> = placed.iter().filter_map(|(_, shards)| shards.first().copied()).collect();
     let said = calls.shard_layouts(&first).await.into_iter();
     let foreign = said.filter_map(Result::err).find(|error| matches!(error, Error::Foreign { .. }));
     foreign.map_or(Ok(nodes), Err)
 }
 
-/// Refuses two nodes that are one Redis, of whichever addresses.
+/// Refuses two nodes that are the same Redis under different addresses.
 fn check_are_several(nodes: &[Result<NodeFacts, Error>]) -> Result<(), Error> {
     let mut seen = HashMap::new();
     for node in nodes.iter().flatten().filter(|node| !node.facts.run_id.is_empty()) {
@@ -165,7 +166,7 @@ async fn check_node(
     let in_cluster = calls.nodes().is_cluster();
     let several = calls.nodes().map().is_some();
     if several && shards.is_empty() && facts.role != MASTER {
-        // Shards are to move to it.
+        // Shards will move to this node.
         return Ok(NodeFacts {
             name: link.name().cloned(),
             address: link.address().to_owned(),
@@ -174,7 +175,7 @@ async fn check_node(
         });
     }
     if (in_cluster || several) && facts.role != MASTER {
-        // It was the master a moment ago, or is promoted soon.
+        // The node was the master a moment ago, or is promoted soon.
         link.master().doubt();
         let why = "it is a replica now".to_owned();
         return Err(Error::Unreachable { address: link.address().to_owned(), why });
@@ -184,7 +185,7 @@ async fn check_node(
     Ok(NodeFacts { name: link.name().cloned(), address: link.address().to_owned(), shards, facts })
 }
 
-/// Names the node.
+/// Adds the node's address to the error.
 fn of_node(link: &Link, error: Error) -> Error {
     match error {
         Error::Unfit(why) => Error::Unfit(format!("node {}: {why}", link.address())),
@@ -192,17 +193,17 @@ fn of_node(link: &Link, error: Error) -> Error {
     }
 }
 
-/// The clock of a shard's Redis. A replica answers it too, and a server that refuses writes.
+/// Reads the clock of a shard's Redis. Works on a replica, and on a server that refuses writes.
 ///
 /// # Errors
-/// It cannot be reached, or does not allow TIME.
+/// Redis cannot be reached, or does not allow TIME.
 pub(crate) async fn redis_time(calls: &Calls, shard: ShardId) -> Result<UnixMicros, Error> {
     let link = calls.link_of(shard).await?;
     time_of(&link, link.settings().deadline).await
 }
 
-/// The clock of each shard's Redis, or why it does not say it within this time. Each Redis is asked once, and none waits for
-/// another.
+/// Reads the clock of each shard's Redis, or the error if no answer arrives `within` this time. Each Redis is asked
+/// once, and no call waits for another Redis.
 pub(crate) async fn times(
     calls: &Calls,
     shards: &BTreeSet<ShardId>,
@@ -227,9 +228,9 @@ async fn facts(link: &Link) -> Result<ServerFacts, Error> {
     Ok(ServerFacts::parse(&text))
 }
 
-/// Every command that the role needs must be allowed; without a role, every one of the scripts. One that is denied to a
-/// script would stop it halfway; without SCRIPT LOAD a restarted Redis could never be served, and without SSUBSCRIBE
-/// every wake-up would be lost. Scripts and channels can be tried at a shard that the node has.
+/// Checks that every command of the role is allowed; without a role, every command of the scripts. A command that is
+/// denied to a script would stop the script halfway. Without SCRIPT LOAD a restarted Redis could never be served, and
+/// without SSUBSCRIBE every wake-up would be lost. Scripts and channels can only be tried at a shard of the node.
 async fn check_permissions(
     calls: &Calls,
     link: &Link,
@@ -262,7 +263,7 @@ async fn check_permissions(
     )))
 }
 
-/// A denial does not pass by itself; its text names the command.
+/// Turns a denial into a permanent error; the text of the denial names the command.
 fn denied_by_name(error: Error) -> Error {
     match error {
         Error::Redis { code, detail } if code == "NOPERM" => {
@@ -288,7 +289,7 @@ impl ServerFacts {
             maxmemory_bytes: number("maxmemory"),
             used_memory_bytes: number("used_memory"),
             aof: number("aof_enabled") == 1,
-            // Of a file that was not loaded but begun, the base is none.
+            // A file that was begun and not loaded has an empty base.
             aof_as_loaded: number("aof_enabled") == 1
                 && number("aof_base_size") > 0
                 && number("aof_rewrites") == 0,
@@ -304,10 +305,10 @@ impl ServerFacts {
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < version
     }
 
-    /// Whether it can confirm writes as a topic asks.
+    /// Checks that the server can confirm writes as a topic demands.
     ///
     /// # Errors
-    /// What is missing for that.
+    /// The missing feature.
     pub fn confirms(&self, durability: Durability) -> Result<(), String> {
         match durability {
             Durability::Disk if self.is_before(WAITAOF) => {
@@ -327,7 +328,7 @@ impl ServerFacts {
         }
     }
 
-    /// `in_cluster`: whether it was reached as a node of a cluster.
+    /// `in_cluster`: true if the server was reached as a node of a cluster.
     fn check(&self, in_cluster: bool) -> Result<(), Error> {
         let unfit = |why: String| Err(Error::Unfit(why));
         if self.is_before(OLDEST) {
@@ -355,7 +356,7 @@ impl ServerFacts {
     }
 }
 
-/// Whether this field of INFO tells of a replica that follows, and has not confirmed anything for long.
+/// True if this field of INFO describes a replica that has confirmed nothing for long.
 fn is_silent(name: &str, told: &str) -> bool {
     let is_replica = name.strip_prefix("slave").is_some_and(|n| n.parse::<u32>().is_ok());
     let lag = told.split(',').find_map(|field| field.strip_prefix("lag=")?.parse::<u64>().ok());

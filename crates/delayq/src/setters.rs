@@ -1,6 +1,6 @@
 //! Setters of options, in a table.
 
-/// Defines a setter for each field, which takes a value of that type; `=>` says what is made of it. As
+/// Defines a setter for each field, which takes a value of that type; the expression after `=>` converts the value. As
 /// `resp2: bool`, or `reason: impl Into<String> => Some(reason.into())`.
 macro_rules! setters {
     ($($field:ident: $kind:ty $(=> $made:expr)?,)*) => {

@@ -1,4 +1,4 @@
-//! Settles messages by their receipts, for holders and consumers.
+//! Settles messages by receipt, for holders and consumers.
 
 use crate::calls::{Batch, Calls, batches, in_order, scatter};
 use crate::error::Error;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Maximum bytes of a receipt, a delay and a word, rounded up.
 const RECEIPT_BYTES: usize = 256;
 
-/// How to settle a message.
+/// A settlement of a message.
 #[derive(Clone, Copy)]
 pub(crate) enum Settlement<'s> {
     Ack(&'s Receipt),
@@ -42,7 +42,7 @@ impl<'s> Settlement<'s> {
         }
     }
 
-    /// Returns about how many bytes the settlement takes in a call.
+    /// Returns the approximate bytes of the settlement in a call.
     pub(crate) fn bytes(self) -> usize {
         RECEIPT_BYTES
             + match self {
@@ -61,7 +61,7 @@ impl<'s> Settlement<'s> {
     }
 }
 
-/// Settles messages in as few round trips as the limits allow. Returns one answer each, in order.
+/// Settles messages in as few round trips as the limits allow. Returns one answer for each message, in order.
 pub(crate) async fn settle_all(calls: &Calls, all: &[Settlement<'_>]) -> Vec<Result<Settled, Error>> {
     let keyed = |(i, one): (usize, &Settlement<'_>)| (i, (one.verb(), one.receipt().shard), one.bytes());
     let batches = batches(all.iter().enumerate().map(keyed));

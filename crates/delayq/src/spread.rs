@@ -1,4 +1,4 @@
-//! Where messages with generated ids go: to every shard in turn, to those that hold little more often.
+//! The choice of shards for messages with generated ids: every shard in turn, nearly empty shards more often.
 
 use crate::turns::turns;
 use delayq_core::shard::{ShardCount, ShardId};
@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often shards are asked how much they hold, while messages are put.
+/// Interval, while messages are put, of counting the messages in shards.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How many shards are asked at once.
+/// Maximum number of shards to ask at once.
 const SHARDS_A_LOOK: u16 = 64;
-/// How many shards are tried that are not to be avoided: where nearly all are, some messages go there all the same.
+/// Maximum attempts to find a shard that need not be avoided: if nearly all shards should be avoided, some messages go
+/// to a shard that should be avoided.
 const TRIES: u32 = 64;
 
 /// The order in which shards get messages.
@@ -23,12 +24,12 @@ pub(crate) struct Spread {
 
 #[derive(Default)]
 struct State {
-    /// The shard of each turn; none: all shards, one after the other.
+    /// The shard of each turn; empty: all shards in sequence.
     turns: Arc<[ShardId]>,
     shards: Option<ShardCount>,
-    /// How many messages each shard held when it was asked last.
+    /// The number of messages in each shard at the last count.
     holds: Vec<Option<u64>>,
-    /// The shards that are asked next, and when.
+    /// The first shard of the next count, and the time of that count.
     look_from: u16,
     look_at: Option<Instant>,
 }
@@ -42,7 +43,8 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// The shard whose turn it is; of those to avoid another one, so that no neighbour of theirs gets all of it.
+    /// The shard of the present turn. In place of a shard to avoid, another shard is chosen at random, so that no
+    /// neighbour gets the whole load.
     pub(crate) fn present(&self, shards: ShardCount, avoid: impl Fn(ShardId) -> bool) -> ShardId {
         let turn = self.turn.load(Ordering::Relaxed);
         let (order, known) = {
@@ -53,20 +55,20 @@ impl Spread {
             true => ShardId::new((turn % u32::from(shards.get())) as u16),
             false => order[turn as usize % order.len()],
         };
-        // The same others for the same turn: those that go together share a shard.
+        // The same turn gets the same alternatives: messages of one pipeline share a shard.
         let mut random = fastrand::Rng::with_seed(turn.into());
         let others = (1..TRIES).map(|_| of_turn(random.u32(..)));
         let mut tried = std::iter::once(of_turn(turn)).chain(others);
         tried.find(|&shard| !avoid(shard)).unwrap_or_else(|| of_turn(turn))
     }
 
-    /// Goes on to the next turn: the shards to ask now how much they hold; none before it is time.
+    /// Moves on to the next turn. Returns the shards to count now; empty before the next count is due.
     pub(crate) fn advance(&self, shards: ShardCount) -> Vec<ShardId> {
         self.turn.fetch_add(1, Ordering::Relaxed);
         self.state().look(shards, now())
     }
 
-    /// Takes in how much shards hold, of so many.
+    /// Records the numbers of messages in shards, counted while there were this many shards.
     pub(crate) fn saw(&self, shards: ShardCount, holds: impl Iterator<Item = (ShardId, u64)>) {
         self.state().saw(shards, holds);
     }
@@ -79,10 +81,10 @@ impl Spread {
 // === impl State ===
 
 impl State {
-    /// The shards to ask now how much they hold; none before it is time.
+    /// The shards to count now; empty before the next count is due.
     fn look(&mut self, shards: ShardCount, now: Instant) -> Vec<ShardId> {
         if self.shards != Some(shards) {
-            // What was known of fewer shards says nothing about where the new ones stand.
+            // Counts under fewer shards say nothing about the new shards.
             *self = Self { shards: Some(shards), holds: vec![None; shards.get().into()], ..Self::default() };
         }
         if shards.get() == 1 || self.look_at.is_some_and(|at| now < at) {

@@ -1,6 +1,6 @@
-//! The connections of one client to all nodes of its deployment, and which of them has which shard: the one Redis all of
-//! them, each of several Redises those that a map says until they say otherwise, each master of a cluster those whose slots
-//! it has.
+//! The connections of one client to all nodes of a deployment, and the node of each shard. One Redis has all shards.
+//! Among several Redises, the configured map gives each shard a node, until a shard records another node. In a cluster,
+//! each master has the shards in the master's slots.
 
 mod cluster;
 mod grouped;
@@ -34,7 +34,7 @@ pub(crate) struct Nodes {
     place: Place,
 }
 
-/// Tells when a shard may have moved to another node.
+/// Notifies when a shard may have moved to another node.
 #[derive(Clone)]
 pub(crate) enum PlacesVersion {
     /// Of several Redises.
@@ -44,9 +44,9 @@ pub(crate) enum PlacesVersion {
 }
 
 enum Place {
-    /// One Redis, wherever it is.
+    /// One Redis, with or without sentinels.
     One(Arc<Link>),
-    /// Several, in the order of the map.
+    /// Several Redises, in the order of the map.
     Several(Homes, Vec<Arc<Link>>),
     Cluster(ClusterLinks),
 }
@@ -54,14 +54,14 @@ enum Place {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Connects on first use: to the nodes of the map if there is one.
+    /// Connects on first use; a map, if given, names the nodes.
     pub(crate) fn new(settings: LinkSettings, map: Option<NodeMap>, keys: Keys) -> Self {
         let place = match (map, settings.url.parse()) {
             (Some(map), _) => Place::several(map, &keys),
             (None, Ok(url)) if ClusterUrl::is_meant_by(&settings.url) => {
                 Place::Cluster(ClusterLinks::new(Arc::new(Cluster::new(url, settings))))
             }
-            // One that cannot be read is named by the link.
+            // The link reports a URL that cannot be read.
             _ => {
                 let first = std::iter::once(ShardId::new(0));
                 Place::One(Arc::new(Link::marked(settings, Marks::of(&keys, first))))
@@ -70,7 +70,7 @@ impl Nodes {
         Self { keys, place }
     }
 
-    /// Other connections to the same nodes.
+    /// New connections to the same nodes.
     pub(crate) fn another(&self) -> Self {
         let place = match &self.place {
             Place::One(link) => Place::One(Arc::new(link.another())),
@@ -86,7 +86,7 @@ impl Nodes {
         &self.keys
     }
 
-    /// How to connect; of several Redises, to the first.
+    /// The connection settings; among several Redises, the settings of the first Redis.
     pub(crate) fn settings(&self) -> &LinkSettings {
         match &self.place {
             Place::One(link) => link.settings(),
@@ -95,7 +95,7 @@ impl Nodes {
         }
     }
 
-    /// Where the deployment is, without secrets.
+    /// The address of the deployment, without secrets.
     pub(crate) fn address(&self) -> String {
         match &self.place {
             Place::Several(_, links) => {
@@ -105,12 +105,12 @@ impl Nodes {
         }
     }
 
-    /// Whether it is a cluster.
+    /// Returns true for a Redis Cluster.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.place, Place::Cluster(_))
     }
 
-    /// The connection to the one Redis that there is; `None`: there are several, or a cluster.
+    /// The connection to the only Redis; `None` for several Redises or a cluster.
     pub(crate) fn only(&self) -> Option<&Arc<Link>> {
         match &self.place {
             Place::One(link) => Some(link),
@@ -118,7 +118,7 @@ impl Nodes {
         }
     }
 
-    /// The map of several Redises; `None`: there is one, or a cluster.
+    /// The map of several Redises; `None` for one Redis or a cluster.
     pub(crate) fn map(&self) -> Option<&NodeMap> {
         match &self.place {
             Place::Several(homes, _) => Some(homes.map()),
@@ -126,7 +126,7 @@ impl Nodes {
         }
     }
 
-    /// Whether a node may have a shard: the map may be from before a growth.
+    /// Returns true if a node may have the shard; the map may be older than a growth.
     pub(crate) fn has_node(&self, shard: ShardId) -> bool {
         match &self.place {
             Place::Several(homes, _) => homes.home(shard).is_some(),
@@ -134,7 +134,8 @@ impl Nodes {
         }
     }
 
-    /// The name of the node that has a shard, among several Redises; `None`: there are none, or none of them has it.
+    /// The name of the shard's node among several Redises; `None` if the node is unknown, or for one Redis or a
+    /// cluster.
     pub(crate) fn name(&self, shard: ShardId) -> Option<&NodeName> {
         match &self.place {
             Place::Several(homes, _) => homes.home(shard).map(|node| &homes.map().nodes()[node].name),
@@ -142,7 +143,7 @@ impl Nodes {
         }
     }
 
-    /// A shard records that this one of several Redises has it. Whether there is such a node.
+    /// Notes that a shard records this node among several Redises. Returns true if the node exists.
     pub(crate) fn learn(&self, shard: ShardId, node: &NodeName) -> bool {
         match &self.place {
             Place::Several(homes, _) => homes.learn(shard, node),
@@ -158,8 +159,8 @@ impl Nodes {
         }
     }
 
-    /// What tells the node that has a shard from the others, as far as is known: its name, or its address. `None`: there is
-    /// one Redis, or none is known to have it.
+    /// The label of the shard's node: the name, or the address. `None` for one Redis, or if no node is known to have
+    /// the shard.
     pub(crate) fn label(&self, shard: ShardId) -> Option<String> {
         match &self.place {
             Place::One(_) => None,
@@ -171,10 +172,10 @@ impl Nodes {
         }
     }
 
-    /// The connection to the node that has a shard.
+    /// The connection to the shard's node.
     ///
     /// # Errors
-    /// No node is known to have it: nothing was sent.
+    /// No node is known to have the shard: nothing was sent.
     pub(crate) async fn of_shard(&self, shard: ShardId) -> Result<Arc<Link>, Error> {
         let Grouped { nodes, nowhere } = self.group(&[shard], self.settings().deadline).await;
         let nowhere = nowhere.into_iter().next().map(|(_, error)| error);
@@ -182,8 +183,7 @@ impl Nodes {
         node.ok_or_else(|| nowhere.expect("a shard is at a node or nowhere"))
     }
 
-    /// Groups shards by the nodes that have them; where that is not known yet, a cluster is waited for no longer than
-    /// `within`.
+    /// Groups shards by node. An unknown slot map is awaited for at most `within`.
     pub(crate) async fn group(&self, shards: &[ShardId], within: Duration) -> Grouped {
         match &self.place {
             _ if shards.is_empty() => Grouped::default(),
@@ -199,10 +199,10 @@ impl Nodes {
         }
     }
 
-    /// The connections to all nodes: of a cluster, to those that have a slot, by their addresses.
+    /// The connections to all nodes; in a cluster, to the masters with slots, sorted by address.
     ///
     /// # Errors
-    /// No node says which there are.
+    /// No node of the cluster answers with the slot map.
     pub(crate) async fn all(&self) -> Result<Vec<Arc<Link>>, Error> {
         match &self.place {
             Place::One(link) => Ok(vec![Arc::clone(link)]),
@@ -211,14 +211,14 @@ impl Nodes {
         }
     }
 
-    /// Nodes of a cluster said that these slots are elsewhere now.
+    /// Records the redirections of slots that cluster nodes answered.
     fn moved(&self, slots: &[(u16, Node)]) {
         if let Place::Cluster(links) = &self.place {
             links.board().moved(slots);
         }
     }
 
-    /// Follows which node has which shard; `None`: there is one.
+    /// Follows the placement of shards; `None` for one Redis.
     pub(crate) fn places_version(&self) -> Option<PlacesVersion> {
         match &self.place {
             Place::One(_) => None,
@@ -227,7 +227,8 @@ impl Nodes {
         }
     }
 
-    /// What each sentinel says now of each Redis that sentinels name, with its address. Nodes of a cluster have none.
+    /// The sentinels' present answers for each Redis with sentinels, with the address of that Redis. Cluster nodes have
+    /// no sentinels.
     pub(crate) async fn sentinels(&self) -> Vec<(String, Vec<SentinelReport>)> {
         let links = if self.is_cluster() { Vec::new() } else { self.all().await.unwrap_or_default() };
         let report =
@@ -271,7 +272,7 @@ impl Place {
 // === impl PlacesVersion ===
 
 impl PlacesVersion {
-    /// Rises whenever a shard may have moved.
+    /// Increases whenever a shard may have moved.
     pub(crate) fn get(&self) -> u64 {
         match self {
             Self::Several(told) => told.borrow().version,
@@ -279,7 +280,7 @@ impl PlacesVersion {
         }
     }
 
-    /// Waits until it is another one than that; `None`: the client is gone. Cancel safe.
+    /// Waits for a version other than `version`; `None` after the client is dropped. Cancel safe.
     pub(crate) async fn other_than(&mut self, version: u64) -> Option<u64> {
         Some(match self {
             Self::Several(told) => told.wait_for(|told| told.version != version).await.ok()?.version,

@@ -1,18 +1,19 @@
-//! Whose turn it is to get messages with generated ids, by how much each shard holds. Pure.
+//! The turns of shards for messages with generated ids, by the number of messages in each shard. Pure.
 //!
-//! A shard's weight is the mean of what the shards hold over what it holds itself, between a quarter and four times,
-//! in quarters: a new shard fills up and a hot one rests, while every shard still gets some. What is held by few
-//! hundred messages more or less makes no difference.
+//! A shard's weight is the mean number of messages over the shard's own number, between a quarter and four times, in
+//! quarters: a new shard fills up and a hot shard rests, while every shard still gets some messages. A difference of a
+//! few hundred messages does not matter.
 
 use delayq_core::shard::ShardId;
 
-/// Messages that count for nothing: added to what each shard holds.
+/// A number of messages that counts for nothing: added to the number in each shard.
 const NOISE: f64 = 1000.0;
-/// The weight of a shard that holds as much as the mean, or of which nothing is known; also the largest factor by
-/// which another weight differs from it.
+/// The weight of a shard with the mean number of messages, or with an unknown number; also the largest factor by which
+/// another weight differs from this weight.
 const MEAN_WEIGHT: f64 = 4.0;
 
-/// The shard of each turn, for as many turns as the weights need; `None`: nothing is known of a shard.
+/// The shard of each turn, for as many turns as the weights need. A shard with `None` has an unknown number of
+/// messages.
 pub(crate) fn turns(holds: &[Option<u64>]) -> Vec<ShardId> {
     let weights = weights(holds);
     let divisor = weights.iter().copied().fold(0, gcd).max(1);

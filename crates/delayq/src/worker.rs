@@ -1,4 +1,4 @@
-//! A worker: a handler for each topic, and everything around it.
+//! A worker: runs a handler for each topic, and manages leases and settlements.
 
 mod failure;
 mod handling;
@@ -21,17 +21,17 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Default number of messages that are handled at once.
+/// Default number of concurrent handlers.
 const CONCURRENCY: usize = 10;
 
-/// Default time for handlers to end after the stop.
+/// Default time for handlers to finish after the stop.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Has messages handled, each by the handler of its topic, until it is stopped.
+/// Handles messages until stopped, each by the handler of the topic.
 ///
-/// A handler that returns `Ok` acks its message. One that returns an error, or panics, releases it with the error's text: it
-/// is tried again after its back-off, and becomes a dead letter after its last attempt; [`Failure`] can say otherwise. Leases
-/// are extended while handlers run. An outage of Redis is waited for.
+/// A handler that returns `Ok` acks the message. A handler that returns an error, or panics, releases the message with
+/// the text of the error: the message is retried after the back-off, and becomes a dead letter after the last attempt;
+/// [`Failure`] can change that. Leases are extended while handlers run. The worker waits for the end of a Redis outage.
 ///
 /// ```no_run
 /// # async fn example(client: delayq::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -63,33 +63,33 @@ pub struct Worker {
 // === impl Worker ===
 
 impl Worker {
-    /// A worker without handlers.
+    /// Creates a worker without handlers.
     pub fn new(client: Client) -> Self {
         let shared = Serving { handlers: Vec::new(), concurrency: CONCURRENCY };
         Self { client, shared, apart: Vec::new(), lease: None, grace: GRACE }
     }
 
-    /// How many messages are handled at once, of all topics that have no number of their own: 1 to 10,000. Default 10.
+    /// Sets the concurrency of all topics without a separate limit: 1 to 10,000 messages. Default 10.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.shared.concurrency = concurrency;
         self
     }
 
-    /// How long a lease lasts unless it is extended, 1 ms to 24 h, as [`ConsumerOptions::lease`](crate::ConsumerOptions::lease). Default:
-    /// as the topic says.
+    /// Sets the length of a lease unless extended, 1 ms to 24 h, as
+    /// [`ConsumerOptions::lease`](crate::ConsumerOptions::lease). Default: the setting of the topic.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// How long a stop waits for the handlers that run. Default 30 s.
+    /// Sets the time that a stop waits for running handlers. Default 30 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Has the messages of a topic handled. Topics are served in the order of these calls: the first that has something
-    /// first. A second handler of a topic replaces the first.
+    /// Adds the handler of a topic. Topics are served in the order of these calls: earlier topics come first. A second
+    /// handler of a topic replaces the first.
     pub fn handle<F>(mut self, topic: Topic, handler: impl Fn(Job) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
@@ -99,8 +99,8 @@ impl Worker {
         self
     }
 
-    /// Has the messages of a topic handled, so many at once (1 to 10,000), whatever other topics have: for handlers that are slow, or must
-    /// not run side by side. Takes connections of its own.
+    /// Adds the handler of a topic with a separate concurrency (1 to 10,000), independent of other topics: for slow
+    /// handlers, or for handlers that must not run side by side. Uses additional connections.
     pub fn handle_apart<F>(
         mut self,
         topic: Topic,
@@ -114,13 +114,14 @@ impl Worker {
         self
     }
 
-    /// Works until `shutdown` resolves. Then it reserves no more, gives back what no handler has begun, and waits for the
-    /// handlers that run; those that have not ended within the grace are dropped at their next await, and their messages given
-    /// back. What is given back keeps its attempt. A dropped future drops all handlers so.
+    /// Works until `shutdown` resolves. Then the worker reserves no more, gives back messages without a started
+    /// handler, and waits for running handlers. Handlers that exceed the grace are dropped at the next await, and their
+    /// messages are given back. A message that is given back keeps the attempt. If this future is dropped, all handlers
+    /// are dropped in the same way.
     ///
     /// # Errors
-    /// [`Error::Option`] if an option is outside its range; otherwise what is wrong with the deployment at the start. Nothing
-    /// was handled.
+    /// [`Error::Option`] if an option is outside the allowed range; otherwise a fault of the deployment at the start.
+    /// Nothing was handled.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let Self { client, shared, apart, lease, grace } = self;
         let serving: Vec<Serving> =
@@ -138,7 +139,7 @@ impl Worker {
         let served = "what serves a topic does not panic";
         tokio::select! {
             () = shutdown => {}
-            // Unasked: the others hand back what they have, and the worker ends.
+            // A serving task ended unexpectedly: the other tasks give back their messages, and the worker ends.
             Some(ended) = running.join_next() => ended.expect(served),
         }
         stopping.cancel();

@@ -41,7 +41,7 @@ struct Print {
 // === impl Acl ===
 
 impl Acl {
-    /// Prints them. Nothing is asked: not even Redis.
+    /// Prints the permissions without contacting Redis.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -58,12 +58,12 @@ impl Acl {
     }
 }
 
-/// What one role may do.
+/// Permissions of a role.
 struct Rights {
     role: Role,
     user: String,
     redis: String,
-    /// Of a user of the sentinels, where the configuration names some.
+    /// Rule for a user of the sentinels, if the configuration names sentinels.
     sentinel: Option<String>,
     etcd: Vec<String>,
 }
@@ -105,7 +105,7 @@ impl Rights {
     }
 }
 
-/// The commands that make a user of etcd; none for a role that has nothing to do there.
+/// Returns the commands that create an etcd user; none for a role that does not use etcd.
 fn etcd(role: Role, user: &str, config: &CliConfig) -> Vec<String> {
     let permission = match role {
         Role::Timer | Role::Admin => "readwrite",

@@ -1,4 +1,4 @@
-//! `delayq audit`: whether the books balance, and whether every message is in its place.
+//! `delayq audit`: checks the balance of the books and the place of every message.
 
 use crate::commands::topics::json_of;
 use crate::deployment::Context;
@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How often numbers that do not balance are read again: shards are read one after the other, while messages move.
+/// Maximum reads of numbers that do not balance: messages move while the shards are read in turn.
 const TRIES: u32 = 5;
 const TRY_AFTER: Duration = Duration::from_millis(200);
 
@@ -45,7 +45,7 @@ impl Audit {
     /// Prints the books.
     ///
     /// # Errors
-    /// Redis cannot be used, or they do not balance.
+    /// Redis cannot be used, or the books do not balance.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         if self.bodies {
             return audit_bodies(context).await;
@@ -104,7 +104,7 @@ pub(super) async fn books(context: &Context) -> Result<Vec<Value>, Fault> {
     Ok(lines(context, Vec::new()).await?.iter().map(Line::json).collect())
 }
 
-/// The books of these topics; without any, of all.
+/// The books of the given topics; of every topic if none is given.
 async fn lines(context: &Context, topics: Vec<Topic>) -> Result<Vec<Line>, Fault> {
     let admin = context.admin();
     let topics = if topics.is_empty() { admin.topics().await.map_err(of_core)? } else { topics };

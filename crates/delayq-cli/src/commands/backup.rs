@@ -22,10 +22,10 @@ use std::pin::pin;
 
 mod target;
 
-/// Why a message or a topic that another program stored is left out.
+/// Reason for leaving out a message or topic that another program stored.
 const OUTSIDE: &str = "its name is outside the rules: no restore could put it";
 
-/// So many messages lie between two checkpoints, from which an interrupted backup continues.
+/// Messages between two checkpoints, from which an interrupted backup continues.
 const CHECKPOINT_EVERY: u64 = 1000;
 
 /// Back up pending messages as NDJSON
@@ -56,7 +56,7 @@ pub struct Backup {
     without_nodes: Vec<NodeName>,
 }
 
-/// A backup under way.
+/// A backup in progress.
 struct Run<'c> {
     context: &'c Context,
     admin: Admin,
@@ -64,7 +64,7 @@ struct Run<'c> {
     begin: Begin,
     left_out: LeftOut,
     tally: Tally,
-    /// How many there were at the last checkpoint.
+    /// Number of messages at the last checkpoint.
     marked: u64,
     bar: ProgressBar,
 }
@@ -72,10 +72,10 @@ struct Run<'c> {
 // === impl Backup ===
 
 impl Backup {
-    /// Writes it.
+    /// Writes the backup.
     ///
     /// # Errors
-    /// Redis or the file cannot be used; or some messages could not be read, the others are written.
+    /// Redis or the file cannot be used; or some messages could not be read, and all readable messages are written.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let (mut run, walk) = match self.resume {
@@ -146,11 +146,11 @@ impl Backup {
 // === impl Run ===
 
 impl Run<'_> {
-    /// Writes what a restore needs before the messages.
+    /// Writes the records that a restore needs before the messages.
     async fn begin(&mut self) -> Result<(), Fault> {
         self.write(&Record::Backup(self.begin.clone()))?;
         let (admin, mut dictionaries) = (self.admin.clone(), BTreeSet::new());
-        // A rate is the sum of what the shards have of it, in equal parts.
+        // A topic's rate is the sum of equal parts, a part for each shard.
         let (here, left_out) = (admin.shards().len() as f64, admin.left_out().len() as f64);
         for topic in admin.topics().await.map_err(of_core)? {
             if !self.begin.topics.is_empty() && !self.begin.topics.iter().any(|one| one == topic.as_str()) {
@@ -183,7 +183,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Says and records what is left out.
+    /// Reports and records the shards that are left out.
     fn leave_out(&mut self) -> Result<(), Fault> {
         let nodes: Vec<String> = self.admin.nodes_left_out().map(NodeName::to_string).collect();
         if nodes.is_empty() {
@@ -228,7 +228,7 @@ impl Run<'_> {
         }
     }
 
-    /// Redis failed: what was read so far stays, and can be continued.
+    /// Keeps the messages read before Redis failed, so that the backup can be resumed.
     fn stopped(&mut self, walk: &Walk, fault: Fault) -> Fault {
         self.bar.finish_and_clear();
         match self.checkpoint(walk) {
@@ -244,7 +244,7 @@ impl Run<'_> {
         match &listed.envelope {
             Ok(_) if listed.topic.is_odd() || listed.id.is_odd() => self.unreadable(listed, OUTSIDE),
             Ok(envelope) if envelope.state == State::Dead && !self.begin.dead => {}
-            // It is not tried again: there is nothing to restore.
+            // A doomed message is not retried, so there is nothing to restore.
             Ok(envelope) if envelope.doomed => {}
             Ok(envelope) if envelope.zstd => {
                 self.unreadable(listed, "its payload cannot be restored: damaged, or without its dictionary");
@@ -265,7 +265,7 @@ impl Run<'_> {
         self.missing(&listed.topic, Some(listed), why);
     }
 
-    /// Names what is not in the backup: a message, or of a topic something else.
+    /// Reports an item missing from the backup: a message, or another part of a topic.
     fn missing(&mut self, topic: &Topic, message: Option<&Listed>, why: &str) {
         self.tally.missing += 1;
         let complaint = match (self.context.output.json, message) {
@@ -316,7 +316,7 @@ impl Run<'_> {
     }
 }
 
-/// A rate without what its parts for the shards add up to besides.
+/// Rounds away the error from adding up the shards' parts of a rate.
 fn rounded(rate: f64) -> f64 {
     (rate * 1e6).round() / 1e6
 }

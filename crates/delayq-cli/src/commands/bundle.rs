@@ -1,4 +1,4 @@
-//! `delayq bundle`: what somebody needs who is to help from afar, in one file and without a secret.
+//! `delayq bundle`: diagnostics for remote support, in a single file without secrets.
 
 use crate::commands::doctor::examine;
 use crate::deployment::{Context, Global};
@@ -32,12 +32,12 @@ mod host;
 mod redact;
 mod stored;
 
-/// How long each part may take.
+/// Maximum time for each part.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// How many processes are asked at a time.
+/// Maximum processes asked at a time.
 const AT_A_TIME: usize = 16;
-/// What is packed of each process, and where it is asked for it.
+/// Files packed for each process, with the path of each on the admin endpoint.
 const PATHS: [(&str, &str); 3] =
     [("version.json", "/version"), ("ready.json", "/readyz"), ("metrics.txt", "/metrics")];
 
@@ -68,10 +68,10 @@ pub struct Bundle {
 // === impl Bundle ===
 
 impl Bundle {
-    /// Writes it, and prints what it packed.
+    /// Writes the bundle and prints a list of the packed files.
     ///
     /// # Errors
-    /// The file is there already or cannot be written; the configuration cannot be read at all.
+    /// The file exists already or cannot be written; the configuration cannot be read at all.
     pub async fn run(self, global: &Global) -> Result<(), Fault> {
         let context = &global.context()?;
         let now = Timestamp::now();
@@ -79,7 +79,7 @@ impl Bundle {
         if target.symlink_metadata().is_ok() && !self.overwrite {
             return Err(usage(format!("{} is there already: replace it with --overwrite", target.display())));
         }
-        // More than a part has to do: it counts every topic.
+        // The look does more work than any other part: every topic is counted.
         let look = bounded(async { Ok(Look::take(&context.deployment, Want::JUDGED).await) }).await;
         let (bytes, packed) = self.pack(global, context, now, look.as_ref()).await.finish();
         write(&target, &bytes, self.overwrite).map_err(|error| file(&target, "write", error))?;
@@ -95,7 +95,7 @@ impl Bundle {
             let files = counted(packed.len() as u64, "file");
             format!("{}\n\n{}: {files}, {} bytes", rows.text(), target.display(), bytes.len())
         })?;
-        // The files say what else is missing.
+        // The files name all other gaps.
         look.ok().filter(Look::is_partial).map_or(Ok(()), |look| finish(&look, Ok(())))
     }
 
@@ -176,7 +176,8 @@ fn default_name(now: Timestamp) -> PathBuf {
     PathBuf::from(format!("delayq-bundle-{}.tar.gz", now.strftime("%Y%m%dT%H%M%SZ")))
 }
 
-/// Writes a file that only its owner can read, as names and addresses are not for every user of the host: whole or not at all.
+/// Writes a file that only the owner can read, because names and addresses are not for every user of the host. The file
+/// is written as a whole or not at all.
 fn write(target: &Path, bytes: &[u8], overwrite: bool) -> std::io::Result<()> {
     let mut fresh = target.as_os_str().to_owned();
     if overwrite {
@@ -187,13 +188,13 @@ fn write(target: &Path, bytes: &[u8], overwrite: bool) -> std::io::Result<()> {
     let written = out.write_all(bytes).and_then(|()| out.sync_all());
     let written = written.and_then(|()| if overwrite { rename(&fresh, target) } else { Ok(()) });
     if written.is_err() {
-        // What is left would be taken for a bundle.
+        // A partial file would be mistaken for a bundle.
         let _ = remove_file(&fresh);
     }
     written
 }
 
-/// A part within its time.
+/// Limits the time of a part.
 async fn bounded<T>(part: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     timeout(DEADLINE, part).await.unwrap_or_else(|_| Err(format!("not within {DEADLINE:?}")))
 }

@@ -33,10 +33,10 @@ pub struct Cancel {
 // === impl Cancel ===
 
 impl Cancel {
-    /// Cancels them.
+    /// Cancels the messages.
     ///
     /// # Errors
-    /// Redis cannot be used; or, after all others were cancelled, nothing is known of one.
+    /// Redis cannot be used; or a message is unknown, and all known messages were cancelled.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let producer = context.producer()?;
         let Some(topic) = self.topic else {
@@ -83,7 +83,7 @@ impl Cancel {
     }
 }
 
-/// Whether the cancel is in force: done, or certain to be.
+/// Returns whether the cancel is in force: done, or certain to be done.
 const fn is_taken(outcome: &CancelOutcome) -> bool {
     matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased | CancelOutcome::Spooled)
 }

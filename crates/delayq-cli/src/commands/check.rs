@@ -1,4 +1,4 @@
-//! `delayq check`: one look, for a monitoring system.
+//! `delayq check`: a single look, for a monitoring system.
 
 use crate::commands::doctor::here;
 use crate::deployment::{Context, Global};
@@ -74,17 +74,17 @@ enum Format {
     Human,
 }
 
-/// What was seen, if anything was, and what is said of it.
+/// The look, if anything was seen, and the checks.
 type Seen = (Option<Look>, Vec<Checked>);
 
 // === impl Check ===
 
 impl Check {
-    /// Looks, and prints what it finds.
+    /// Takes a look and prints the checks.
     ///
     /// # Errors
-    /// A warning threshold above its critical one, or standard output cannot be written. What keeps the check from
-    /// looking is UNKNOWN.
+    /// A warning threshold is above the critical threshold, or standard output cannot be written. A look that fails is
+    /// UNKNOWN.
     pub async fn run(self, global: &Global) -> Result<ExitCode, Fault> {
         let limits = self.limits()?;
         let seen = match global.context() {

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use clap_complete::env::Shells;
 use delayq_service::Fault;
 
-/// The variable by which the shell's script asks for completions; its value names the shell.
+/// The variable with which the shell's script asks for completions; the value names the shell.
 pub(crate) const VARIABLE: &str = "DELAYQ_COMPLETE";
 
 /// Print completions for a shell
@@ -27,7 +27,7 @@ pub struct Completions {
 // === impl Completions ===
 
 impl Completions {
-    /// Prints those of the whole command line.
+    /// Prints the completion script of a shell.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -37,7 +37,7 @@ impl Completions {
     }
 }
 
-/// The script that has a shell ask; `None`: there is none for this shell.
+/// The script that makes a shell ask for completions; `None` if there is no script for this shell.
 fn script(shell: &str) -> Option<Vec<u8>> {
     let mut script = Vec::new();
     let registration = Shells::builtins().completer(shell)?.write_registration(

@@ -35,11 +35,11 @@ enum Action {
 // === impl Config ===
 
 impl Config {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// Every fault of the configuration at once; or every destination that a forwarder would not start with, in the words
-    /// in which it would refuse to.
+    /// Every fault of the configuration at once; or every destination that keeps a forwarder from starting, in the
+    /// forwarder's words.
     pub async fn run(self, global: &Global) -> Result<(), Fault> {
         let loaded = load::<WholeConfig>(&global.source(), &Environment::of_process());
         if let (Err(faults), Action::Check { .. }, true) = (&loaded, &self.action, global.json()) {
@@ -73,7 +73,7 @@ impl Config {
     }
 }
 
-/// The answer of a check that found faults.
+/// The faults of a configuration as JSON.
 fn faulty(faults: &ConfigFaults) -> Value {
     let one = |fault: &ConfigFault| {
         let mut value = json!({ "key": fault.key, "message": fault.message });

@@ -23,7 +23,7 @@ pub struct Count {
 // === impl Count ===
 
 impl Count {
-    /// Prints them.
+    /// Prints the numbers.
     ///
     /// # Errors
     /// Redis cannot be used.

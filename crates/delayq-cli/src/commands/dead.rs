@@ -82,7 +82,7 @@ struct Replay {
 // === impl Dead ===
 
 impl Dead {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
     /// Redis cannot be used.

@@ -1,4 +1,4 @@
-//! `delayq doctor`: can everything be reached, does everything run, and is it set as it must be?
+//! `delayq doctor`: checks reachability, running processes and settings.
 
 use crate::deployment::{Context, Global};
 use crate::failure::UNFIT;
@@ -23,10 +23,10 @@ pub struct Doctor {}
 // === impl Doctor ===
 
 impl Doctor {
-    /// Prints what it finds.
+    /// Prints the checks.
     ///
     /// # Errors
-    /// Something is not as it must be, or some shards could not be asked.
+    /// A check is bad, or some shards could not be asked.
     pub async fn run(self, global: &Global) -> Result<(), Fault> {
         let context = &global.context()?;
         let look = Look::take(&context.deployment, Want::JUDGED).await;
@@ -42,14 +42,14 @@ impl Doctor {
         })?;
         match checks.iter().filter(|check| check.verdict == Judgement::Bad).count() {
             0 => Ok(()),
-            // What is missing may be well or not.
+            // The missing shards may be well or not.
             _ if look.is_partial() => finish(&look, Ok(())),
             bad => Err(Fault::new(&UNFIT, format!("{bad} of {} checks are bad", checks.len()))),
         }
     }
 }
 
-/// Judges a look, and what only this host can tell.
+/// Judges a look, and adds the checks that only this host can make.
 pub(super) async fn examine(global: &Global, context: &Context, look: &Look) -> Vec<Check> {
     let (readers, here) = tokio::join!(readers::checks(global, look), here(global, context));
     let mut checks = judge(look, &Limits::default());
@@ -58,7 +58,7 @@ pub(super) async fn examine(global: &Global, context: &Context, look: &Look) -> 
     checks
 }
 
-/// What this host tells: its spool, its process, and the sources that its configuration names.
+/// Checks of this host: the spool, the process, and the sources that the configuration names.
 pub(super) async fn here(global: &Global, context: &Context) -> Vec<Check> {
     let (sources, process) = tokio::join!(sources::look(global, context), process::check(context));
     spool::check(context).into_iter().chain(sources).chain(process).collect()

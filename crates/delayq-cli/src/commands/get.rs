@@ -1,4 +1,4 @@
-//! `delayq get`: one message, with what is known of it.
+//! `delayq get`: a message with all known details.
 
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
@@ -29,10 +29,10 @@ pub struct Get {
 // === impl Get ===
 
 impl Get {
-    /// Prints it.
+    /// Prints the message.
     ///
     /// # Errors
-    /// Redis cannot be used, or nothing is known of it.
+    /// Redis cannot be used, or the message is unknown.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let target = Target { id: self.id, group: self.group };
         let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
@@ -80,7 +80,7 @@ impl Get {
     }
 }
 
-/// The beginning of a payload, if it is text.
+/// The beginning of a text payload, or the size of a binary payload.
 pub(crate) fn shown(payload: &[u8]) -> String {
     match std::str::from_utf8(payload) {
         Ok(text) if matches!(printable(text), Cow::Borrowed(_)) => {

@@ -34,7 +34,7 @@ pub struct Histogram {
 // === impl Histogram ===
 
 impl Histogram {
-    /// Prints it.
+    /// Prints the histogram.
     ///
     /// # Errors
     /// Redis cannot be used, or the width is invalid.

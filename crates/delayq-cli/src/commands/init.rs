@@ -22,10 +22,10 @@ pub struct Init {
 // === impl Init ===
 
 impl Init {
-    /// Does it.
+    /// Creates the deployment if missing.
     ///
     /// # Errors
-    /// A Redis that is unfit or cannot be used, or a deployment with other numbers.
+    /// Redis is unfit or cannot be used, or the deployment has other numbers.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let client = context.client();
         let admin = context.admin();

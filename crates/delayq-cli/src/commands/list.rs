@@ -52,7 +52,7 @@ pub enum Which {
 // === impl List ===
 
 impl List {
-    /// Prints them.
+    /// Prints the messages.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -77,7 +77,7 @@ impl List {
         }
     }
 
-    /// Where the topic's messages are, if this state has none.
+    /// Names the states of the topic's messages, if the listed state has none.
     async fn name_other_states(&self, context: &Context, topic: &Topic) -> Result<(), Fault> {
         let numbers = context.admin().count(topic).await.map_err(of_core)?;
         let states = [
@@ -101,7 +101,7 @@ impl List {
 // === impl Which ===
 
 impl Which {
-    /// The time that such messages are listed by.
+    /// The time by which messages of this state are listed.
     const fn time(self) -> Column {
         match self {
             Self::Delayed | Self::Ready => DUE,
@@ -122,7 +122,7 @@ impl From<Which> for ListState {
     }
 }
 
-/// A range of times, relative ones by Redis's clock.
+/// A range of times; relative times count from Redis's clock.
 ///
 /// # Errors
 /// Redis cannot be used, or the range ends before it begins.

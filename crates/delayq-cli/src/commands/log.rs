@@ -31,10 +31,10 @@ pub struct Log {
 // === impl Log ===
 
 impl Log {
-    /// Prints it.
+    /// Prints the history of a message.
     ///
     /// # Errors
-    /// Redis cannot be used, or nothing is known of it.
+    /// Redis cannot be used, or the message is unknown.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let target = Target { id: self.id, group: self.group };
         let history = context.admin().history(&self.topic, &target).await.map_err(of_core)?;
@@ -65,7 +65,7 @@ fn json_of_name(topic: &Topic, target: &Target) -> Value {
     json!({ "id": target.id, "topic": topic, "group": target.group.as_ref().map(Group::as_str) })
 }
 
-/// What is missing from the history, and how to get it.
+/// Explains the missing part of the history.
 fn remark(topic: &Topic, history: &History) -> String {
     if history.kept == 0 {
         return format!(
@@ -81,12 +81,12 @@ fn remark(topic: &Topic, history: &History) -> String {
     )
 }
 
-/// The events as lines, with who held the message where it was settled.
+/// The events as lines; a settlement names the holder of the message.
 fn lines(history: &History, now: UnixMillis) -> Vec<String> {
     let line = |(event, holder): (&HistoryEvent, Option<&str>)| {
         let by = holder.map(|by| format!(" by {by}")).unwrap_or_default();
         let line = format!("{}  {}{by}", time_from(event.at, now), sentence(&event.what));
-        // A reason may have lines of its own, which would look like events.
+        // A reason may have several lines, which would look like events.
         printable(&line).into_owned()
     };
     with_holders(history).map(line).collect()

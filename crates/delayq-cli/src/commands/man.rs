@@ -19,7 +19,7 @@ pub struct Man {
 // === impl Man ===
 
 impl Man {
-    /// Writes those of the whole command line.
+    /// Writes the pages of the whole command line.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -40,7 +40,7 @@ impl Man {
     }
 }
 
-/// The command line without its `help` subcommands: a page about each page helps nobody.
+/// The command line without the `help` subcommands: a page about each page helps nobody.
 fn commands_alone(command: Command) -> Command {
     command.disable_help_subcommand(true).mut_subcommands(commands_alone)
 }

@@ -1,4 +1,4 @@
-//! `delayq outbox`: the table in which producers ask for writes within their own transactions.
+//! `delayq outbox`: the table of writes that producers request within database transactions.
 
 mod export;
 mod row;
@@ -102,16 +102,16 @@ struct Which {
     all: bool,
 }
 
-/// So many rows are read at a time.
+/// Rows read at a time.
 const PAGE: usize = 500;
 
 // === impl Outbox ===
 
 impl Outbox {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// There is no outbox, or it cannot be used.
+    /// There is no outbox, or the outbox cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let (config, output) = (&context.config.outbox, context.output);
         if config.url.is_none() {
@@ -153,7 +153,7 @@ impl Outbox {
             Action::Discard { which, yes } => {
                 let numbers = which.numbers(&mut keeper).await?;
                 confirm(&format!("this deletes {} for good", counted(numbers.len() as u64, "row")), yes)?;
-                // A server ends a session that is idle while the operator thinks.
+                // Connects again: a server ends a session that is idle while the operator thinks.
                 let done = outbox_keeper(config)?.discard(&numbers).await?;
                 each(output, &numbers, &done, "discarded")
             }

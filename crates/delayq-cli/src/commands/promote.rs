@@ -51,7 +51,7 @@ pub struct Promote {
 // === impl Promote ===
 
 impl Promote {
-    /// Promotes them.
+    /// Promotes the messages.
     ///
     /// # Errors
     /// Redis cannot be used, or there is no such topic or message.
@@ -76,7 +76,7 @@ impl Promote {
         })
     }
 
-    /// The messages to choose from, and their name in a sentence.
+    /// The messages to choose from, and the name of this set in a sentence.
     async fn which(&self, context: &Context) -> Result<(Promotable, String), Fault> {
         let topic = match (&self.topic, &self.group) {
             (topic, Some(group)) => {
@@ -91,7 +91,7 @@ impl Promote {
         Ok((Promotable::from(topic), topic.to_string()))
     }
 
-    /// The question, as a sentence.
+    /// Describes the promotion in a sentence.
     async fn intent(&self, context: &Context, due: TimeRange, name: &str) -> Result<String, Fault> {
         let at_most = self.max.map(|max| format!(", at most {max}")).unwrap_or_default();
         let range = due_in(due);

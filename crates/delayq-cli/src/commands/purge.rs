@@ -14,7 +14,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use std::time::Duration;
 
-/// The widest interval that Redis counts in one step.
+/// The widest interval that Redis counts in a single step.
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Delete a topic's pending messages
@@ -50,7 +50,7 @@ pub enum Which {
 // === impl Purge ===
 
 impl Purge {
-    /// Does it.
+    /// Deletes the messages.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -75,7 +75,7 @@ impl Purge {
         })
     }
 
-    /// What it is about to do, as a sentence.
+    /// Describes the purge in a sentence.
     async fn intent(&self, context: &Context, what: PurgeWhat) -> Result<String, Fault> {
         let (admin, topic) = (context.admin(), &self.topic);
         let (count, noun, due) = match what {
@@ -97,7 +97,7 @@ pub async fn delayed(context: &Context, topic: &Topic, range: TimeRange) -> Resu
     Ok(slots.iter().map(|slot| slot.count).sum())
 }
 
-/// The bounds of a range, if it has any.
+/// The bounds of a range, if any, as a part of a sentence.
 pub fn due_in(range: TimeRange) -> String {
     let from = (range.from > TimeRange::ALL.from).then(|| format!(" from {}", time(range.from)));
     let to = (range.to < TimeRange::ALL.to).then(|| format!(" up to {}", time(range.to)));
@@ -107,7 +107,7 @@ pub fn due_in(range: TimeRange) -> String {
     }
 }
 
-/// The messages that a command had to leave, as the end of its sentence.
+/// The messages that a command had to leave, as the end of a sentence.
 pub fn kept(kept: u64) -> String {
     match kept {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! `delayq put`: one message from arguments, or many from NDJSON.
+//! `delayq put`: a single message from arguments, or many from NDJSON.
 
 use crate::backup_line::is_record;
 use crate::commands::put::many::{Line, LineFault, Lines, Many};
@@ -70,7 +70,7 @@ pub struct Put {
     in_flight: u16,
 }
 
-/// The lines of `--from`. Those of a backup that are no messages are passed over.
+/// The lines of `--from`. Lines of a backup that are not messages are skipped.
 struct Messages {
     topic: Option<Topic>,
     past_ok: bool,
@@ -91,10 +91,10 @@ impl Lines for Messages {
 // === impl Put ===
 
 impl Put {
-    /// Puts it, or them.
+    /// Puts the messages.
     ///
     /// # Errors
-    /// A refusal, or a Redis that cannot be used.
+    /// A message was refused, or Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         if let Some(from) = self.from {
             let in_flight = self.in_flight.into();
@@ -156,7 +156,7 @@ impl Put {
     }
 }
 
-/// The payload from where the arguments say it is.
+/// Reads the payload from the source that the arguments name.
 fn payload(text: Option<String>, file: Option<PathBuf>) -> Result<Vec<u8>, Fault> {
     match (text, file) {
         (Some(text), _) if text != "-" => Ok(text.into_bytes()),
@@ -192,7 +192,7 @@ fn of_put(error: PutError) -> Fault {
     Fault::new(cause.code(), fate).because(cause)
 }
 
-/// How long a repeated put of an own id is recognised, as the end of a sentence.
+/// Time for which a repeated put of an own id is recognised, as the end of a sentence.
 async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option<String> {
     let stored = matches!(answer.outcome, PutOutcome::Stored(_) | PutOutcome::Ready(_));
     if !stored || !matches!(answer.reference.id, MessageId::Own(_)) {

@@ -1,4 +1,4 @@
-//! `delayq repair`: gives what got stuck a way out.
+//! `delayq repair`: repairs the findings of an audit.
 
 use super::audit::{audited, report};
 use crate::deployment::Context;
@@ -23,10 +23,10 @@ pub struct Repair {
 // === impl Repair ===
 
 impl Repair {
-    /// Prints what it would do, or does it.
+    /// Prints the planned repairs, or applies the repairs.
     ///
     /// # Errors
-    /// Redis cannot be used, or something could not be mended.
+    /// Redis cannot be used, or a finding could not be repaired.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let audit = audited(context).await?;
         if !self.apply {

@@ -57,7 +57,7 @@ pub struct Reschedule {
 // === impl Reschedule ===
 
 impl Reschedule {
-    /// Makes one message ready now.
+    /// Makes a single message ready now.
     pub const fn to_now(topic: Topic, id: MessageId, group: Option<Group>) -> Self {
         Self {
             topic: Some(topic),
@@ -74,7 +74,7 @@ impl Reschedule {
         }
     }
 
-    /// Changes it.
+    /// Reschedules the messages.
     ///
     /// # Errors
     /// Redis cannot be used, or the message cannot be moved.
@@ -142,7 +142,7 @@ impl Reschedule {
     }
 }
 
-/// The library refuses what looks like seconds; as milliseconds it is long past.
+/// The library refuses a time that looks like seconds. Taken as milliseconds, that time is long past.
 fn past_is_now(due: Due) -> Due {
     if due.check().is_ok() { due } else { Due::After(Duration::ZERO) }
 }

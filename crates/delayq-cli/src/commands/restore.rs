@@ -51,7 +51,7 @@ struct Backup<'r> {
     admin: Admin,
     begun: bool,
     ended: bool,
-    /// What it has not, as was said last.
+    /// The missing shards, as last reported.
     left_out: LeftOut,
     json: bool,
 }
@@ -59,26 +59,26 @@ struct Backup<'r> {
 // === impl Restore ===
 
 impl Restore {
-    /// Puts them.
+    /// Puts the messages of the backup.
     ///
     /// # Errors
-    /// The file cannot be read or is not a whole backup, a line was refused (the others are put), or Redis cannot be
-    /// used.
+    /// The file cannot be read or is not a whole backup, a line was refused (all other lines are put), or Redis cannot
+    /// be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let admin = context.admin();
-        // Before the first id is looked at: the configured shards need not be those that are there.
+        // Read before the first id, because the configured shard count may differ from the deployment's.
         admin.layout().await.map_err(of_core)?;
         let (from, in_flight) = (self.file.clone(), self.in_flight.into());
         let many = Many { from, from_line: self.from_line, strict: self.strict, in_flight };
-        // Without the spool of this host: what cannot be put is told, and the user repeats it.
+        // Without the spool of this host: a message that cannot be put is reported, and the user repeats the restore.
         let producer = Producer::start(context.client().clone(), ProducerOptions::default());
         let (left_out, json) = (LeftOut::default(), context.output.json);
         let mut lines = Backup { restore: &self, admin, begun: false, ended: false, left_out, json };
         let put = many.run(context, &producer, &mut lines).await;
         match put {
             Ok(()) if lines.ended => return Ok(()),
-            // A line that was cut off is refused: what matters is all that is missing behind it. An outage, and a strict
-            // restore, stop before the end.
+            // A line that was cut off is refused, but the missing rest of the backup matters more. An outage and a
+            // strict restore stop before the end.
             Err(fault) if lines.ended || self.strict || fault.code() != &LINES_REFUSED => return Err(fault),
             _ => {}
         }
@@ -113,7 +113,7 @@ impl Backup<'_> {
             return Ok(Line::LeftOut);
         }
         if parsed.dead {
-            // As a replay does: due now. What has expired meanwhile is refused by name.
+            // Due now, as after a replay. A message that has expired meanwhile is refused by name.
             message.due = Due::After(Duration::ZERO);
         }
         message.id = message.id.as_ref().map(|id| self.admin.id_here(id, message.group.as_ref()));
@@ -135,7 +135,7 @@ impl Backup<'_> {
         Ok(Line::Record)
     }
 
-    /// Says what is not in the backup, once.
+    /// Reports the shards missing from the backup, once.
     fn is_left_out(&mut self, left_out: LeftOut) {
         if self.left_out != left_out {
             let sentence = left_out.sentence();
@@ -147,7 +147,8 @@ impl Backup<'_> {
         }
     }
 
-    /// Sets a topic as it was. It is paused where it was, and never resumed: somebody may have paused it here.
+    /// Restores the settings of a topic. A paused topic is paused again, but no topic is resumed: somebody may have
+    /// paused the topic here.
     async fn policy(
         &self,
         TopicPolicy { topic, settings, paused, rate }: TopicPolicy,

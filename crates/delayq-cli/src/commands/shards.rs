@@ -57,10 +57,10 @@ struct Grow {
 // === impl Shards ===
 
 impl Shards {
-    /// Prints, grows or moves them.
+    /// Prints, grows or moves the shards.
     ///
     /// # Errors
-    /// Redis cannot be used, the deployment is not there, or cannot be changed so.
+    /// Redis cannot be used, the deployment does not exist, or the requested change is not possible.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
             None => show(context).await,
@@ -176,7 +176,7 @@ impl Grow {
     }
 }
 
-/// Checks that new shards are of this node.
+/// Checks that new shards belong to this node.
 fn check_node(
     context: &Context,
     node: &NodeName,

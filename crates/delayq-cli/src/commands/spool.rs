@@ -1,4 +1,4 @@
-//! `delayq spool`: what waits on this host's disk, and what was set aside.
+//! `delayq spool`: records waiting on this host's disk, and records set aside.
 
 pub(super) mod export;
 pub(super) mod record;
@@ -81,15 +81,15 @@ enum Action {
 // === impl Spool ===
 
 impl Spool {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// There is no spool, or it cannot be used.
+    /// There is no spool, or the spool cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let folder = context.config.spool.folder().map(Path::to_owned);
         let folder = folder.ok_or_else(|| usage("there is no spool: [spool] dir is empty"))?;
         let output = context.output;
-        // SQLite blocks on the disk.
+        // SQLite blocks the thread while waiting for the disk.
         let done = tokio::task::spawn_blocking(move || self.action.run(&folder, output)).await;
         done.unwrap_or_else(|error| Err(Fault::new(&FILE, "the spool").because(error)))
     }
@@ -154,7 +154,7 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
     })
 }
 
-/// A record of a list.
+/// A record of the spool in a list.
 struct Listed<'r> {
     number: u64,
     spooled_at: UnixMillis,

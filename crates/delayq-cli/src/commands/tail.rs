@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
 
-/// How often the file is read.
+/// Interval between two reads of the file.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Follow deliveries in a forwarder's file, until Ctrl-C
@@ -49,7 +49,7 @@ impl Tail {
     /// The file cannot be read.
     pub async fn run(self, json: bool) -> Result<(), Fault> {
         tokio::select! {
-            // Listened for before the first line is printed, so that a reader of it may end this.
+            // Ctrl-C is caught before the first line is printed, so that a reader of the line may end the command.
             biased;
             _ = tokio::signal::ctrl_c() => Ok(()),
             followed = self.follow(json) => followed,

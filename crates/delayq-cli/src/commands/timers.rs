@@ -30,10 +30,11 @@ enum What {
 // === impl Timers ===
 
 impl Timers {
-    /// Prints them, drains one or undrains it.
+    /// Prints the timers, or drains or undrains a timer.
     ///
     /// # Errors
-    /// Redis or etcd cannot be used; there is no such timer, none that could take its shards, or it kept them for too long.
+    /// Redis or etcd cannot be used; the timer does not exist; no other timer could take the shards; or the timer kept
+    /// the shards for too long.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
             None => show(context).await,
@@ -66,7 +67,7 @@ fn state(member: &MemberInfo, pumped: usize) -> &'static str {
     }
 }
 
-/// What an operator drained, one a line.
+/// The drains of operators, a line each.
 fn drains(fleet: &Fleet) -> String {
     fleet.drains.iter().map(|drain| format!("{}\n", drained(drain))).collect()
 }

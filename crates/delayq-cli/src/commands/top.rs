@@ -56,20 +56,20 @@ pub struct Top {
     once: bool,
 }
 
-/// The terminal while it shows the screen; it is put back as it was when this goes.
+/// The terminal while the screen is shown; restored on drop.
 struct Terminal {
     has_colour: bool,
-    /// Whether some thread left the screen to say why it ends.
+    /// Set once a panicking thread has left the screen to report the panic.
     has_panicked: Arc<AtomicBool>,
 }
 
 // === impl Top ===
 
 impl Top {
-    /// Shows the screen until it is quit, or prints one frame.
+    /// Shows the screen until the user quits, or prints a single frame.
     ///
     /// # Errors
-    /// There is no terminal and no --once; standard output cannot be written.
+    /// There is no terminal and no `--once`; or standard output cannot be written.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         if *self.interval < SHORTEST {
             return Err(usage(format!("--interval {} is too short: at least 500ms", self.interval)));
@@ -81,7 +81,7 @@ impl Top {
             return Err(usage("there is no terminal: print one frame with --once, or --json"));
         }
         match self.watch(context).await {
-            // The terminal is gone: nobody is left to tell.
+            // The terminal is gone, so nobody can read an error.
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Ok(()),
             watched => watched.map_err(|error| file("the terminal".as_ref(), "use", error)),
         }
@@ -139,7 +139,7 @@ impl Terminal {
         let (terminal, panicked) =
             (Self { has_colour, has_panicked: Arc::clone(&has_panicked) }, has_panicked);
         execute!(std::io::stdout(), EnterAlternateScreen, Hide)?;
-        // Its message would go with the screen.
+        // The message of a panic would vanish with the screen.
         let report = take_hook();
         set_hook(Box::new(move |panic| {
             panicked.store(true, Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Draws over what is shown, in one write: nothing flickers.
+    /// Draws over the shown lines, in a single write so that nothing flickers.
     fn draw(&self, screen: &mut Screen, frame: &Frame) -> std::io::Result<()> {
         if self.has_panicked.load(Ordering::Relaxed) {
             return Err(std::io::Error::other("a part of the program has panicked"));
@@ -168,17 +168,18 @@ impl Drop for Terminal {
     }
 }
 
-/// A size to draw for: a terminal that nobody has told its size, as in a container, says 0.
+/// Replaces an unknown size: a terminal without a size, as in a container, reports 0.
 fn known((width, height): (u16, u16)) -> (u16, u16) {
     let or = |size, usual| if size == 0 { usual } else { size };
     (or(width, 80), or(height, 24))
 }
 
-/// What draws these lines from the top.
+/// The bytes that draw these lines from the top.
 fn drawn(lines: Vec<Shown>, has_colour: bool) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for (row, (judgement, line)) in (0..).zip(lines) {
-        // Behind a line as wide as the terminal the cursor still stands on its last cell: clearing there would take that.
+        // Clears before printing: behind a line as wide as the terminal the cursor still stands on the last cell, and
+        // clearing there would erase that cell.
         queue!(bytes, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
         if let Some(judgement) = judgement.filter(|_| has_colour) {
             queue!(bytes, SetForegroundColor(colour(judgement)))?;
@@ -188,9 +189,9 @@ fn drawn(lines: Vec<Shown>, has_colour: bool) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts the terminal back as it was. Idempotent.
+/// Restores the terminal. Idempotent.
 fn leave() {
-    // A terminal that is gone needs nothing.
+    // A terminal that is gone needs no restoring.
     let _ = execute!(std::io::stdout(), Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
 }
@@ -214,7 +215,7 @@ const fn colour(judgement: Judgement) -> Color {
     }
 }
 
-/// What happens at the terminal, read on a thread of its own, which ends with the process.
+/// Events of the terminal, read on a separate thread that ends with the process.
 fn events() -> mpsc::Receiver<Event> {
     let (sender, events) = mpsc::channel(16);
     std::thread::spawn(move || {
@@ -227,7 +228,7 @@ fn events() -> mpsc::Receiver<Event> {
     events
 }
 
-/// The key of an event, if it is one that means something.
+/// The key of an event, if the key has a meaning.
 fn key(event: &Event) -> Option<Key> {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event else { return None };
     Some(match code {
@@ -244,7 +245,7 @@ fn key(event: &Event) -> Option<Key> {
     })
 }
 
-/// Every page, one below the other.
+/// All pages, from top to bottom.
 fn text(output: Output, frame: &Frame) -> String {
     let mut text: String = frame.unseen.iter().map(|why| format!("not seen: {why}\n")).collect();
     for page in Page::ALL {

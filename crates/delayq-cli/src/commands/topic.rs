@@ -75,7 +75,7 @@ struct Rate(Option<f64>);
 // === impl Topic ===
 
 impl Topic {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
     /// Redis cannot be used, a setting is refused, or the topic to delete holds messages.

@@ -21,7 +21,7 @@ pub struct Topics {}
 // === impl Topics ===
 
 impl Topics {
-    /// Prints them.
+    /// Prints the topics.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -65,14 +65,14 @@ fn print(context: &Context, look: &Look) -> Result<(), Fault> {
     })
 }
 
-/// A topic and its numbers.
+/// A topic with all numbers.
 fn line(topic: &Topic, numbers: &Numbers) -> Value {
     let mut value = json_of(numbers);
     value["topic"] = json!(topic);
     value
 }
 
-/// Every number with its name, in the order in which the books are read.
+/// Every number with a name, in the order in which the books are read.
 pub fn columns(numbers: &Numbers) -> [(&'static str, u64); 11] {
     [
         ("delayed", numbers.delayed),
@@ -89,7 +89,7 @@ pub fn columns(numbers: &Numbers) -> [(&'static str, u64); 11] {
     ]
 }
 
-/// How its ready messages flow.
+/// Describes the flow of a topic's ready messages.
 pub fn flow(numbers: &Numbers) -> String {
     match (numbers.unreadable, numbers.paused, numbers.rate) {
         (0, 0, None) => "free".to_owned(),

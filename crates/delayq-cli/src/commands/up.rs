@@ -13,7 +13,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the process is called in its log.
+/// Name of the process in the log.
 const PROGRAM: Program = Program { name: "delayq-up", version: env!("CARGO_PKG_VERSION") };
 
 /// Run everything on this machine, with a private Redis and etcd, until Ctrl-C
@@ -45,7 +45,7 @@ pub struct Up {
 }
 
 delayq_service::configuration! {
-    /// What the life of the process and its announcement need of the configuration that was written.
+    /// The sections of the written configuration that the life of the process and the announcement need.
     struct UpSections {
         admin: AdminConfig,
         shutdown: ShutdownConfig,
@@ -126,7 +126,7 @@ impl Up {
     }
 }
 
-/// What `up` has started.
+/// Everything that `up` has started.
 struct Started<'u> {
     folder: &'u DataFolder,
     servers: &'u Servers,
@@ -135,7 +135,7 @@ struct Started<'u> {
     gateway: String,
     /// The address of the page, for a browser.
     page: String,
-    /// The file of its token, unless the user configured tokens.
+    /// The file of the page's token, unless the user configured tokens.
     token: Option<PathBuf>,
 }
 
@@ -187,19 +187,19 @@ impl Started<'_> {
     }
 }
 
-/// A route in words: which topics it takes out of the ready queues, and where to.
+/// A route in words: the topics taken out of the ready queues, the sink and the destination.
 fn forwarded(route: &RouteConfig) -> String {
     let to = route.to.as_ref().map(|to| format!(", {to}")).unwrap_or_default();
     format!("{} to the sink {}{to}", route.topic, route.sink)
 }
 
-/// How a shell asks the gateway, a line to paste.
+/// A shell command that asks the gateway, to paste.
 fn over_http(gateway: &str, token: Option<&Path>) -> String {
     let header = token.map(|file| format!("-H \"Authorization: Bearer $(cat '{}')\" ", file.display()));
     format!("  curl {}{gateway}/v1/topics", header.unwrap_or_default())
 }
 
-/// How a program of each language connects, a line to paste for each.
+/// Lines to paste that connect programs to Redis, a line for each language.
 fn from_programs(url: &str, folder: &DataFolder, on_socket: bool) -> String {
     let path = url.trim_start_matches("unix://");
     let password = folder.join("redis.password").display().to_string();

@@ -16,7 +16,7 @@ mod command;
 mod handler;
 mod waiting;
 
-/// The exit code after a second signal, as of a shell's command that SIGINT ended.
+/// The exit code after a second signal, as a shell reports a command that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
 /// Process messages as they become ready: run a command for each, or print it
@@ -51,7 +51,7 @@ pub struct Work {
 // === impl Work ===
 
 impl Work {
-    /// Works until it is stopped, or has had its count of messages.
+    /// Works until stopped, or until the requested number of messages is reached.
     ///
     /// # Errors
     /// Redis cannot be used at the start, or the command cannot be started.
@@ -94,7 +94,7 @@ impl Work {
         let drained = tokio::select! {
             drained = drain(consumer, &mut working) => drained,
             () = hard_stop => {
-                // Their commands end with them.
+                // Ending the tasks ends the commands.
                 working.shutdown().await;
                 std::process::exit(INTERRUPTED);
             }
@@ -103,7 +103,7 @@ impl Work {
     }
 }
 
-/// Works on one message and settles it.
+/// Handles a message and settles the delivery.
 async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
     let name = format!("{} {}", delivery.topic, named(&delivery.id, delivery.group()));
     let settled = match handler.handle(&delivery).await {
@@ -141,7 +141,7 @@ fn settled(worked: Result<Result<(), Fault>, tokio::task::JoinError>) -> Result<
     worked.unwrap_or_else(|error| Err(Fault::new(&BUG, error.to_string())))
 }
 
-/// Gives back what was not begun, and waits for what was.
+/// Gives back messages that were not begun, and waits for messages that were.
 async fn drain(consumer: Consumer, working: &mut JoinSet<Result<(), Fault>>) -> Result<(), Fault> {
     let finished = async {
         let mut ended = Ok(());

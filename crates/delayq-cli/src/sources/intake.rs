@@ -1,4 +1,4 @@
-//! An intake: can its topic, queue or stream be reached, does it exist, and does a compensator read it?
+//! Checks an intake: access to the topic, queue or stream, running compensator, and waiting or dropped records.
 
 use super::PATIENCE;
 use crate::output::counted;

@@ -1,4 +1,4 @@
-//! The outbox of a database: can it be read, how long has something waited, and is it truncated?
+//! Checks the outbox of a database: access, age of the waiting rows, and truncation.
 
 use super::PATIENCE;
 use crate::output::{counted, duration};
@@ -7,10 +7,10 @@ use delayq_look::Check;
 use std::time::Duration;
 
 const WHAT: &str = "outbox";
-/// A row that has waited for longer does not wait for a passing outage only.
+/// A row that has waited for longer points to more than a passing outage.
 const SLOW: Duration = Duration::from_secs(60);
 
-/// The outbox, where one is configured.
+/// Checks the outbox, if configured.
 pub(super) async fn look(config: &OutboxConfig) -> Option<Check> {
     config.url.as_ref()?;
     let books = async { outbox_keeper(config)?.books().await };

@@ -1,8 +1,8 @@
-//! A server as a child: it ends with this process, however that ends, and is found again if it did not.
+//! A server as a child process. The child ends with this process, and a child that did not end is found again.
 //!
-//! Next to each child runs a shell that waits for the end of a pipe which only this process holds. When this process ends
-//! without saying `done`, by a kill as well, the shell ends the child. Should even that fail, the next start finds
-//! the child by its recorded process id and start time, and ends it.
+//! Next to each child runs a shell that waits for the end of a pipe held only by this process. If this process ends
+//! without saying `done`, even by a kill, the shell ends the child. Should the shell fail as well, the next start finds
+//! the child by the recorded process id and start time, and ends the child.
 
 use crate::failure::PROGRAM_MISSING;
 use delayq_service::{Fault, codes};
@@ -15,13 +15,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a server may take to end before it is killed. Redis writes out its append-only file meanwhile.
+/// Time for a server to end before being killed. Redis writes out the append-only file meanwhile.
 const END_WITHIN: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const JANITOR: &str = r#"read -r word; [ "$word" = done ] || kill -s TERM "$1""#;
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) record: Record,
@@ -29,23 +29,23 @@ pub(super) struct Child {
     janitor: std::process::Child,
 }
 
-/// By what a child is recognised: process ids are used again, start times are not.
+/// Identifies a child: process ids are used again, start times are not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The program.
     pub(super) name: String,
-    /// Its process id.
+    /// The process id.
     pub(super) pid: i32,
-    /// When it started, in clock ticks since the machine did.
+    /// Start time, in clock ticks since the start of the machine.
     pub(super) started_ticks: u64,
 }
 
 // === impl Child ===
 
 impl Child {
-    /// Starts a program of a Debian package.
+    /// Starts a program; `package` is the Debian package to name if the program is missing.
     pub(super) fn start(name: &str, package: &str, mut command: Command) -> Result<Self, Fault> {
-        // Their own group: Ctrl-C on the terminal is for this process, which drains before it ends them.
+        // A separate group: Ctrl-C on the terminal is for this process, which drains before ending the servers.
         command.stdin(Stdio::null()).process_group(0);
         let mut child =
             tokio::process::Command::from(command).spawn().map_err(|error| match error.kind() {
@@ -67,17 +67,17 @@ impl Child {
         Ok(Self { record: Record { name: name.to_owned(), pid, started_ticks }, ended, janitor })
     }
 
-    /// Whether it has ended, and how.
+    /// The exit status, if the child has ended.
     pub(super) fn ended(&self) -> Option<ExitStatus> {
         *self.ended.borrow()
     }
 
-    /// Waits for its end; for a task of its own.
+    /// A receiver of the exit status, for a separate task.
     pub(super) fn watch(&self) -> watch::Receiver<Option<ExitStatus>> {
         self.ended.clone()
     }
 
-    /// Ends it, by force if it takes too long.
+    /// Ends the child, by force if that takes too long.
     pub(super) async fn end(mut self) {
         signal(self.record.pid, Signal::TERM);
         if timeout(END_WITHIN, self.ended.wait_for(Option::is_some)).await.is_err() {
@@ -86,7 +86,7 @@ impl Child {
             let _ = self.ended.wait_for(Option::is_some).await;
         }
         if let Some(mut pipe) = self.janitor.stdin.take() {
-            // A janitor that has gone needs no word.
+            // A janitor that has gone needs no message.
             let _ = pipe.write_all(b"done\n");
         }
         let _ = self.janitor.wait();
@@ -107,7 +107,7 @@ fn janitor(pid: i32) -> Result<std::process::Child, Fault> {
 // === impl Record ===
 
 impl Record {
-    /// Whether this very process still runs.
+    /// Returns whether this very process still runs.
     pub(super) fn is_alive(&self) -> bool {
         self.started_ticks > 0 && started_ticks(self.pid) == Some(self.started_ticks)
     }
@@ -131,18 +131,19 @@ impl Record {
 
 fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // One that has ended cannot be signalled, which is as well.
+        // A process that has ended cannot be signalled, and needs no signal.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// When a process started; `None` for one that is not there, or has ended and is only waited for.
+/// Start time of a process; `None` if the process is missing, or has ended and is only waited for.
 fn started_ticks(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse_stat(&stat)
 }
 
-/// The name in parentheses may hold anything, so what counts begins behind the last of them: state, 18 more, start time.
+/// The name in parentheses may hold anything, so parsing begins behind the last parenthesis: state, 18 more, start
+/// time.
 fn parse_stat(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ');

@@ -1,4 +1,4 @@
-//! Masters that are to be one Redis Cluster: each has its part of the slots, and knows the others.
+//! Joins masters to a Redis Cluster: each has a part of the slots, and all know each other.
 
 use super::patience::Patience;
 use super::ports::NodePorts;
@@ -9,13 +9,13 @@ use delayq_service::config::RedisConfig;
 use delayq_service::{Fault, deployment};
 use redis::{Cmd, FromRedisValue, cmd};
 
-/// How many slots there are.
+/// Number of slots in a Redis Cluster.
 const SLOTS: usize = 16384;
 
-/// Makes a cluster of these nodes, or the same one again.
+/// Makes a cluster of these nodes, or the same cluster again.
 ///
 /// # Errors
-/// One does not answer in time, or refuses its part.
+/// A node does not answer in time, or refuses a command.
 pub(super) async fn form(
     nodes: &[NodePorts],
     redis: &RedisConfig,
@@ -30,7 +30,7 @@ pub(super) async fn form(
                 .map_err(of_core)?;
         }
     }
-    // Their ports may be others than in their last life, so they meet each time.
+    // The ports may have changed since the last start, so the nodes meet each time.
     let Some((first, _)) = links.split_first() else { return Ok(()) };
     for node in &nodes[1..] {
         let mut meet = cmd("CLUSTER");
@@ -57,11 +57,11 @@ fn link(node: &NodePorts, redis: &RedisConfig) -> Result<Link, Fault> {
     settings.map(Link::new).map_err(|why| Fault::new(&delayq_service::codes::CONFIG_FAULTY, why))
 }
 
-/// Whether a node has slots, as soon as it answers.
+/// Returns whether a node has slots, as soon as the node answers.
 async fn has_slots(link: &Link, patience: &mut Patience<'_>) -> Result<bool, Fault> {
     loop {
         match run::<String>(link, cmd("CLUSTER").arg("NODES")).await {
-            // Of a node: id, address, flags, master, pings, epoch, state, and its slots.
+            // The line of a node: id, address, flags, master, pings, epoch, state, and slots.
             Ok(nodes) => {
                 let own = nodes.lines().find(|line| line.contains("myself"));
                 return Ok(own.is_some_and(|own| own.split(' ').nth(8).is_some()));

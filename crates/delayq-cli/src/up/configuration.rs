@@ -1,4 +1,4 @@
-//! The configuration that `delayq up` writes into its folder: for its own roles, and for every command.
+//! The configuration that `delayq up` writes into the data folder, for the roles in this process and for every command.
 
 use super::credentials::{Certificates, TOKENS, password_file};
 use super::folder::DataFolder;
@@ -12,23 +12,23 @@ use delayq::{Namespace, ShardCount};
 use delayq_service::Fault;
 use delayq_service::config::{DeploymentConfig, Environment, Source, load};
 
-/// What the configuration is made of.
+/// The parts of the configuration.
 pub(super) struct Parts<'p> {
     pub(super) folder: &'p DataFolder,
     pub(super) ports: &'p Ports,
     pub(super) etcd: bool,
     pub(super) namespace: &'p Namespace,
     pub(super) shards: ShardCount,
-    /// What keeps the messages.
+    /// The Redises that keep the messages.
     pub(super) redises: &'p [Redis],
-    /// What is forwarded, in addition to the routes of `given`.
+    /// The requested forwards, in addition to the routes of `given`.
     pub(super) forwards: &'p [Forward],
-    /// What the user configured.
+    /// The user's configuration.
     pub(super) given: Option<&'p Given>,
 }
 
 delayq_service::configuration! {
-    /// What a folder is made with, for good.
+    /// The sections that a folder keeps for good.
     struct Made {
         deployment: DeploymentConfig,
     }
@@ -58,7 +58,7 @@ impl Parts<'_> {
         password + &place
     }
 
-    /// One of several independent Redises, which have as many shards each.
+    /// A node of several independent Redises, which share the shards evenly.
     fn node(&self, i: usize, redis: &Redis) -> String {
         let (shards, nodes) = (usize::from(self.shards.get()), self.redises.len());
         let own = self.shards.shards().take((i + 1) * shards / nodes).skip(i * shards / nodes);
@@ -85,7 +85,7 @@ key = {key}"#,
         )
     }
 
-    /// The file.
+    /// The text of the file.
     pub(super) fn text(&self) -> String {
         let own = self.own();
         let text = self.given.map_or(own.clone(), |given| given.lay_over(&own));
@@ -143,10 +143,10 @@ fn url(url: &str) -> String {
     format!("url = {}\n", quoted(url))
 }
 
-/// The deployment that the folder was made with, if it was.
+/// The deployment that the folder was made with, if any.
 ///
 /// # Errors
-/// The file cannot be read, or somebody damaged it: another deployment would hide what is in the folder.
+/// The file cannot be read or is damaged: another deployment would hide the data in the folder.
 pub(super) fn earlier(folder: &DataFolder) -> Result<Option<DeploymentConfig>, Fault> {
     let Some(text) = folder.read("delayq.toml")? else { return Ok(None) };
     let loaded = load::<Made>(&Source::text("delayq.toml", text), &Environment::empty())?;
@@ -161,7 +161,7 @@ mod tests {
     use crate::whole::WholeConfig;
     use delayq_service::config::{RedisConfig, RedisNodeConfig};
 
-    /// Where the messages are, in the order of the shards.
+    /// The places of the messages, in the order of the shards.
     fn places(redis: &RedisConfig) -> String {
         if redis.nodes.is_empty() {
             return redis.url.to_string();
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_is_written_is_what_the_next_start_reads() {
         let dir = tempfile::tempdir().unwrap();
-        // Of the second one, no path of a socket is short enough.
+        // The second folder's path is too long for a socket.
         let [short, long] = ["data".to_owned(), "long".repeat(30)]
             .map(|name| DataFolder::open(&dir.path().join(name)).unwrap());
         assert_eq!(earlier(&short).unwrap(), None);
@@ -196,7 +196,7 @@ mod tests {
             Certificates::make(folder).unwrap();
             let redises = Redis::all(folder, ports, false);
             let (namespace, shards) = ("try".parse().unwrap(), ShardCount::new(7).unwrap());
-            // A stream is in one Redis.
+            // A stream is in a single Redis.
             let other = if ports.shape() == Shape::One { "b=stream:out" } else { "b=file:out" };
             let forwards = ["a=file".parse().unwrap(), other.parse().unwrap()];
             let (namespace, redises, forwards) = (&namespace, &redises, &forwards);

@@ -1,7 +1,7 @@
-//! What keeps the other users of this machine out of the private servers, on top of the folder's mode.
+//! Keeps other users of this machine out of the private servers, in addition to the folder's mode.
 //!
-//! Redis listens on a socket in the folder, or asks for a password. etcd takes only who shows a certificate that is in
-//! the folder, and has no port for peers. The gateway asks for a token.
+//! Redis listens on a socket in the folder, or asks for a password. etcd accepts only clients with a certificate of the
+//! folder, and has no port for peers. The gateway asks for a token.
 
 use super::folder::DataFolder;
 use crate::failure::file;
@@ -23,7 +23,7 @@ pub const TOKEN: &str = "gateway.token";
 pub const TOKENS: &str = "gateway.tokens";
 const SECRET_BYTES: usize = 32;
 
-/// The certificates of etcd and of its clients: one pair for both sides, and the authority that signed it.
+/// The certificates of etcd and of etcd's clients: a single pair for both sides, and the signing authority.
 #[derive(Debug)]
 pub(super) struct Certificates {
     pub(super) authority: PathBuf,
@@ -36,7 +36,7 @@ pub(super) fn password_file(folder: &DataFolder) -> PathBuf {
     folder.join(PASSWORD)
 }
 
-/// Redis's password, made where it is missing.
+/// Redis's password, created if missing.
 ///
 /// # Errors
 /// The folder cannot be read or written.
@@ -44,7 +44,7 @@ pub(super) fn password(folder: &DataFolder) -> Result<String, Fault> {
     secret(folder, PASSWORD)
 }
 
-/// Makes the token of requests to the gateway where it is missing, and the file that the gateway reads.
+/// Creates the token for requests to the gateway if missing, and writes the file that the gateway reads.
 ///
 /// # Errors
 /// The folder cannot be read or written.
@@ -71,7 +71,7 @@ fn secret(folder: &DataFolder, name: &str) -> Result<String, Fault> {
 // === impl Certificates ===
 
 impl Certificates {
-    /// Where they are.
+    /// The paths of the certificates.
     pub(super) fn of(folder: &DataFolder) -> Self {
         Self {
             authority: folder.join("etcd-authority.pem"),
@@ -80,7 +80,7 @@ impl Certificates {
         }
     }
 
-    /// Makes new ones. The authority's key is not kept: nothing else can be signed by it.
+    /// Makes new certificates. The authority's key is not kept, so that key can sign nothing else.
     ///
     /// # Errors
     /// The folder cannot be written.

@@ -1,17 +1,17 @@
-//! The data folder of `delayq up`: what lies where, that only one process uses it, and only its own user.
+//! The data folder of `delayq up`: layout, lock and access rights.
 //!
 //! ```text
 //! lock              held while a process uses the folder
 //! delayq.toml       the configuration for every command: delayq --config FOLDER/delayq.toml …
 //! ports.json        the ports, kept over restarts
 //! children.json     process id and start time of the servers, by which the next start finds them
-//! redis.sock        where Redis listens, redis-a.sock and so on if there are several; redis.conf has what may not stand on
-//!                   their command lines
-//! redis.password    Redis's password, where the path of redis.sock would be too long and it listens on a port
-//! etcd*.pem         the certificate that etcd and its clients show each other
-//! redis/  etcd/     their data; of a Redis Cluster, redis/1, redis/2 and so on; of several Redises, redis/a, redis/b
+//! redis.sock        the socket of Redis, redis-a.sock and so on if there are several; redis.conf keeps secrets off the
+//!                   command lines
+//! redis.password    Redis's password, if the path of redis.sock would be too long and Redis listens on a port
+//! etcd*.pem         the certificate that etcd and the clients of etcd show each other
+//! redis/  etcd/     server data; of a Redis Cluster, redis/1, redis/2 and so on; of several Redises, redis/a, redis/b
 //! spool/            puts that could not reach Redis
-//! forwarded/        what was forwarded into files, by default delivered.ndjson; no template of a name leaves it
+//! forwarded/        files of forwarded messages, by default delivered.ndjson; no template of a name leaves this folder
 //! logs/             redis.log, etcd.log, delayq.log
 //! ```
 
@@ -23,9 +23,9 @@ use std::fs::{File, Permissions, TryLockError};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The folder of what is forwarded into files, apart from what `up` keeps.
+/// Folder for messages forwarded into files, apart from the files of `up`.
 const FORWARDED: &str = "forwarded";
-/// What a mode allows everybody but the owner.
+/// Mode bits that give access to anybody but the owner.
 const OTHERS: u32 = 0o077;
 
 /// The folder, locked.
@@ -39,11 +39,12 @@ pub struct DataFolder {
 // === impl DataFolder ===
 
 impl DataFolder {
-    /// Makes the folder where it is missing, closes it to other users, and locks it. From here on whatever this process
-    /// and its children make is their user's alone.
+    /// Creates the folder if missing, closes the folder to other users, and locks the folder. From here on, files made
+    /// by this process and child processes are open to this user alone.
     ///
     /// # Errors
-    /// It cannot be written, is another user's, is open to others and holds other things, or is in use.
+    /// The folder cannot be written, belongs to another user, is open to other users and holds other things, or is in
+    /// use.
     pub fn open(path: &Path) -> Result<Self, Fault> {
         umask(Mode::from_raw_mode(OTHERS));
         std::fs::create_dir_all(path).map_err(|error| file(path, "make the folder", error))?;
@@ -69,7 +70,7 @@ impl DataFolder {
         &self.path
     }
 
-    /// A file or folder in it.
+    /// A file or folder inside the folder.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -79,15 +80,15 @@ impl DataFolder {
         self.join("delayq.toml")
     }
 
-    /// Where files are made that messages are forwarded into.
+    /// The folder for files of forwarded messages.
     pub fn forwarded(&self) -> PathBuf {
         self.join(FORWARDED)
     }
 
-    /// A file's text; `None` where there is no such file.
+    /// The text of a file; `None` if the file does not exist.
     ///
     /// # Errors
-    /// It is there, but cannot be read.
+    /// The file exists, but cannot be read.
     pub fn read(&self, name: &str) -> Result<Option<String>, Fault> {
         let path = self.join(name);
         match std::fs::read_to_string(&path) {
@@ -97,11 +98,11 @@ impl DataFolder {
         }
     }
 
-    /// Writes a file as a whole: a reader finds the old text or the new one, also after this process was killed.
-    /// It is not made to outlast a power cut: nothing in it is worth a wait for the disk.
+    /// Writes a file as a whole: a reader finds the old text or the new text, even after this process was killed. The
+    /// file may not survive a power cut, because no content is worth a wait for the disk.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn replace(&self, name: &str, text: &str) -> Result<(), Fault> {
         let (path, fresh) = (self.join(name), self.join(&format!("{name}.new")));
         let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &path));
@@ -109,7 +110,8 @@ impl DataFolder {
     }
 }
 
-/// A user who may write into the folder could put another configuration there; one who may read it has the messages.
+/// Closes the folder to other users: a user with write access could replace the configuration, a user with read access
+/// could read the messages.
 fn close_to_others(path: &Path) -> Result<(), Fault> {
     let found = std::fs::metadata(path).map_err(|error| file(path, "inspect", error))?;
     let refusal = |why: &str| Err(Fault::new(&FILE, format!("{} {why}", path.display())));

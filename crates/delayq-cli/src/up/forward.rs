@@ -1,16 +1,16 @@
-//! `--forward TOPIC=DESTINATION`: what `delayq up` takes out of its ready queues, because its user asks for it.
+//! `--forward TOPIC=DESTINATION`: messages that `delayq up` takes out of the ready queues at the user's request.
 
 use delayq_forwarder::Pattern;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The file that messages go to unless another is named.
+/// Default file for forwarded messages.
 const DELIVERED: &str = "delivered.ndjson";
-/// The stream that messages go to unless another is named.
+/// Default stream for forwarded messages.
 const STREAM: &str = "delivered";
 
-/// Topics, and where their messages go.
+/// Topics, and the destination of the messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     topic: String,
@@ -18,7 +18,7 @@ pub struct Forward {
     name: String,
 }
 
-/// What `up` can deliver into without a server of anybody else.
+/// Destinations that need no server of anybody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
     /// A file in the data folder's `forwarded`.
@@ -30,12 +30,12 @@ enum Destination {
 // === impl Forward ===
 
 impl Forward {
-    /// Whether its messages go to a stream of the private Redis.
+    /// Returns whether the messages go to a stream of the private Redis.
     pub fn is_stream(&self) -> bool {
         self.to == Destination::Stream
     }
 
-    /// The sinks and routes of all of them, as a configuration has them; files are made in `folder`.
+    /// The sinks and routes of all forwards, as configuration text; files are made in `folder`.
     pub(super) fn sections(forwards: &[Self], folder: &Path) -> String {
         let mut text = String::new();
         for to in [Destination::File, Destination::Stream] {
@@ -94,7 +94,7 @@ impl Destination {
     }
 }
 
-/// A text as TOML reads it.
+/// A text as a TOML string.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(text).expect("a string has a JSON form, which TOML reads")
 }

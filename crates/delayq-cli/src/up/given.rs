@@ -1,4 +1,4 @@
-//! The configuration that a user gives to `delayq up`: everything in it holds but the servers, which are its own.
+//! The configuration that a user gives to `delayq up`: every section holds except the servers, which belong to `up`.
 
 use crate::failure::file;
 use crate::whole::WholeConfig;
@@ -8,10 +8,10 @@ use delayq_service::config::{Environment, LogConfig, Source, load};
 use std::path::Path;
 use toml::{Table, Value};
 
-/// How every configuration that `up` writes begins.
+/// The beginning of every configuration that `up` writes.
 pub(super) const WRITTEN_BY_UP: &str = "# Written by `delayq up`";
 
-/// A configuration without faults, as it is written.
+/// A configuration without faults, in written form.
 #[derive(Clone, Debug)]
 pub struct Given {
     table: Table,
@@ -21,8 +21,8 @@ pub struct Given {
 // === impl Given ===
 
 impl Given {
-    /// Reads it. `None` for one that `up` wrote for the other commands, as `DELAYQ_CONFIG` names it, and for one that it
-    /// will write, `own`: neither asks for anything.
+    /// Reads the file. `None` for a file that `up` wrote for the other commands, which `DELAYQ_CONFIG` may name, and
+    /// for `own`, the file that `up` will write: neither asks for anything.
     ///
     /// # Errors
     /// Every fault of the file at once.
@@ -41,17 +41,17 @@ impl Given {
         Ok(Some(Self { table, whole }))
     }
 
-    /// What is logged, where the file says.
+    /// The log settings, if the file has any.
     pub fn log(&self) -> Option<LogConfig> {
         self.table.contains_key("log").then(|| self.whole.log.clone())
     }
 
-    /// The namespace, where the file says.
+    /// The namespace, if the file has any.
     pub fn namespace(&self) -> Option<Namespace> {
         self.says("namespace").then(|| self.whole.deployment.namespace.clone())
     }
 
-    /// The number of shards, where the file says.
+    /// The number of shards, if the file has any.
     pub fn shards(&self) -> Option<ShardCount> {
         self.says("shards").then_some(self.whole.deployment.shards)
     }
@@ -60,8 +60,8 @@ impl Given {
         self.table.get("deployment").and_then(|deployment| deployment.get(key)).is_some()
     }
 
-    /// Lays the file over a configuration; the deployment and its servers stay as they are. Routes come behind those that
-    /// are there.
+    /// Lays the file over a configuration; the deployment and the servers stay unchanged. Routes come behind the
+    /// existing routes.
     pub(super) fn lay_over(&self, base: &str) -> String {
         let mut table: Table = base.parse().expect("what is written here is TOML");
         let own = ["deployment", "redis", "etcd"];

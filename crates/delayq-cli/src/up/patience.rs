@@ -1,4 +1,4 @@
-//! How long servers that start are waited for.
+//! Waits for starting servers.
 
 use super::child::Child;
 use crate::failure::UNREACHABLE;
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a server may take to answer: Redis reads its append-only file first.
+/// Maximum time until a server answers: Redis reads the append-only file first.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits for servers that start, unless one of them ends or the time is over.
+/// Waits for starting servers, unless a server ends or the time runs out.
 pub(super) struct Patience<'c> {
     children: &'c [Child],
     log: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Patience<'c> {
 // === impl Patience ===
 
 impl<'c> Patience<'c> {
-    /// For children that write this log.
+    /// A wait for children that write this log.
     pub(super) fn new(children: &'c [Child], log: PathBuf) -> Self {
         Self { children, log, deadline: Instant::now() + READY_WITHIN }
     }

@@ -7,15 +7,15 @@ use delayq_service::{Fault, codes};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, TcpListener};
 
-/// The ports, kept over restarts where they are still free.
+/// The ports, kept over restarts if still free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ports {
-    /// Of Redis, where it cannot listen on a socket.
+    /// Port of Redis, if Redis cannot listen on a socket.
     pub(super) redis: u16,
-    /// Of the masters of a Redis Cluster; empty: there is none.
+    /// Ports of a Redis Cluster's masters; empty without a cluster.
     #[serde(default)]
     pub(super) cluster: Vec<NodePorts>,
-    /// Of several independent Redises, where they cannot listen on sockets; empty: there are none.
+    /// Ports of several independent Redises, if sockets are not possible; empty without several Redises.
     #[serde(default)]
     pub(super) nodes: Vec<u16>,
     pub(super) etcd: u16,
@@ -24,18 +24,18 @@ pub(super) struct Ports {
     pub(super) gateway: u16,
 }
 
-/// The ports of one node of a Redis Cluster.
+/// The ports of a Redis Cluster's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NodePorts {
     pub(super) client: u16,
-    /// Where the other nodes reach it.
+    /// Port for the other nodes.
     pub(super) bus: u16,
 }
 
 // === impl Ports ===
 
 impl Ports {
-    /// Those of the last start; `None`: the folder is new.
+    /// The ports of the last start; `None` for a new folder.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -43,7 +43,7 @@ impl Ports {
         Ok(folder.read("ports.json")?.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// What the Redises are for which they were chosen.
+    /// The shape of the Redises that the ports were chosen for.
     pub(super) fn shape(&self) -> Shape {
         let number = |all: usize| u8::try_from(all).expect("a folder has nine Redises at most");
         match (self.cluster.len(), self.nodes.len()) {
@@ -53,8 +53,8 @@ impl Ports {
         }
     }
 
-    /// The earlier ones where they are free, written into the folder for the next start; `redis` is the port that its Redis is
-    /// to have.
+    /// Chooses the earlier ports if free, and writes the ports into the folder for the next start; `redis` is the
+    /// requested port of Redis.
     ///
     /// # Errors
     /// The system has no free port, `redis` is taken, or the folder cannot be written.
@@ -65,7 +65,7 @@ impl Ports {
         redis: Option<u16>,
     ) -> Result<Self, Fault> {
         let asked = redis.map(listening).transpose()?;
-        // Held until all are chosen, so that none is chosen twice.
+        // Held until all ports are chosen, so that no port is chosen twice.
         let mut held = Vec::new();
         let mut port = |earlier: Option<u16>| {
             let listen = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));

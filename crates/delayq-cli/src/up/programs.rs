@@ -1,4 +1,4 @@
-//! How the private servers are started.
+//! The commands that start the private servers.
 
 use super::credentials::{Certificates, password};
 use super::folder::DataFolder;
@@ -9,9 +9,9 @@ use delayq_service::Fault;
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-/// The private Redises.
+/// The commands that start the private Redises.
 pub(super) fn redis(folder: &DataFolder, redises: &[Redis]) -> Result<Vec<Command>, Fault> {
-    // What stands on a command line is everybody's to read.
+    // Every user can read a command line.
     let secret = match redises.iter().all(Redis::is_on_socket) {
         true => String::new(),
         false => format!("requirepass {}\n", password(folder)?),
@@ -39,9 +39,9 @@ fn one_redis(folder: &DataFolder, redis: &Redis) -> Result<Command, Fault> {
     logged(folder, "redis.log", command)
 }
 
-/// The private etcd.
+/// The command that starts the private etcd.
 pub(super) fn etcd(folder: &DataFolder, ports: &Ports) -> Result<Command, Fault> {
-    // It has no peers. A socket named like this one lies in the folder that etcd runs in.
+    // A single etcd has no peers. A socket named like this URL lies in the folder that etcd runs in.
     const PEER: &str = "unix://localhost:2380";
     let client = format!("https://127.0.0.1:{}", ports.etcd);
     let Certificates { authority, certificate, key } = Certificates::make(folder)?;

@@ -1,38 +1,38 @@
-//! The private Redises of a folder: where each keeps its data, and where it listens.
+//! The private Redises of a folder: data and listening addresses.
 
 use super::folder::DataFolder;
 use super::ports::{NodePorts, Ports};
 use super::shape::Shape;
 use std::path::PathBuf;
 
-/// The most bytes of a unix socket's path that every system takes.
+/// Maximum bytes of a unix socket's path that every system accepts.
 const SOCKET_PATH_BYTES: usize = 100;
 
-/// One of them.
+/// A private Redis.
 #[derive(Debug)]
 pub(super) struct Redis {
-    /// What several independent ones are told apart by, and the nodes of a cluster; empty: there is one.
+    /// Tells apart several independent Redises, or the nodes of a cluster; empty for a single Redis.
     pub(super) name: String,
-    /// Its folder.
+    /// The data folder.
     pub(super) data: PathBuf,
     pub(super) listens: Listens,
 }
 
-/// Where a Redis listens.
+/// The listening address of a Redis.
 #[derive(Debug)]
 pub(super) enum Listens {
-    /// On a socket in the folder, where its path is short enough.
+    /// A socket in the folder, if the path is short enough.
     Socket(String),
-    /// On a port, and it asks for a password.
+    /// A port, with a password.
     Port(u16),
-    /// On a port, and it asks for a password; on another one as a node of a cluster.
+    /// A port, with a password; and another port as a node of a cluster.
     Node(NodePorts),
 }
 
 // === impl Redis ===
 
 impl Redis {
-    /// All of a folder; a single one listens on its socket, or if so asked on its port.
+    /// All Redises of a folder. A single Redis listens on a socket, or on a port if requested.
     pub(super) fn all(folder: &DataFolder, ports: &Ports, on_port: bool) -> Vec<Self> {
         let redis = |name: String, listens| Self { data: folder.join("redis").join(&name), name, listens };
         let nodes = ports.cluster.iter();
@@ -52,12 +52,12 @@ impl Redis {
         }
     }
 
-    /// Whether other users of the machine are kept from it by the folder; else by a password.
+    /// Returns whether the folder keeps other users out of this Redis; otherwise a password does.
     pub(super) fn is_on_socket(&self) -> bool {
         matches!(self.listens, Listens::Socket(_))
     }
 
-    /// How a client reaches it alone.
+    /// The URL for a client of this Redis alone.
     pub(super) fn url(&self) -> String {
         match &self.listens {
             Listens::Socket(path) => format!("unix://{path}"),
@@ -71,7 +71,7 @@ impl Redis {
 // === impl Listens ===
 
 impl Listens {
-    /// On this socket, or on the port.
+    /// Chooses this socket if the path is suitable, otherwise the port.
     fn of(folder: &DataFolder, socket: &str, port: u16) -> Self {
         let path = folder.join(socket).display().to_string();
         let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#%@".contains(&byte));

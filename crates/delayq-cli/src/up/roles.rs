@@ -1,4 +1,5 @@
-//! The roles of a deployment in one process: timer, forwarder, compensator and gateway, each from its own library.
+//! The roles of a deployment in a single process: timer, forwarder, compensator and gateway, each from a separate
+//! library.
 
 use super::servers::Servers;
 use delayq_cluster::advertised;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 configuration! {
-    /// The sections of timer, compensator and gateway, in addition to those that the command line has anyway.
+    /// The sections of timer, compensator and gateway, in addition to the sections of the command line.
     struct RoleSections {
         timer: TimerConfig,
         sweep: SweepConfig,
@@ -29,9 +30,9 @@ configuration! {
 /// The roles, built and not yet running.
 pub struct Roles {
     timer: Timer,
-    /// None where nothing is to be forwarded.
+    /// None if nothing is to be forwarded.
     forwarder: Option<Forwarder>,
-    /// None without a collector for its traces.
+    /// None without a trace collector.
     exporter: Option<Exporter>,
     sources: Sources,
     gateway: Gateway,
@@ -40,10 +41,10 @@ pub struct Roles {
 // === impl Roles ===
 
 impl Roles {
-    /// Builds all roles by the configuration that was written into the folder.
+    /// Builds all roles from the configuration that was written into the folder.
     ///
     /// # Errors
-    /// What a role cannot do without.
+    /// A role cannot be built.
     pub async fn build(text: &str, servers: &Servers, process: &Process) -> Result<Self, Fault> {
         let source = Source::text("delayq.toml", text);
         let RoleSections { timer, sweep, compensator, intake, gateway, lmstfy } =
@@ -52,7 +53,7 @@ impl Roles {
             load::<ForwarderConfig>(&source, &Environment::empty())?;
         let config = &servers.config;
         let membership = match config.etcd.enabled {
-            // The folder is locked: the owner of this name is this process or one that has ended.
+            // The folder is locked: the owner of this name is this process or a process that has ended.
             false => Membership::Single { owner: timer.effective_name() },
             true => {
                 let address = advertised(&forwarder.admin, process.admin, &config.etcd).await;
@@ -60,7 +61,8 @@ impl Roles {
             }
         };
         let (metrics, readiness) = (process.metrics.clone(), process.readiness.clone());
-        // A connection each, as they would have as processes: a slow call of one does not hold up another.
+        // Each role has a separate connection, as in separate processes: a slow call of a role does not hold up another
+        // role.
         let timer_deps = delayq_timer::Deps {
             client: client(&servers.config.deployment, &servers.config.redis)?,
             metrics: metrics.clone(),
@@ -81,7 +83,7 @@ impl Roles {
             metrics: metrics.clone(),
             readiness: readiness.clone(),
         };
-        // One that cannot be used stops neither the others nor the timer.
+        // A source that cannot be used stops neither the other sources nor the timer.
         let sources = Sources::build(sources, deps, false).await?;
         let deps = delayq_gateway::Deps {
             deployment: Deployment::new(
@@ -114,12 +116,12 @@ impl Roles {
         Ok(Self { timer, forwarder, exporter, sources, gateway })
     }
 
-    /// Where the gateway answers.
+    /// The URL of the gateway.
     pub fn gateway_url(&self) -> String {
         format!("http://{}", self.gateway.address())
     }
 
-    /// The address of the gateway's page; with this token, one that logs its first visitor in.
+    /// The address of the gateway's page; with this token, a link that logs the first visitor in.
     ///
     /// # Errors
     /// The system gives no random numbers.
@@ -129,7 +131,7 @@ impl Roles {
         link.map_err(|error| Fault::new(&codes::SYSTEM, "cannot make a link to the page").because(error))
     }
 
-    /// Starts them.
+    /// Starts the roles.
     pub fn run(self, tasks: &Tasks) {
         tasks.spawn("timer", self.timer.run(tasks.shutdown().clone()));
         if let Some(forwarder) = self.forwarder {

@@ -20,20 +20,20 @@ use delayq_service::config::{Environment, Source, load};
 use delayq_service::deployment::client;
 use delayq_service::{Fault, Shutdown, Tasks};
 
-/// What to start.
+/// The servers to start.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Without etcd: one timer, which owns everything.
+    /// Without etcd: a single timer owns everything.
     pub no_etcd: bool,
     /// The namespace; `None`: the folder's, or the default.
     pub namespace: Option<Namespace>,
-    /// The number of shards; `None`: the folder's, or as many as its Redises need.
+    /// The number of shards; `None`: the folder's, or as many as the Redises need.
     pub shards: Option<ShardCount>,
-    /// What keeps the messages; `None`: as in the folder, or one Redis.
+    /// The shape of the Redises; `None`: as in the folder, or a single Redis.
     pub shape: Option<Shape>,
-    /// The port of a single Redis; `None`: it listens on a socket.
+    /// The port of a single Redis; `None`: Redis listens on a socket.
     pub port: Option<u16>,
-    /// What is forwarded into the folder, or into a stream.
+    /// Messages to forward into the folder, or into a stream.
     pub forwards: Vec<Forward>,
     /// The user's own configuration.
     pub given: Option<Given>,
@@ -47,18 +47,18 @@ pub struct Servers {
     pub config: CliConfig,
     /// The deployment.
     pub client: Client,
-    /// How many shards were created: 0 in a folder that was used before.
+    /// Number of created shards: 0 in a folder that was used before.
     pub created: u16,
-    /// The URL of a single Redis, without its password; `None`: there are several.
+    /// The URL of a single Redis, without the password; `None` with several Redises.
     pub url: Option<String>,
-    /// Whether Redis listens on a socket; else on a port, and it asks for a password.
+    /// Set if Redis listens on a socket; otherwise Redis listens on a port and asks for a password.
     pub on_socket: bool,
 }
 
 // === impl Options ===
 
 impl Options {
-    /// What keeps the messages of a folder that was made so, in so many shards, if their number is named.
+    /// The shape of a folder: `made`, or for a new folder as requested. `shards` is the number of shards, if named.
     fn shape(
         &self,
         folder: &DataFolder,
@@ -91,8 +91,8 @@ impl Options {
 // === impl Servers ===
 
 impl Servers {
-    /// Ends what an earlier life left, starts the servers, waits until they answer, and creates the deployment.
-    /// Dropped on the way, what was started ends.
+    /// Ends servers that an earlier life left, starts the servers, waits for answers, and creates the deployment.
+    /// Dropping the future ends the started servers.
     ///
     /// # Errors
     /// A program is missing or does not answer, or the folder belongs to a deployment with other numbers.
@@ -100,7 +100,7 @@ impl Servers {
         end_strays(folder).await?;
         let made = earlier(folder)?;
         let before = Ports::earlier(folder)?;
-        // One that was never up keeps nothing.
+        // A folder that was never up keeps nothing.
         let made_in = before.as_ref().filter(|_| made.is_some()).map(Ports::shape);
         let given = options.given.as_ref();
         let given_namespace = given.and_then(Given::namespace);
@@ -145,17 +145,18 @@ impl Servers {
         let admin = Admin::new(client.clone());
         let created = admin.init().await.map_err(of_core)?;
         if !options.no_etcd {
-            // This etcd divides the shards of this deployment alone, also after the data of one of the two was removed.
+            // This etcd divides the shards of this deployment alone, even after the data of Redis or of etcd was
+            // removed.
             replace_deployment(&config, admin.identify().await.map_err(of_core)?).await?;
         }
-        // Only what was found to fit is written: a refused start leaves the folder as it was.
+        // Only a configuration that was found to fit is written: a refused start leaves the folder unchanged.
         folder.replace("delayq.toml", &text)?;
         let on_socket = redises.iter().all(Redis::is_on_socket);
         let url = if let [redis] = &redises[..] { Some(redis.url()) } else { None };
         Ok(Self { children, config, client, created, on_socket, url })
     }
 
-    /// Watches the servers: the process ends when one does.
+    /// Watches the servers: the process ends when a server does.
     pub fn watch(&self, tasks: &Tasks) {
         for child in &self.children {
             let (name, mut ended) = (child.record.name.clone(), child.watch());
@@ -171,7 +172,7 @@ impl Servers {
         }
     }
 
-    /// Ends them, the last started first.
+    /// Ends the servers, the last started first.
     pub async fn end(self, folder: &DataFolder) -> Result<(), Fault> {
         for child in self.children.into_iter().rev() {
             child.end().await;
@@ -194,7 +195,7 @@ fn record(folder: &DataFolder, children: &[Child]) -> Result<(), Fault> {
     folder.replace("children.json", &serde_json::to_string(&records).expect("records are plain values"))
 }
 
-/// Asks every Redis until it has loaded what it has.
+/// Waits until every Redis has loaded the data.
 async fn redis_ready(client: &Client, patience: &mut Patience<'_>) -> Result<(), Fault> {
     let admin = Admin::new(client.clone());
     loop {
@@ -206,7 +207,7 @@ async fn redis_ready(client: &Client, patience: &mut Patience<'_>) -> Result<(),
     }
 }
 
-/// Asks etcd until it has chosen itself.
+/// Waits until etcd has a leader.
 async fn etcd_ready(config: &CliConfig, mut patience: Patience<'_>) -> Result<(), Fault> {
     let observer = observer(&config.deployment, &config.etcd)?;
     loop {

@@ -1,27 +1,27 @@
-//! What keeps the messages of a folder, for good: one Redis, a Redis Cluster, or several independent Redises.
+//! The shape of a folder's message storage, for good: a single Redis, a Redis Cluster, or several independent Redises.
 
 use delayq::ShardCount;
 use std::fmt;
 
-/// Of a Redis Cluster, the shards for each master: slots are hashed, so that fewer would leave a master without any.
+/// Shards for each master of a Redis Cluster: slots are hashed, so that fewer shards would leave a master without any.
 const SHARDS_A_MASTER: u16 = 4;
 
-/// How many Redises there are, and whether they know each other.
+/// The number of Redises, and whether the Redises know each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// One Redis.
+    /// A single Redis.
     #[default]
     One,
-    /// A Redis Cluster of so many masters.
+    /// A Redis Cluster with this number of masters.
     Cluster(u8),
-    /// So many Redises, each with a part of the shards.
+    /// This number of independent Redises, each with a part of the shards.
     Nodes(u8),
 }
 
 // === impl Shape ===
 
 impl Shape {
-    /// How many shards it has unless another number is named: each Redis has some.
+    /// Default number of shards: each Redis has some.
     pub(super) fn shards(self) -> ShardCount {
         let count = match self {
             Self::One => return ShardCount::DEFAULT,
@@ -31,7 +31,7 @@ impl Shape {
         ShardCount::new(count).expect("there are a few Redises, and at least one")
     }
 
-    /// How `delayq up` is asked for it; of one Redis, it is not.
+    /// The option of `delayq up` that asks for this shape; `None` for a single Redis.
     pub(super) fn option(self) -> Option<String> {
         match self {
             Self::One => None,

@@ -7,28 +7,28 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// `[etcd]`: membership and the plan of shards. Messages never touch it.
+/// `[etcd]`: membership and the plan of shards. Messages never pass through etcd.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EtcdConfig {
-    /// Whether there is an etcd; default true. Without one a single timer owns every shard.
+    /// True if there is an etcd; default true. Without etcd a single timer owns every shard.
     pub enabled: bool,
     /// Addresses of the members, `http://host:port` or `https://host:port`, all of one kind; default one on this host.
-    /// A process talks to one at a time and moves to the next when it does not answer.
+    /// A process talks to one member at a time and moves to the next after a missing answer.
     pub endpoints: Vec<Endpoint>,
-    /// User, where etcd asks for one; needs `password`.
+    /// User, if etcd requires authentication; needs `password`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
     /// Password of `username`; read again for each login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Lease of this process, in whole seconds. 2 s to 10 m; default 5 s. It bounds how long the shards of a killed
-    /// timer stand still; etcd may grant more than was asked.
+    /// Lease of this process, in whole seconds. 2 s to 10 m; default 5 s. The lease bounds how long the shards of a
+    /// killed timer stand still; etcd may grant a longer lease.
     pub lease_ttl: HumanDuration,
     /// Longest wait for one answer. 100 ms to 1 m and below `lease_ttl`; default 1 s.
     pub call_deadline: HumanDuration,
-    /// First part of every key: `/` and 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`. The namespace of the
-    /// deployment follows it.
+    /// First part of every key: `/` and 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`. The deployment's namespace
+    /// follows the prefix.
     pub prefix: KeyPrefix,
     /// `[etcd.tls]`: certificates for `https` endpoints.
     pub tls: TlsConfig,
@@ -38,7 +38,7 @@ pub struct EtcdConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsConfig {
-    /// The authority that signed the server's certificate; unset: those of the system.
+    /// The authority that signed the server's certificate; unset: the system's authorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
     /// The name to expect in the server's certificate; unset: the endpoint's host.
@@ -52,17 +52,17 @@ pub struct TlsConfig {
     pub key: Option<PathBuf>,
 }
 
-/// The address of one etcd member, `http://host:port` or `https://host:port`. It holds no user and no password.
+/// The address of one etcd member, `http://host:port` or `https://host:port`, without user and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint(String);
 
 // === impl EtcdConfig ===
 
 impl EtcdConfig {
-    /// Every default, for an etcd with these endpoints.
+    /// The default configuration, for an etcd with these endpoints.
     ///
     /// # Errors
-    /// One of them is not an endpoint; the message does not repeat it.
+    /// An address is not an endpoint; the message does not repeat the address.
     pub fn at<E: AsRef<str>>(endpoints: impl IntoIterator<Item = E>) -> Result<Self, String> {
         let endpoints = endpoints.into_iter().map(|endpoint| endpoint.as_ref().parse());
         Ok(Self { endpoints: endpoints.collect::<Result<_, _>>()?, ..Self::default() })
@@ -75,7 +75,7 @@ impl EtcdConfig {
         endpoints.join(", ")
     }
 
-    /// Whether the endpoints are asked with TLS.
+    /// Returns true if the endpoints use TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.endpoints.iter().any(Endpoint::is_tls)
     }
@@ -193,7 +193,7 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, String> {
         let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
         let is_valid = host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', ' ', ',']));
-        // The text is not repeated: it may hold a password.
+        // The message omits the text, which may hold a password.
         if is_valid { Ok(Self(text.to_owned())) } else { Err(format!("expected {}", Self::EXPECTED)) }
     }
 }

@@ -5,7 +5,6 @@ use etcd_client::{
     Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
 
-/// A key as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
@@ -15,14 +14,14 @@ pub(crate) struct Entry {
     pub(crate) lease: i64,
 }
 
-/// What to read: one key, or all that begin with it.
+/// The keys to read: one key, or all keys with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Range {
     Key(String),
     Prefix(String),
 }
 
-/// What must still be so for a write to count.
+/// A condition for a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
     /// The key was created at this revision (0: does not exist).
@@ -77,7 +76,7 @@ impl Link {
         Ok((revision, entries))
     }
 
-    /// Writes a key under a lease (0: none) if every fence holds; answers the revision it was written at.
+    /// Writes a key under a lease (0: none) if every fence holds; returns the revision of the write.
     pub(crate) async fn write(
         &self,
         fences: &[Fence],
@@ -93,7 +92,7 @@ impl Link {
         Ok(answer.succeeded().then(|| answer.header().map_or(0, etcd_client::ResponseHeader::revision)))
     }
 
-    /// The key of a range that was created last before this revision, and the revision of the reading.
+    /// The key of a range with the latest creation before this revision, and the revision of the reading.
     pub(crate) async fn created_before(
         &self,
         prefix: &str,

@@ -1,4 +1,4 @@
-//! Leases: asked for, kept alive on one stream, given back.
+//! Leases: granted, kept alive on one stream, given back.
 
 use super::link::{EtcdError, Link};
 use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
@@ -9,9 +9,9 @@ use tokio::time::{Instant, timeout};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) lease: i64,
-    /// What was granted, which may be more than was asked for.
+    /// The granted time, which may be longer than requested.
     pub(crate) ttl: Duration,
-    /// When it was asked for: the lease lives at least from then.
+    /// Time of the request: the lease lives at least from this time on.
     pub(crate) sent: Instant,
 }
 
@@ -26,7 +26,6 @@ pub(crate) struct KeepAlive {
 // === impl Link ===
 
 impl Link {
-    /// Asks for a lease.
     pub(crate) async fn grant(&self, ttl: Duration) -> Result<Grant, EtcdError> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
         let sent = Instant::now();
@@ -35,7 +34,7 @@ impl Link {
         Ok(Grant { lease: answer.id(), ttl: Duration::from_secs(granted), sent })
     }
 
-    /// Gives a lease back; every key under it goes with it. One that is gone already is no error.
+    /// Gives a lease back, and with the lease every key under it. A lease that is already gone is no error.
     pub(crate) async fn revoke(&self, lease: i64) -> Result<(), EtcdError> {
         match self.ask(|mut client| async move { client.lease_revoke(lease).await }).await {
             Ok(_) | Err(EtcdError::LeaseGone) => Ok(()),
@@ -43,12 +42,12 @@ impl Link {
         }
     }
 
-    /// Opens the stream and keeps the lease alive once by it.
+    /// Opens the stream, which keeps the lease alive once.
     pub(crate) async fn keep_alive(&self, lease: i64) -> Result<KeepAlive, EtcdError> {
         let open = |mut client: etcd_client::Client| async move {
             match client.lease_keep_alive(lease).await {
                 Ok(stream) => Ok(Some(stream)),
-                // The client's word for "answered with a time of zero", but also for a stream that failed early.
+                // The client's error for "answered with a time of zero", but also for a stream that failed early.
                 Err(Error::LeaseKeepAliveError(_)) => {
                     let alive = client.lease_time_to_live(lease, None).await?.ttl() > 0;
                     if alive { client.lease_keep_alive(lease).await.map(Some) } else { Ok(None) }
@@ -65,12 +64,13 @@ impl Link {
 // === impl KeepAlive ===
 
 impl KeepAlive {
-    /// The number of the connection that the stream was opened on.
+    /// The number of the connection on which the stream was opened.
     pub(crate) fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// Keeps the lease alive once more; answers for how long. A time of zero is how etcd says that the lease is gone.
+    /// Keeps the lease alive once more; returns the renewed time to live. etcd reports a lease that is gone by a time
+    /// of zero.
     pub(crate) async fn renew(&mut self) -> Result<Duration, EtcdError> {
         let exchange = async {
             self.keeper.keep_alive().await?;

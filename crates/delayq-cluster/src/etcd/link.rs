@@ -1,4 +1,4 @@
-//! The connection: to one etcd member at a time, replaced by the next when it does not answer.
+//! The connection to one etcd member at a time, replaced by the next endpoint after a missing answer.
 
 use crate::config::{Endpoint, EtcdConfig, TlsConfig};
 use crate::error::ClusterError;
@@ -14,9 +14,10 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
-/// How often an idle connection is probed; etcd closes connections that are probed more often than every 5 s.
+/// Interval between two probes of an idle connection; etcd closes connections that are probed more often than every
+/// 5 s.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// How long a probe may take.
+/// Maximum time that a probe may take.
 const PROBE_DEADLINE: Duration = Duration::from_secs(3);
 
 // gRPC's status codes, by number: the client passes them through without naming their type.
@@ -26,35 +27,35 @@ const RESOURCE_EXHAUSTED: i32 = 8;
 const OUT_OF_RANGE: i32 = 11;
 const UNAUTHENTICATED: i32 = 16;
 
-/// Why a request has no answer that counts.
+/// The reason why a request has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EtcdError {
-    /// No answer, or none from a cluster with a leader. What was asked may have been done.
+    /// No answer, or an answer of a cluster without a leader. The request may have been executed.
     #[error("{0}")]
     Silent(String),
     /// The lease does not exist.
     #[error("the lease was gone at once")]
     LeaseGone,
-    /// The revision asked for is no longer there: read again.
+    /// The requested revision no longer exists: read again.
     #[error("the history was compacted")]
     Compacted,
-    /// The user may not do this, or is not known.
+    /// The user may not do this, or is unknown.
     #[error("{0}")]
     Refused(String),
-    /// The fleet is that of another deployment.
+    /// The fleet belongs to another deployment.
     #[error("the fleet is that of deployment {recorded}, not of {mine}")]
     Foreign {
-        /// With what the keys of the fleet begin.
+        /// The beginning of the fleet's keys.
         base: String,
         recorded: DeploymentId,
         mine: DeploymentId,
     },
-    /// etcd takes no writes for now, such as with its database full: every member of it says the same.
+    /// etcd takes no writes for now, for example with a full database: every member of etcd answers the same.
     #[error("{0}")]
     Exhausted(String),
 }
 
-/// A connection that finds its way. Cheap to clone.
+/// A connection that switches endpoints by itself. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Link {
     shared: Arc<Shared>,
@@ -64,11 +65,11 @@ struct Shared {
     config: EtcdConfig,
     options: ConnectOptions,
     current: Mutex<Current>,
-    /// Rises whenever a connection was given up.
+    /// Rises whenever a connection is given up.
     turns: watch::Sender<u64>,
-    /// Whether the last request had no answer: only the first of a row is worth a warning.
+    /// The last request had no answer: only the first failure of a row is worth a warning.
     failing: AtomicBool,
-    /// Why etcd takes no writes, though it answers.
+    /// The reason why etcd takes no writes, though etcd answers.
     refusal: watch::Sender<Option<String>>,
     counters: Arc<Counters>,
 }
@@ -112,12 +113,12 @@ impl EtcdError {
     }
 }
 
-/// etcd answers a wrong password with *invalid argument*, the code of anything else that is wrong in a request.
+/// etcd answers a wrong password with *invalid argument*, the code of any other fault in a request.
 fn is_authentication(message: &str) -> bool {
     message.contains("authentication failed") || message.contains("user name is empty")
 }
 
-/// What an error says, and what lies at its root: of a connection that failed it says no more than that itself.
+/// Adds the root cause to an error's message: a failed connection's own message omits the cause.
 fn with_root_cause(message: &str, error: &dyn std::error::Error) -> String {
     match std::iter::successors(error.source(), |cause| cause.source()).last() {
         Some(root) if root.to_string() != message => format!("{message}: {root}"),
@@ -128,9 +129,9 @@ fn with_root_cause(message: &str, error: &dyn std::error::Error) -> String {
 // === impl Link ===
 
 impl Link {
-    /// A link that is not connected yet.
+    /// Creates a link without a connection.
     pub(crate) fn new(config: EtcdConfig, counters: Arc<Counters>) -> Result<Self, ClusterError> {
-        // A second installation is refused, and the first one serves.
+        // A second installation is refused, and the first stays in place.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let options = options(&config)?;
         let endpoint = fastrand::usize(..config.endpoints.len());
@@ -153,12 +154,12 @@ impl Link {
         &self.shared.config
     }
 
-    /// Fires when the connection is replaced: streams of the old one must be opened again.
+    /// Fires when the connection is replaced: streams of the old connection must be opened again.
     pub(crate) fn turns(&self) -> watch::Receiver<u64> {
         self.shared.turns.subscribe()
     }
 
-    /// Gives the connection up and turns to the next endpoint, unless somebody already did since `turn`.
+    /// Gives the connection up and turns to the next endpoint, unless another task already did since `turn`.
     pub(crate) async fn turn_away(&self, turn: u64, cause: &EtcdError) {
         let mut current = self.shared.current.lock().await;
         if *self.shared.turns.borrow() != turn {
@@ -186,7 +187,7 @@ impl Link {
         *self.shared.turns.borrow()
     }
 
-    /// One request within its deadline. A connection without an answer is given up.
+    /// Sends a request within its deadline. A connection without an answer is given up.
     pub(super) async fn ask<T, F>(&self, request: impl FnOnce(Client) -> F) -> Result<T, EtcdError>
     where
         F: Future<Output = Result<T, Error>>,
@@ -209,7 +210,7 @@ impl Link {
         answer
     }
 
-    /// Why etcd takes no writes, though it answers; none while etcd takes writes, as far as is known.
+    /// The reason why etcd takes no writes, though etcd answers; `None` while etcd takes writes, as far as is known.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.shared.refusal.borrow().clone()
     }
@@ -224,7 +225,7 @@ impl Link {
         }
     }
 
-    /// A write was taken, or no alarm found.
+    /// Records that a write was taken, or that no alarm was found.
     pub(super) fn note_write(&self) {
         if self.refusal().is_some() && self.shared.refusal.send_replace(None).is_some() {
             tracing::info!("etcd takes writes again");
@@ -246,12 +247,12 @@ impl Link {
         Ok(client)
     }
 
-    /// A connection of its own to one endpoint, with the password as it is now; the caller keeps the deadline.
+    /// Opens a separate connection to one endpoint, with the present password; the caller keeps the deadline.
     pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Client, EtcdError> {
         let mut options = self.shared.options.clone();
         let EtcdConfig { username, password, .. } = &self.shared.config;
         if let (Some(user), Some(password)) = (username, password) {
-            // Silent also while a file is being replaced: it is back a moment later.
+            // A password file that is being replaced counts as silence: the file is back a moment later.
             let password = password.reveal().map_err(EtcdError::Silent)?;
             options = options.with_user(user, password.expose_secret());
         }

@@ -1,15 +1,15 @@
-//! What an endpoint says of itself, its alarms among that.
+//! The status of an endpoint, including its alarms.
 
 use super::link::{EtcdError, Link};
 use etcd_client::StatusResponse;
 use tokio::time::timeout;
 
-/// What an endpoint says of itself.
+/// The status that an endpoint reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) version: String,
     pub(crate) has_leader: bool,
-    /// The names of the alarms that any member of etcd raised. With any, etcd takes no writes.
+    /// The names of the alarms that any member of etcd raised. With any alarm, etcd takes no writes.
     pub(crate) alarms: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ fn alarm(error: &str) -> Option<String> {
 // === impl Link ===
 
 impl Link {
-    /// What each endpoint says of itself, asked one after the other, each within the request deadline.
+    /// The status of each endpoint. Asks one endpoint after the other, each within the request deadline.
     pub(crate) async fn statuses(&self) -> Vec<(String, Result<Status, EtcdError>)> {
         let mut statuses = Vec::new();
         for endpoint in &self.config().endpoints {
@@ -50,7 +50,7 @@ impl Link {
         statuses
     }
 
-    /// Asks the present endpoint for alarms: [`Self::refusal`] says what was found.
+    /// Asks the present endpoint for alarms; [`Self::refusal`] returns the result.
     pub(crate) async fn look_for_alarms(&self) -> Result<(), EtcdError> {
         match self.present_status().await?.alarms.as_slice() {
             [] => self.note_write(),
@@ -59,7 +59,7 @@ impl Link {
         Ok(())
     }
 
-    /// A connection that does not answer stays: whether to give it up is for the requests that matter.
+    /// Keeps a connection that does not answer: only the requests that matter give a connection up.
     async fn present_status(&self) -> Result<Status, EtcdError> {
         self.count_request();
         let deadline = *self.config().call_deadline;

@@ -5,15 +5,15 @@ use super::link::{EtcdError, Link};
 use etcd_client::{EventType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::timeout;
 
-/// What to watch.
+/// The keys to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WatchRange {
     pub(crate) key: String,
-    /// All keys that begin with it.
+    /// Watches all keys that begin with `key`.
     pub(crate) prefix: bool,
 }
 
-/// What happened to a key.
+/// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Put(Entry),
@@ -21,17 +21,15 @@ pub(crate) enum Change {
     Deleted(Vec<u8>, i64),
 }
 
-/// A running watch.
 pub(crate) struct Watch {
     stream: WatchStream,
-    /// Changes of one range that arrived before etcd had confirmed the others.
+    /// Changes of one range that arrived before etcd had confirmed the other ranges.
     early: Vec<Change>,
 }
 
 // === impl WatchRange ===
 
 impl WatchRange {
-    /// One key.
     pub(crate) const fn key(key: String) -> Self {
         Self { key, prefix: false }
     }
@@ -70,7 +68,7 @@ impl Link {
             Ok(()) => Ok(watch),
             Err(EtcdError::Compacted) => Err(EtcdError::Compacted),
             Err(error) => {
-                // A token that went stale shows here as a refusal; a new connection brings a new token.
+                // A stale token shows here as a refusal; a new connection brings a new token.
                 self.turn_away(turn, &error).await;
                 Err(error)
             }
@@ -81,8 +79,8 @@ impl Link {
 // === impl Watch ===
 
 impl Watch {
-    /// The next changes, in order; empty for a message without any. Has no deadline: silence is what a quiet cluster
-    /// sounds like, and a dead connection is found by its probes or by the keep-alive. Safe to drop.
+    /// The next changes, in order; empty for a message without changes. Has no deadline: a quiet cluster is silent, and
+    /// the probes or the keep-alive find a dead connection. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Vec<Change>, EtcdError> {
         if !self.early.is_empty() {
             return Ok(std::mem::take(&mut self.early));

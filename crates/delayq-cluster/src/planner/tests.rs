@@ -1,4 +1,4 @@
-//! What a plan promises, for any shards and members.
+//! Properties of a plan, for any shards and members.
 
 use super::*;
 use delayq::protocol::ShardId;
@@ -150,7 +150,7 @@ proptest! {
     }
 }
 
-/// The first so many shards.
+/// The lowest shards, this many.
 fn first(shards: usize) -> ShardRanges {
     (0..shards as u16).map(ShardId::new).collect()
 }

@@ -1,5 +1,5 @@
-//! Shards that nobody pumps: this timer claims them whatever etcd says, and pumps them until the timer that the plan names
-//! claims them.
+//! Adopts shards that nobody pumps: this timer claims such a shard against the plan, and pumps until the timer named in
+//! the plan claims the shard.
 
 use super::Pumping;
 use crate::calls::{Call, Trip};
@@ -12,7 +12,7 @@ use std::time::Instant;
 // === impl Pumping ===
 
 impl Pumping {
-    /// Claims shards that may be orphans: Redis refuses each claim of a shard that its owner pumps.
+    /// Claims shards that may be orphans: Redis refuses the claim of a shard that its owner pumps.
     pub(super) fn adopt(&mut self, shards: Vec<ShardId>, now: Instant) {
         let (orphans, others): (Vec<_>, Vec<_>) =
             shards.into_iter().partition(|&shard| self.may_adopt(shard));
@@ -22,8 +22,8 @@ impl Pumping {
         }
     }
 
-    /// An operator's word counts also where nobody pumps: a drained timer takes no shard, and a shard that the plan gives to
-    /// nobody stays with nobody.
+    /// Operators' decisions hold even if nobody pumps: a drained timer takes no shard, and a shard that the plan gives
+    /// to nobody stays with nobody.
     fn may_adopt(&self, shard: ShardId) -> bool {
         let view = self.fleet.handle().view();
         !view.drained

@@ -1,4 +1,4 @@
-//! What comes back, and what the loop makes of it.
+//! Handles the answers to the loop's calls.
 
 use super::Pumping;
 use crate::calls::{Answer, Call, Trip};
@@ -13,11 +13,11 @@ use delayq::{Error, UnixMillis};
 use delayq_cluster::ClusterError;
 use std::time::{Duration, Instant};
 
-/// How often a shard whose owner is in doubt is asked about again.
+/// How long until etcd is asked again about a shard in doubt.
 const ASK_RETRY: Duration = Duration::from_millis(500);
-/// How often a shard that cannot be claimed is tried again.
+/// How long until a failed claim is tried again.
 const CLAIM_RETRY: Duration = Duration::from_millis(500);
-/// How often a shard that is missing is looked for, and so how long a restored one waits at most.
+/// How long until a missing shard is looked for again, and so the maximum wait of a restored shard.
 const MISSING_RETRY: Duration = Duration::from_secs(2);
 
 // === impl Pumping ===
@@ -79,7 +79,7 @@ impl Pumping {
         self.progress.answered(shard, done > 0, report.blocked > 0, trip.answered);
         match report.word {
             PumpWord::Pumped | PumpWord::More => self.clock_of(shard).learn(shard, false),
-            // What is behind a clock that reads too much, the guard has seen already.
+            // The guard has already seen a clock that reads too much.
             PumpWord::NotOverdue | PumpWord::Ahead => {}
             PumpWord::Held => {
                 self.clock_of(shard).learn(shard, true);
@@ -119,7 +119,7 @@ impl Pumping {
         self.count_shards();
     }
 
-    /// A node granted claims at this time by its clock; none: of no shard.
+    /// Handles the time of a node's clock when the node granted claims; `None` if no claim was granted.
     pub(super) fn granted(&mut self, node: NodeId, trip: Trip, clock: Option<UnixMicros>) {
         let Some(clock) = clock else { return };
         self.hear(node, trip, clock);
@@ -129,22 +129,22 @@ impl Pumping {
         }
     }
 
-    /// Redis granted a shard under this epoch. Of two claims that were out at once the later epoch counts.
+    /// Owns a shard under the epoch that Redis granted. If two claims were in flight, the later epoch counts.
     pub(super) fn own(&mut self, shard: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
         let known = self.schedule.epoch(shard);
         if known == Some(epoch) {
             self.schedule.learn(shard, next_due);
-            // A fenced answer was of an epoch before this one.
+            // A fenced answer belonged to an epoch before this grant.
             self.schedule.doubt(shard, false);
         } else if known.is_none_or(|known| known < epoch) {
             self.schedule.own(shard, epoch, next_due);
-            // Only a pump says whether an earlier owner left the shard held.
+            // Only a pump reveals whether an earlier owner left the shard held.
             self.schedule.poll(shard);
             let held = self.clock_of(shard).holds(shard);
             self.schedule.hold(shard, held);
             events::owned(&self.metrics, shard, epoch);
         }
-        // After a fence, the shard counted as another's.
+        // After a fence, the shard counted as another timer's.
         self.fewer |= self.foreign.has(shard);
     }
 
@@ -156,7 +156,7 @@ impl Pumping {
             match &mine {
                 Ok(mine) if mine.contains(&shard) => self.owning.still_mine(shard, now),
                 Ok(_) => {
-                    // A newer plan, which says so, is on its way.
+                    // A newer plan, which takes this shard away, is on the way.
                     self.schedule.drop(shard);
                     self.owning.doubt(shard, now + ASK_RETRY);
                 }
@@ -166,16 +166,17 @@ impl Pumping {
         self.count_shards();
     }
 
-    /// A newer epoch fenced a shard: asks etcd about a shard that is planned for this timer; any other has reached its new owner.
+    /// Handles a fence by a newer epoch: asks etcd about a shard that is planned for this timer; any other shard has
+    /// reached its new owner.
     fn fenced(&mut self, shard: ShardId, epoch: u64, known: u64, now: Instant) {
-        // An answer to a call from before the last claim.
+        // The answer belongs to a call from before the last claim.
         if self.schedule.epoch(shard).is_none_or(|mine| mine >= known) {
             return;
         }
         if self.owning.fenced(shard, now) {
             events::fenced(&self.metrics, shard, epoch, known);
             self.schedule.doubt(shard, true);
-            // Its newest owner may be gone, too.
+            // The newest owner may be gone, too.
             self.fewer = true;
         } else {
             events::handed_over(&self.metrics, shard, known);
@@ -190,7 +191,7 @@ impl Pumping {
             Ok(HoldAnswer::Done) => {
                 let clock = &self.nodes[self.nodes.of(shard)].clock;
                 self.schedule.hold(shard, clock.holds(shard));
-                // The clock may have been judged again while this was on its way.
+                // The clock may have been judged again while this call was in flight.
                 if on != clock.is_jumped() {
                     self.send_holds(now);
                 }
@@ -208,7 +209,7 @@ impl Pumping {
         &mut self.nodes[node].clock
     }
 
-    /// Hears of a node's clock by a call that is no pump of owned shards.
+    /// Learns a node's clock from any call other than a pump of owned shards.
     pub(super) fn hear(&mut self, node: NodeId, trip: Trip, clock: UnixMicros) {
         if !trip.moved {
             self.nodes[node].aim.ran_otherwise(trip.sent, clock);
@@ -230,15 +231,15 @@ impl Pumping {
             }
             Verdict::Steady => events::clock_steady(&self.nodes[node].name),
         }
-        // Steady again, a shard whose hold was not answered, since Redis refused writes or did not answer, says by its answer
-        // whether it is held.
+        // A hold may lack an answer, because Redis refused writes or was silent. Once the clock is steady again, the
+        // next answer of such a shard reveals whether the shard is held.
         let owned: Vec<ShardId> = self.schedule.owned_at(node).collect();
         let clock = &self.nodes[node].clock;
         owned.into_iter().for_each(|shard| self.schedule.hold(shard, clock.holds(shard)));
         self.send_holds(now);
     }
 
-    /// A call for a shard that is given to this timer failed.
+    /// Handles a failed call for a shard that is given to this timer.
     fn failed(&mut self, (node, shard): (NodeId, ShardId), error: &Error, now: Instant) {
         self.metrics.call_failed();
         let kept = if is_missing(error) {
@@ -261,13 +262,13 @@ impl Pumping {
         self.count_shards();
     }
 
-    /// Has each node say which deployment it keeps: a connection that was replaced may lead to another Redis.
+    /// Asks each node for its deployment: a replaced connection may lead to another Redis.
     pub(super) fn verify_nodes(&mut self) {
         let nodes: Vec<_> = self.nodes.in_use().iter().map(|(&node, &shard)| (node, shard)).collect();
         self.send_all(nodes.into_iter().map(|(node, shard)| Call::Verify { node, shard }));
     }
 
-    /// Nothing is pumped at a node that keeps another deployment, until it grants claims again.
+    /// Stops pumping at a node that keeps another deployment, until the node grants claims again.
     fn verified(&mut self, node: NodeId, said: Result<(), Error>) {
         let Err(error @ Error::Foreign { .. }) = said else { return };
         let (owned, now): (Vec<ShardId>, _) = (self.schedule.owned_at(node).collect(), Instant::now());
@@ -276,7 +277,7 @@ impl Pumping {
         }
     }
 
-    /// A call to a node for a shard failed. How a node is that has no shard any more does not matter.
+    /// Records the failure of a call to a node for a shard. The health of a node without shards does not matter.
     pub(super) fn lost(&mut self, (node, shard): (NodeId, ShardId), error: &Error, now: Instant) {
         if !self.nodes.is_used(node) {
             return;
@@ -287,7 +288,7 @@ impl Pumping {
         }
     }
 
-    /// A call to a node was not answered, or refused; the shard is not this timer's.
+    /// Records that a node did not answer or refused a call for another timer's shard.
     pub(super) fn unanswered(&mut self, node: NodeId, error: &Error, now: Instant) {
         if !self.nodes.is_used(node) {
             return;
@@ -298,7 +299,7 @@ impl Pumping {
         }
     }
 
-    /// A script that may write was answered by a node.
+    /// Records that a node answered a script that may write.
     pub(super) fn well(&mut self, node: NodeId, trip: Trip) {
         if trip.moved || !self.nodes.is_used(node) {
             return;

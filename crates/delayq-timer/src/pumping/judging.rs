@@ -1,4 +1,4 @@
-//! Once a second: how this timer stands in numbers, and whether what is due moves.
+//! Once a second: exports this timer's standing as metrics, and judges whether due messages move.
 
 use super::Pumping;
 use crate::events;
@@ -7,14 +7,14 @@ use std::time::Instant;
 // === impl Pumping ===
 
 impl Pumping {
-    /// Shows what is due and overdue, of the shards that are pumped here and of others that nobody pumps, and judges whether
-    /// those that are pumped here move.
+    /// Exports the due and overdue times of the shards pumped here and of shards that nobody pumps, and judges whether
+    /// the shards pumped here make progress.
     pub(super) fn judge(&mut self, now: Instant) {
         self.fleet.show_drain(&self.metrics);
         self.metrics.etcd_refuses_writes.set(i64::from(self.fleet.handle().refusal().is_some()));
         self.metrics.leader.set(i64::from(self.fleet.handle().leads()));
         let mut nodes = self.schedule.earliest();
-        // What others were given, since this timer does not reach it, is for them to pump.
+        // Other timers pump the shards that were given away because this timer cannot reach their node.
         nodes.retain(|&node, _| !self.health.unreached().contains(&node) || self.is_given_any_of(node));
         let next_due = nodes.values().min().map(|due| due.get() as f64 / 1000.0);
         let mine = nodes.into_iter().map(|(node, due)| self.nodes.overdue(node, due, now)).max();

@@ -1,4 +1,4 @@
-//! Who owns what: shards that come and go, wake-ups of theirs, and a deployment that grows.
+//! Changes of ownership: shards gained and lost, their wake-ups, and a growing deployment.
 
 use super::Pumping;
 use crate::events;
@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Wakes that are received in one go.
+/// Maximum wakes received in one step.
 const WAKES_A_STEP: usize = 1024;
-/// How long a stopping timer waits for its shards to be fenced.
+/// How long a stopping timer waits until its shards are fenced.
 const HAND_OVER: Duration = Duration::from_secs(3);
-/// How long the last calls, giving the locks back, and the farewell may take: each of the three.
+/// Maximum time for each of three steps: the last calls, giving the locks back, and the farewell.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 // === impl Pumping ===
@@ -56,7 +56,8 @@ impl Pumping {
         self.count_shards();
     }
 
-    /// Listens to the shards that are pumped here, or soon will be, and to those of others where few timers share them.
+    /// Listens to the shards that are pumped here now or soon, and to other timers' shards if few timers share the
+    /// shards.
     pub(super) fn listen(&mut self, gained: Vec<ShardId>, now: Instant) {
         let given: BTreeSet<ShardId> = self.owning.shards().collect();
         if !self.is_single() {
@@ -72,7 +73,7 @@ impl Pumping {
         self.fleet.others(given, usize::from(self.client.shards().get()))
     }
 
-    /// Says which shards others should have, where that changed: those that this timer does not reach.
+    /// Registers the shards that this timer cannot reach, if the set changed, so that other timers take over.
     pub(super) fn turn_health(&mut self, now: Instant) {
         let (nodes, owning) = (&self.nodes, &self.owning);
         let has_shards = |node| is_given_any(nodes, owning, node);
@@ -86,7 +87,7 @@ impl Pumping {
         self.poll.at_once(now);
     }
 
-    /// Whether any shard of a node is planned for this timer.
+    /// Returns true if any shard of a node is planned for this timer.
     pub(super) fn is_given_any_of(&self, node: NodeId) -> bool {
         is_given_any(&self.nodes, &self.owning, node)
     }
@@ -96,7 +97,7 @@ impl Pumping {
         self.fleet.handle().set_hindered(self.client.shards().shards().filter(out).collect());
     }
 
-    /// Places the shards at the nodes that have them now.
+    /// Places each shard at its current node.
     pub(super) fn place(&mut self, now: Instant) {
         for Moved { shard, from, to } in self.nodes.place(self.client.shards(), &mut self.schedule, now) {
             if let Some(from) = from {
@@ -111,14 +112,14 @@ impl Pumping {
         self.send_holds(now);
     }
 
-    /// The deployment has more shards now: the plan gives the new ones out.
+    /// Follows a growth of the deployment: the plan assigns the new shards.
     pub(super) fn grow(&mut self, shards: ShardCount) {
         self.place(Instant::now());
         self.fleet.handle().set_shards(shards);
         self.listen(Vec::new(), Instant::now());
     }
 
-    /// A shard is not pumped here any more.
+    /// Stops pumping a shard here.
     pub(super) fn let_go(&mut self, shard: ShardId) {
         self.metrics.epoch(shard, None);
         self.schedule.drop(shard);
@@ -132,20 +133,20 @@ impl Pumping {
         self.count_shards();
     }
 
-    /// Asks for other owners; this timer pumps each shard until the new owner fences it.
+    /// Asks for other owners; this timer pumps each shard until the new owner fences the shard.
     pub(super) fn drain(&mut self) {
         self.stopping = Some(Instant::now());
-        // A timer that leaves gives its shards away, whatever its health.
+        // A leaving timer gives its shards away, whatever its health.
         self.health.leave();
         self.fleet.handle().drain();
     }
 
-    /// Returns true if this timer stops and has no shard left, or its time for handing over has ended.
+    /// Returns true if this timer stops and has no shard left, or if the time for handing over has passed.
     pub(super) fn has_handed_over(&self) -> bool {
         self.stopping.is_some_and(|since| self.owning.is_empty() || since.elapsed() >= HAND_OVER)
     }
 
-    /// Waits for the calls that are out, gives locks back, and leaves.
+    /// Waits for the calls in flight, gives locks back, and leaves.
     pub(super) async fn farewell(mut self) -> Result<(), Fault> {
         let _ = timeout(FAREWELL, self.calls.settle()).await;
         if self.is_single() {
@@ -158,7 +159,7 @@ impl Pumping {
     }
 }
 
-/// Whether any shard of a node is planned for this timer.
+/// Returns true if any shard of a node is planned for this timer.
 fn is_given_any(nodes: &Nodes, owning: &Owning, node: NodeId) -> bool {
     owning.shards().any(|shard| nodes.of(shard) == node && owning.is_given(shard))
 }

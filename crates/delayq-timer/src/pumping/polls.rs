@@ -1,4 +1,4 @@
-//! The slow net: every owned shard is polled from time to time, and so are others that nobody pumps.
+//! The slow net: polls every owned shard from time to time, and checks other timers' shards for a missing pump.
 
 use super::Pumping;
 use crate::calls::{Call, NO_LATER, Trip};
@@ -13,7 +13,7 @@ use std::time::Instant;
 // === impl Pumping ===
 
 impl Pumping {
-    /// Polls everything but the owned shards, and reports.
+    /// Polls everything but the owned shards, and counts the membership's events.
     pub(super) fn poll(&mut self, now: Instant) {
         self.send_holds(now);
         let mut wrong = false;
@@ -30,7 +30,8 @@ impl Pumping {
         self.poll.sent(wrong, now);
     }
 
-    /// Polls the owned shards whose turn it is, which renews their locks, asks some what they have, and one to forget topics.
+    /// Polls the owned shards whose turn has come, which renews their locks; asks some shards for a survey or their
+    /// books, and one shard to forget topics.
     pub(super) fn poll_owned(&mut self, now: Instant) {
         let shards = self.poll.owned(&self.schedule, now);
         if self.is_single() {
@@ -39,7 +40,7 @@ impl Pumping {
         }
         shards.into_iter().for_each(|shard| self.schedule.poll(shard));
         match self.forgetting.take(&self.schedule, now) {
-            // By a clock that is not trusted nobody knows how long a topic was quiet.
+            // An untrusted clock cannot tell how long a topic was quiet.
             Some(page) if self.nodes[self.nodes.of(page.shard)].clock.is_jumped() => {
                 self.forgetting.answered(page.shard, None);
             }
@@ -79,7 +80,8 @@ impl Pumping {
         self.adopt(orphans, now);
     }
 
-    /// By a clock that is unknown or not trusted, nothing is moved: the call only learns what is due.
+    /// Rescues overdue messages from other timers' shards. With an unknown or untrusted clock the call moves nothing
+    /// and only learns the next due time.
     fn rescue(&mut self, shards: &[ShardId], now: Instant) {
         for (node, some) in self.nodes.apart(shards) {
             let clock = &self.nodes[node].clock;
@@ -112,7 +114,7 @@ impl Pumping {
         }
     }
 
-    /// Receives what was found in another's shard; the shard again where there may be more to rescue.
+    /// Handles a rescue's report of another timer's shard. Returns the shard if more may be left to rescue.
     fn rescued_one(
         &mut self,
         (node, shard): (NodeId, ShardId),
@@ -143,12 +145,12 @@ impl Pumping {
                     events::topic_forgotten(&self.metrics, topic, shard, is_news);
                 }
             }
-            // Whether Redis answers is for the polls to say.
+            // The polls, not this call, judge whether Redis answers.
             Err(error) => tracing::debug!(%shard, %error, "it is asked to forget topics again later"),
         }
     }
 
-    /// Likewise.
+    /// Handles a survey's answer; a failed survey is not held against Redis.
     pub(super) fn surveyed(&mut self, shard: ShardId, answer: Result<Survey, Error>) {
         match answer {
             Ok(found) if self.schedule.epoch(shard).is_some() => self.surveys.answered(shard, found),
@@ -157,7 +159,7 @@ impl Pumping {
         }
     }
 
-    /// Likewise.
+    /// Handles an answer about a shard's books; a failed call is not held against Redis.
     pub(super) fn counted(&mut self, shard: ShardId, answer: Result<BooksPage, Error>) {
         let found = match answer {
             Ok(found) if self.schedule.epoch(shard).is_some() => Some(found),

@@ -1,4 +1,4 @@
-//! Whether this timer can do its work, and why not: what its readiness says.
+//! Derives the timer's readiness and the reason for being unready.
 
 use super::Pumping;
 use crate::events;
@@ -6,36 +6,36 @@ use crate::progress::Stall;
 use crate::redis_health::Ailment;
 use delayq_service::Condition;
 
-/// How the timer stands.
+/// The standing of the timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Redis has not answered yet.
     Starting,
-    /// It pumps what it is given.
+    /// The timer pumps the shards given to it.
     Ready,
-    /// It gives its shards away, and ends.
+    /// The timer gives its shards away, and ends.
     HandingOver,
-    /// Redis does not have a shard, or has it otherwise: why.
+    /// Redis lacks a shard, or keeps another layout or deployment than this process knows: the reason.
     Missing(String),
-    /// Redis does not answer, or refuses writes; of several nodes, this one.
+    /// Redis does not answer, or refuses writes; with several nodes, the node's name.
     Silent(Option<String>),
     /// Another timer has the lock.
     LockedOut(String),
-    /// The shards are held.
+    /// The shards are held because a clock jumped.
     Jumped,
-    /// Shards that another timer held are held until their clock is proven.
+    /// Shards that another timer left held stay held until their clock is proven.
     Held,
-    /// It has no shard, and no plan that means none for it: it is not in the fleet yet, or waits for what it is given.
+    /// The timer has no shard, and no plan intends that: the timer is not in the fleet yet, or waits for its shards.
     Unplaced,
-    /// etcd answers, and takes no writes: why. What is planned is pumped.
+    /// etcd answers but takes no writes: the reason. Planned shards are pumped.
     Unled(String),
-    /// The fleet in etcd is that of another deployment: why this timer does not join.
+    /// The fleet in etcd belongs to another deployment: the reason not to join.
     Foreign(String),
-    /// What is due does not move, though nothing else is wrong.
+    /// Due messages do not move, though nothing else is wrong.
     Stalled(Stall),
 }
 
-/// The readiness, and what it says now.
+/// The readiness condition, and the standing reported last.
 pub(super) struct Reported {
     condition: Condition,
     standing: Standing,
@@ -89,7 +89,7 @@ impl Reported {
         Self { condition, standing: Standing::Starting }
     }
 
-    /// Changes the readiness where the standing changed.
+    /// Updates the readiness if the standing changed.
     pub(super) fn report(&mut self, standing: Standing) {
         if standing != self.standing {
             if let Standing::Foreign(why) = &standing {
@@ -107,12 +107,12 @@ impl Reported {
 // === impl Standing ===
 
 impl Standing {
-    /// Whether its clock and its ownership are trusted, and Redis answers.
+    /// Returns true if the clock and the ownership are trusted, and Redis answers.
     pub(super) const fn is_well(&self) -> bool {
         matches!(self, Self::Ready | Self::Stalled(_) | Self::Unled(_))
     }
 
-    /// Why it is not ready.
+    /// The reason for being unready; `None` when ready.
     fn text(&self) -> Option<String> {
         let why = match self {
             Self::Ready => return None,

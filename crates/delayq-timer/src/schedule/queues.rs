@@ -1,4 +1,4 @@
-//! The shards that wait, each in the order in which it is taken: so that no step walks over all of them.
+//! The queues of waiting shards, each in serving order, so that no step scans all shards.
 
 use super::Shard;
 use delayq::UnixMillis;
@@ -6,18 +6,18 @@ use delayq::protocol::ShardId;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Shards that no call is out for and that may be pumped, by what they wait for.
+/// Shards that may be pumped and have no call in flight, by reason of waiting.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queues {
-    /// Of the same due time, the longest unserved first.
+    /// By due time; among equal due times, the longest unserved first.
     due: BTreeSet<((UnixMillis, u64), ShardId)>,
-    /// By whose turn it is, the longest unserved first.
+    /// The longest unserved first.
     polls: BTreeSet<(u64, ShardId)>,
     heavy: BTreeSet<(u64, ShardId)>,
     resting: BTreeSet<(Instant, ShardId)>,
 }
 
-/// Where a shard waits: nowhere while a call is out for it, or it may not be pumped.
+/// A shard's places in the queues: none while a call is in flight, or while the shard may not be pumped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     due: Option<(UnixMillis, u64)>,
@@ -47,7 +47,7 @@ impl Place {
 // === impl Queues ===
 
 impl Queues {
-    /// A shard that waited there waits here now.
+    /// Moves a shard from its former places to new places.
     pub(super) fn replace(&mut self, id: ShardId, before: &Place, now: &Place) {
         requeue(&mut self.due, id, before.due, now.due);
         requeue(&mut self.polls, id, before.poll, now.poll);
@@ -55,7 +55,7 @@ impl Queues {
         requeue(&mut self.resting, id, before.rest, now.rest);
     }
 
-    /// By due time.
+    /// The shards with a due time, earliest first.
     pub(super) fn due(&self) -> impl Iterator<Item = (UnixMillis, ShardId)> {
         self.due.iter().map(|&((due, _), id)| (due, id))
     }
@@ -64,7 +64,7 @@ impl Queues {
         self.due.first().map(|&((due, _), _)| due)
     }
 
-    /// By turns.
+    /// The shards to poll, longest unserved first.
     pub(super) fn polls(&self) -> impl Iterator<Item = ShardId> {
         self.polls.iter().map(|&(_, id)| id)
     }
@@ -73,12 +73,12 @@ impl Queues {
         !self.polls.is_empty()
     }
 
-    /// The heavy shard whose turn it is.
+    /// The heavy shard whose turn is next.
     pub(super) fn heavy(&self) -> Option<ShardId> {
         self.heavy.first().map(|&(_, id)| id)
     }
 
-    /// A shard that has rested.
+    /// A shard whose rest has ended.
     pub(super) fn rested(&self, now: Instant) -> Option<ShardId> {
         self.resting.first().filter(|(until, _)| *until <= now).map(|&(_, id)| id)
     }

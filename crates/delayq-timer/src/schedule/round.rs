@@ -1,11 +1,10 @@
-//! What a schedule sends, and what it learns of it.
+//! The schedule's output (rounds of calls) and input (findings of a pump).
 
 use crate::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::time::Instant;
 
-/// The pipeline of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pipeline {
     /// Many shards, few ids each.
@@ -17,36 +16,34 @@ pub(crate) enum Pipeline {
 /// Calls to send together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Where to.
     pub(crate) node: NodeId,
-    /// The pipeline.
     pub(crate) pipeline: Pipeline,
     /// The shards, each with its epoch.
     pub(crate) shards: Vec<(ShardId, Option<u64>)>,
-    /// The most ids of each shard.
+    /// Maximum ids of each shard.
     pub(crate) limit: u16,
 }
 
-/// When to ask for rounds again.
+/// The moment to ask for rounds again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Next {
     /// The earliest due time of a shard that could be pumped, by Redis's clock.
     pub(crate) due: Option<UnixMillis>,
-    /// No call goes out for it before this moment of the local clock.
+    /// No light call goes out before this moment of the local clock.
     pub(crate) not_before: Option<Instant>,
-    /// When a shard is to be pumped whatever is due: the end of a rest, or a poll.
+    /// Time of a pump that does not depend on a due time: the end of a rest, or a poll.
     pub(crate) anyway: Option<Instant>,
 }
 
-/// What a pump found in a shard.
+/// A pump's findings in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// When something is due next.
+    /// The next due time.
     pub(crate) next_due: Option<UnixMillis>,
-    /// Whether more is due now.
+    /// More messages are due now.
     pub(crate) more: bool,
-    /// Redis's clock when it ran.
+    /// Redis's clock when the pump ran.
     pub(crate) now: UnixMillis,
-    /// Whether it came too early for the due time that it was sent for.
+    /// The pump came too early for its due time.
     pub(crate) early: bool,
 }

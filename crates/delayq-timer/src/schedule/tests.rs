@@ -1,9 +1,9 @@
-//! The schedule as a table of what goes out when.
+//! The schedule as a table of calls and times.
 
 use super::*;
 
 const EPOCH: u64 = 7;
-/// The node of all shards, where nothing else is said.
+/// The default node of all shards.
 const NODE: NodeId = NodeId(0);
 
 fn shard(n: u16) -> ShardId {

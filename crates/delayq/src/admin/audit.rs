@@ -1,4 +1,4 @@
-//! Auditing a deployment while it is in use: whether something leads to every message, and every entry to one.
+//! Audits a deployment in use: checks that every message is reachable, and that every entry has a message.
 
 use super::Admin;
 use super::auditor::Auditor;
@@ -9,27 +9,26 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Audit {
-    /// How many messages and markers were looked at; one may count twice where Redis's table of keys changes its size
-    /// meanwhile.
+    /// Number of checked messages and markers. A message may count twice if Redis resizes the table of keys meanwhile.
     pub looked_at: u64,
-    /// How many entries of indexes were looked at; likewise.
+    /// Number of checked index entries. An entry may count twice in the same way.
     pub entries: u64,
-    /// What is wrong.
+    /// The faults.
     pub findings: BTreeSet<Finding>,
-    /// Counters that are not what there is. Those of a topic with findings are not looked at: mend these first.
+    /// Wrong counters. The counters of a topic with findings are not checked: mend the findings first.
     pub drifts: BTreeSet<Drift>,
-    /// Topics that could not be counted, by shard, and why.
+    /// Topics that could not be counted, by shard, with the reason.
     pub uncounted: BTreeSet<Uncounted>,
 }
 
 // === impl Audit ===
 
 impl Audit {
-    /// Whether nothing is wrong. What could not be counted is not.
+    /// Returns true if no fault was found. Uncounted topics are not faults.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.drifts.is_empty()
     }
@@ -38,14 +37,14 @@ impl Audit {
 // === impl Admin ===
 
 impl Admin {
-    /// Looks at every message, every entry of every index and every counter of the deployment, in bounded steps, while
-    /// it is in use. `progress` hears how many messages and entries were looked at.
+    /// Checks every message, every entry of every index and every counter of the deployment, in bounded steps, during
+    /// normal use. `progress` gets the number of checked messages and entries.
     ///
     /// # Errors
     /// Redis cannot be used, does not allow SCAN, or lacks a shard.
     pub async fn audit(&self, mut progress: impl FnMut(u64)) -> Result<Audit, Error> {
         let mut audit = Audit::default();
-        // In a shard that is missing nothing is out of its place.
+        // In a missing shard, nothing would look wrong.
         self.overview().await?;
         let mut auditor = Auditor::new(Paced::new(self.client.clone(), 1.0), None);
         if !self.unseen.is_empty() {

@@ -1,4 +1,4 @@
-//! A walk over every message, every index and every counter of a deployment, one call after the other.
+//! A walk over every message, every index and every counter of a deployment, call by call.
 //!
 //! ```text
 //! SCAN ─┬─ messages ─► glance ─► audit ─┬─ findings      (of a sweep, those that `Entries` does not account for)
@@ -6,7 +6,7 @@
 //!       ├─ indexes ──► audit_index ─► findings
 //!       └─ topics ───► at the end: recount ─► drifts
 //! ```
-//! Redis lists the keys of all shards at once, so one walk is for the whole deployment.
+//! Redis lists the keys of all shards at once, so one walk covers the whole deployment.
 
 use super::entries::Entries;
 use super::paced::Paced;
@@ -26,45 +26,45 @@ use std::sync::Arc;
 
 /// Keys that Redis walks over in one step.
 const KEYS_A_STEP: usize = 500;
-/// Messages of a shard that are looked at together.
+/// Messages of a shard that are checked together.
 const MESSAGES_A_LOOK: usize = 500;
-/// Messages that a script reads in one call, and entries. Each message may be a MiB.
+/// Messages or entries that a script reads in one call. Each message may be a MiB.
 const MESSAGES_A_CALL: usize = 100;
 /// Indexes in one call: most groups have few messages.
 const INDEXES_A_CALL: usize = 50;
-/// Messages that wait to be looked at with others of their shard.
+/// Maximum messages that wait to be checked together with other messages of the same shard.
 const MOST_WAITING: usize = 20_000;
-/// How often a topic that changes while it is counted is counted again.
+/// Maximum counts of a topic that changes during the count.
 const COUNTS: usize = 5;
 
-/// The walk, and how far it is.
+/// The walk, and the progress so far.
 #[derive(Debug)]
 pub(super) struct Auditor {
     redis: Paced,
     /// The walk over the keys.
     keys: KeyScan,
-    /// Messages that were seen and not looked at yet, by key without the base.
+    /// Messages that were seen and not checked yet, by key without the base.
     messages: BTreeMap<ShardId, Vec<Vec<u8>>>,
     waiting: usize,
-    /// Likewise, indexes and what else is no message.
+    /// Indexes and other keys that are not messages, likewise.
     indexes: BTreeMap<ShardId, VecDeque<IndexAt>>,
-    /// Of the large index that is looked at in a shard, its last entry when that began: what comes behind it is left to the next
-    /// walk, or one under load would not end.
+    /// The last entry of the large index under check in a shard, at the start of the check. Later entries are left to
+    /// the next walk, because a walk under load would not end otherwise.
     ends: BTreeMap<ShardId, Option<(f64, Vec<u8>)>>,
-    /// What the buckets have; `None`: a script looks at each message and each entry.
+    /// The entries of the buckets; `None`: a script checks each message and each entry.
     entries: Option<Entries>,
-    /// Buckets that were seen: with `entries` they are looked at behind all messages.
+    /// Buckets that were seen: with `entries`, buckets are checked after all messages.
     buckets: BTreeSet<(ShardId, Vec<u8>)>,
     candidates: Candidates,
-    /// Topics that were seen, by number, and are not counted yet.
+    /// Topics that were seen and not counted yet, by number.
     topics: BTreeSet<(ShardId, String)>,
-    /// How many things are wrong in a topic. One with any is not counted.
+    /// Number of faults by topic. A topic with a fault is not counted.
     faulty: BTreeMap<(ShardId, String), usize>,
     names: BTreeMap<(ShardId, String), Option<String>>,
     left_out: Arc<BTreeSet<ShardId>>,
 }
 
-/// What one step found.
+/// The findings of one step.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) looked_at: u64,
@@ -72,7 +72,7 @@ pub(super) struct Page {
     pub(super) findings: Vec<Finding>,
     pub(super) drifts: Vec<Drift>,
     pub(super) uncounted: Option<Uncounted>,
-    /// The topic that was looked at, by shard, number and name.
+    /// The topic that was checked, by shard, number and name.
     pub(super) topic: Option<(ShardId, String, String)>,
 }
 
@@ -98,12 +98,13 @@ impl Auditor {
         }
     }
 
-    /// Looks at these nodes alone, and not at these shards.
+    /// Limits the walk to these nodes, and leaves out these shards.
     pub(super) fn leaving_out(self, left_out: Arc<BTreeSet<ShardId>>, nodes: BTreeSet<String>) -> Self {
         Self { keys: self.keys.of_nodes(nodes), left_out, ..self }
     }
 
-    /// Goes one step: what that found; `None`: all is looked at. After an error the next step is this one again.
+    /// Takes one step, and returns the findings; `None` at the end of the walk. After an error the next call repeats
+    /// the step.
     ///
     /// # Errors
     /// Redis cannot be used, or [`Error::Walk`]: only a new walk sees all.
@@ -127,7 +128,7 @@ impl Auditor {
         Ok(Some(page))
     }
 
-    /// What was found is not wrong any more.
+    /// Records that a finding was mended.
     pub(super) fn is_mended(&mut self, finding: &Finding) {
         let Some(number) = finding.number() else { return };
         if let Entry::Occupied(mut count) = self.faulty.entry((finding.shard, number)) {
@@ -138,7 +139,7 @@ impl Auditor {
         }
     }
 
-    /// Whole pages first, and what is left of each shard once all keys were seen.
+    /// Selects full pages first, and the rest of each shard once all keys were seen.
     fn whats_next(&mut self) -> Next {
         if self.entries.as_ref().is_some_and(Entries::comes_first) {
             return Next::Entries;
@@ -239,7 +240,7 @@ impl Auditor {
     }
 
     async fn look_at_indexes(&mut self, shard: ShardId) -> Result<Page, Error> {
-        // One that was not through in its first step is large.
+        // An index that was not finished by the first step is large.
         let large = self.indexes[&shard].front().filter(|first| !first.member.is_empty());
         if let Some(index) = large.map(|large| large.index.clone())
             && !self.ends.contains_key(&shard)
@@ -280,7 +281,7 @@ impl Auditor {
         Ok(Page { findings, ..Page::default() })
     }
 
-    /// Counts a topic; one with findings is not counted.
+    /// Counts a topic, unless the topic has findings.
     async fn look_at_topic(&mut self, shard: ShardId, number: String) -> Result<Page, Error> {
         let key = (shard, number);
         let page = match self.name_of(&key).await? {
@@ -338,7 +339,7 @@ enum Next {
 // === impl Paced ===
 
 impl Paced {
-    /// The last entry of an index; `None`: it has none.
+    /// Returns the last entry of an index; `None`: the index is empty.
     async fn last_entry(&mut self, shard: ShardId, index: &[u8]) -> Result<Option<(f64, Vec<u8>)>, Error> {
         let mut zrange = redis::cmd("ZRANGE");
         zrange.arg([self.keys().base(shard).as_bytes(), index].concat());
@@ -350,7 +351,7 @@ impl Paced {
         Ok(last.into_iter().next().map(|(member, score)| (score, member)))
     }
 
-    /// The name of a topic that has this number in a shard.
+    /// Returns the name of the topic with this number in a shard.
     pub(super) async fn topic_name(&mut self, shard: ShardId, number: &str) -> Result<Option<Topic>, Error> {
         let mut hget = redis::cmd("HGET");
         hget.arg(format!("{}t:{number}", self.keys().base(shard))).arg("name");
@@ -359,13 +360,13 @@ impl Paced {
                 let name: Option<Vec<u8>> = from_redis_value(name).ok().flatten();
                 Ok(name.map(|name| Topic::from_stored(&name)))
             }
-            // A key of the wrong type is a finding of its own.
+            // A key of the wrong type is a separate finding.
             Err(error) if error.is_wrong_type() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Counts a topic in a shard; again where it changed meanwhile.
+    /// Counts a topic in a shard, and repeats the count if the topic changed meanwhile.
     pub(super) async fn counted(
         &mut self,
         shard: ShardId,
@@ -394,13 +395,13 @@ impl Paced {
     }
 }
 
-/// Whether a look has come to an entry, or past its place.
+/// Returns true if the check has reached an entry, or passed its place.
 fn is_at(at: &IndexAt, end: &(f64, Vec<u8>)) -> bool {
     let score = std::str::from_utf8(&at.score).ok().and_then(|score| score.parse::<f64>().ok());
     score.is_some_and(|score| (score, &at.member) >= (end.0, &end.1))
 }
 
-/// The number of a topic of whose key this is the name.
+/// Returns the number of the topic whose key has this name.
 fn topic_number(name: &[u8]) -> Option<String> {
     let number = std::str::from_utf8(name.strip_prefix(b"t:")?).ok()?;
     number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.to_owned())

@@ -1,4 +1,4 @@
-//! Deleting topics that hold nothing.
+//! Deletes empty topics.
 
 use super::Admin;
 use crate::error::Error;
@@ -6,27 +6,28 @@ use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::forget::{self, Forgotten};
 
-/// What became of a topic that was to be deleted.
+/// The result of deleting a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a topic that holds a message is kept"]
 pub enum TopicDeletion {
-    /// It is gone, and its policy with it.
+    /// The topic and the policy are deleted.
     Deleted,
-    /// No shard knows it.
+    /// No shard knows the topic.
     Unknown,
-    /// These shards keep it, each because it holds this.
+    /// These shards keep the topic, each because of this content.
     Kept(Vec<(ShardId, String)>),
 }
 
 // === impl Admin ===
 
 impl Admin {
-    /// Deletes a topic that holds no message, with its policy and its counters. Its finished ids are not recognised any
-    /// more: a put of one is a new message. Where any shard holds a message of it, nothing is changed; one that is put
-    /// while this runs keeps the topic in its shard, at the defaults where others have lost the policy already.
+    /// Deletes a topic without messages, with the policy and the counters. Finished ids of the topic are no longer
+    /// recognised: a put with such an id is a new message. If any shard holds a message of the topic, nothing is
+    /// changed. A message that is put during the deletion keeps the topic in the shard of the message, with default
+    /// settings if other shards have already lost the policy.
     ///
     /// # Errors
-    /// Redis cannot be used; some shards may have deleted it then. Safe to repeat.
+    /// Redis cannot be used; some shards may have deleted the topic then. Safe to repeat.
     pub async fn delete_topic(&self, topic: &Topic) -> Result<TopicDeletion, Error> {
         match self.forget(topic, true).await? {
             TopicDeletion::Deleted => self.forget(topic, false).await,

@@ -1,4 +1,4 @@
-//! The deployment as a whole: whether its Redis is fit, its layout, and creating its shards.
+//! The deployment as a whole: checks the servers, reads the layout, and creates shards.
 
 use super::Admin;
 use crate::error::Error;
@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 // === impl Admin ===
 
 impl Admin {
-    /// Checks that the server would lose no message and denies no command that the client's role needs, and that a deployment that is there is
-    /// the configured one. Costs about a millisecond and a short connection. Of a cluster, each master is checked that can
-    /// be reached.
+    /// Checks that the server would lose no message and denies no command that the client's role needs, and that an
+    /// existing deployment is the configured deployment. Costs about a millisecond and a short connection. For a
+    /// cluster, checks each master that can be reached.
     ///
     /// # Errors
     /// [`Error::Unfit`] names the setting and what to do; [`Error::Deployment`] if the deployment never had the
@@ -25,69 +25,70 @@ impl Admin {
         first.map(|node| node.facts).ok_or_else(|| Error::Unfit("it has no nodes".to_owned()))
     }
 
-    /// As [`Self::check_server`], of a cluster each of its masters: what each of them says.
+    /// Like [`Self::check_server`], for each master of a cluster. Returns the facts of each node.
     ///
     /// # Errors
-    /// As those of [`Self::check_server`], of any of them; also if only one cannot be reached.
+    /// Like [`Self::check_server`], for any node; also if only one node cannot be reached.
     pub async fn check_nodes(&self) -> Result<Vec<NodeFacts>, Error> {
         server::check(&self.client.calls, self.client.role).await
     }
 
-    /// As [`Self::check_nodes`]: what each of them says, or why it cannot be used now.
+    /// Like [`Self::check_nodes`], with the facts or the outage of each node.
     ///
     /// # Errors
-    /// As those of [`Self::check_server`], but for a node that cannot be reached.
+    /// Like [`Self::check_server`], except for a node that cannot be reached.
     pub async fn check_each_node(&self) -> Result<Vec<Result<NodeFacts, Error>>, Error> {
         server::check_each(&self.client.calls, self.client.role).await
     }
 
-    /// Whether its Redis is a cluster.
+    /// Returns true if the Redis is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.client.calls.nodes().is_cluster()
     }
 
-    /// Whether several nodes have the shards: those of a map, or of a cluster.
+    /// Returns true if several nodes have the shards: nodes of a map, or of a cluster.
     pub fn has_nodes(&self) -> bool {
         self.client.calls.nodes().only().is_none()
     }
 
-    /// The shards of each of several Redises by its name, of each node of a cluster by its address; of one Redis, all of them.
+    /// Returns the shards of each node: by name for several Redises, by address for a cluster. A single Redis has all
+    /// shards.
     ///
     /// # Errors
-    /// No node says who has which slot, or none has that of a shard.
+    /// No node reports the placement of slots, or no node has the slot of a shard.
     pub async fn shards_by_node(&self) -> Result<BTreeMap<String, Vec<ShardId>>, Error> {
         let shards = self.shards();
         let nodes = self.client.calls.by_node(&shards).await?.into_iter();
         Ok(nodes.map(|(link, shards)| (link.label().to_owned(), shards)).collect())
     }
 
-    /// What each sentinel says now, one that is down included: of each Redis whose address names sentinels, by this address.
-    /// Waits at most about `connect_timeout`.
+    /// Reports the answer or outage of each sentinel, for every Redis whose address names sentinels. The reports are
+    /// listed by that address. Waits at most about `connect_timeout`.
     pub async fn sentinels(&self) -> Vec<(String, Vec<SentinelReport>)> {
         self.client.calls.nodes().sentinels().await
     }
 
-    /// The deployment's layout as Redis knows it, which is asked the first time only.
+    /// Returns the deployment's layout as known by Redis. Only the first call asks Redis.
     ///
     /// # Errors
-    /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if it never had the configured number of
-    /// shards; a Redis that cannot be used.
+    /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if the deployment never had the configured
+    /// number of shards; a Redis that cannot be used.
     pub async fn layout(&self) -> Result<Layout, Error> {
         self.client.calls.layout().await
     }
 
-    /// What shards know of their deployment, in one round trip; `None`: the shard does not exist.
+    /// Reads the layouts that shards record, in one round trip; `None`: the shard does not exist.
     pub async fn shard_layouts(&self, shards: &[ShardId]) -> Vec<Result<Option<ShardLayout>, Error>> {
         self.client.calls.shard_layouts(shards).await
     }
 
-    /// Creates the missing shards of the deployment, and checks the others; all get the deployment's identity
-    /// ([`Self::identify`]). Returns how many it created.
+    /// Creates the missing shards of the deployment, and checks the existing shards; all shards get the deployment's
+    /// identity ([`Self::identify`]). Returns the number of created shards.
     ///
     /// # Errors
-    /// [`Error::Deployment`] if a shard was created with other numbers or is at another node, the deployment never had the
-    /// configured number of shards, or a new one would not have that of all nodes; a Redis that cannot be used. Of several
-    /// Redises each has to say that it does not have a missing shard.
+    /// [`Error::Deployment`] if a shard was created with other numbers or is at another node, the deployment never had
+    /// the configured number of shards, or a new deployment would not have the number of shards of all nodes; a Redis
+    /// that cannot be used. With several Redises, each Redis has to confirm that a missing shard is not there.
     pub async fn init(&self) -> Result<u16, Error> {
         let calls = &self.client.calls;
         let layout = match calls.layout().await {
@@ -119,8 +120,8 @@ impl Admin {
         Ok(created)
     }
 
-    /// Which of these shards no node has, once all others are known to be of this deployment: what is created by a wrong
-    /// layout, or twice, cannot be mended.
+    /// Returns the missing shards, once all other shards are known to be of this deployment: a shard that is created
+    /// with a wrong layout, or twice, cannot be mended.
     async fn missing(&self, shards: Vec<ShardId>, layout: &Layout) -> Result<Vec<ShardId>, Error> {
         let found = self.client.calls.certain_layouts(&shards).await?;
         let mut missing = Vec::new();
@@ -129,7 +130,7 @@ impl Admin {
                 missing.push(shard);
                 continue;
             };
-            // One of the two may be from before a growth that is under way.
+            // Either layout may be from before a growth that is in progress.
             if found != *layout && !found.continues(layout) && !layout.continues(&found) {
                 let found = format!("{} as number {shard} of {found}", found.number());
                 return Err(differs(shard, &found, layout));
@@ -138,7 +139,8 @@ impl Admin {
         Ok(missing)
     }
 
-    /// The layout of a deployment that does not exist yet: of as many shards as its nodes have, if there are several.
+    /// Returns the layout of a new deployment: with several nodes, the number of shards is the number that the nodes
+    /// have.
     fn new_layout(&self) -> Result<Layout, Error> {
         let calls = &self.client.calls;
         let (layout, map) = (calls.known().layout, calls.nodes().map());
@@ -152,7 +154,7 @@ impl Admin {
     }
 }
 
-/// The error of a shard that was created otherwise than this process is configured.
+/// Creates the error of a shard that was created with another configuration.
 fn differs(shard: ShardId, found: &str, layout: &Layout) -> Error {
     Error::Deployment(format!(
         "shard {shard} was created with layout {found}; this process is configured for layout {} and shard count {layout}",

@@ -1,11 +1,11 @@
-//! What the buckets have, read before the walk over the keys: a bucket tells its entries by the thousand, which costs Redis a
-//! fourth of asking it for each message's own.
+//! The entries of the buckets, read before the walk over the keys: a bucket lists thousands of entries at once, which
+//! costs Redis a fourth of a separate lookup for each message.
 //!
 //! ```text
 //! alarms ─► buckets ─► pages ─► known ─┬─ SCAN shows its message: accounted for
 //!                                      └─ left at the end ─► pages once more, and heads ─► doubtful buckets
 //! ```
-//! All this only chooses what is looked at closer. Whether anything is wrong, a script says, which sees a message and its
+//! All this only selects candidates for a closer check. The verdict comes from a script, which sees a message and the
 //! entry at one moment.
 
 use super::paced::Paced;
@@ -16,17 +16,17 @@ use delayq_core::verbs::audit::place_if_delayed;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 
-/// Entries that are remembered at most, of about 15 bytes each. What a bucket has beyond is looked at one by one, as in an
-/// audit.
+/// Maximum entries in memory, of about 15 bytes each. Further entries are checked individually, as in an audit.
 const MOST: usize = 8_000_000;
-/// Of so many entries and fewer, the heads of all messages are read each time.
+/// Up to this number of entries, every walk reads the heads of all messages.
 const FEW: usize = 10_000;
-/// Of more, a message's head is read by one walk out of so many.
+/// With more entries, one walk out of so many reads the head of a message.
 const TURNS: u64 = 16;
 /// Heads that are read together.
 const HEADS_A_CALL: usize = 500;
 
-/// An entry: whether its message is in other indexes too, then the number of its bucket, then a hash of its message's key.
+/// The bits of an entry, from the lowest: set if the message is in other indexes too, the number of the bucket, a hash
+/// of the message's key.
 const INDEXED: u64 = 1;
 const BUCKET_BITS: u32 = 24;
 const HASH: u64 = u64::MAX << (BUCKET_BITS + 1);
@@ -34,29 +34,29 @@ const HASH: u64 = u64::MAX << (BUCKET_BITS + 1);
 /// The entries of all buckets.
 #[derive(Debug)]
 pub(super) struct Entries {
-    /// Another one in each walk: an entry that is taken for another one's is not so again.
+    /// A new seed in each walk, so that two entries that are confused in one walk are not confused in the next.
     seed: RandomState,
-    /// Whose heads are read.
+    /// Selects the messages whose heads are read.
     turn: u64,
     reads_all_heads: bool,
     /// Entries whose message was not seen.
     known: BTreeSet<u64>,
     buckets: Vec<(ShardId, Vec<u8>)>,
     numbers: HashMap<(ShardId, Vec<u8>), usize>,
-    /// Those that a script has to look through.
+    /// Buckets that a script has to check.
     doubtful: BTreeSet<usize>,
     pages: Pages,
-    /// Entries without a message so far, by bucket: their heads are read.
+    /// Entries without a message so far, by bucket, whose heads are to be read.
     unseen: Vec<(usize, Vec<u8>)>,
     stage: Stage,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// The buckets of this shard are asked for, behind so many alarms.
+    /// Finding the buckets of this shard, from this position in the alarms.
     Alarms(ShardId, usize),
     Buckets,
-    /// The walk over the keys.
+    /// During the walk over the keys.
     Keys,
     Left,
     End,
@@ -81,12 +81,12 @@ impl Entries {
         }
     }
 
-    /// Whether something is to be done before the walk over the keys.
+    /// Returns true if a step is due before the walk over the keys.
     pub(super) const fn comes_first(&self) -> bool {
         matches!(self.stage, Stage::Alarms(..) | Stage::Buckets)
     }
 
-    /// Whether something is to be done behind the walk over the keys.
+    /// Returns true if a step is due after the walk over the keys.
     pub(super) fn comes_last(&mut self) -> bool {
         if matches!(self.stage, Stage::Keys) {
             let left = self.known.iter().map(|&entry| bucket_of(entry)).collect::<BTreeSet<usize>>();
@@ -96,7 +96,7 @@ impl Entries {
         matches!(self.stage, Stage::Left)
     }
 
-    /// Goes one step: how many entries that showed. After an error the next step is this one again.
+    /// Takes one step, and returns the number of entries read. After an error the next call repeats the step.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -146,7 +146,7 @@ impl Entries {
         Ok(looked_at)
     }
 
-    /// Two of one message in one bucket are one too many.
+    /// Remembers an entry. A second entry of the same message in one bucket makes the bucket doubtful.
     fn remember(&mut self, bucket: usize, entry: &[u8]) {
         let known = self.known_as(bucket, entry);
         let is_new = |known| !self.known.contains(&(known ^ INDEXED)) && self.known.insert(known);
@@ -155,11 +155,11 @@ impl Entries {
         }
     }
 
-    /// What is remembered of an entry; `None`: it is none.
+    /// Returns the compact form of an entry; `None`: the entry is invalid.
     fn known_as(&self, bucket: usize, entry: &[u8]) -> Option<u64> {
         let (shard, index) = &self.buckets[bucket];
         let hash = self.hash(*shard, &key_of(index, entry)?);
-        // A gen is odd where the message has a group or an expiry.
+        // A gen is odd if the message has a group or an expiry.
         let indexed = u64::from(*entry.last()?) & INDEXED;
         Some(hash | (bucket as u64) << 1 | indexed)
     }
@@ -168,8 +168,9 @@ impl Entries {
         self.seed.hash_one((shard.get(), key)) & HASH
     }
 
-    /// Whether nothing more is to be looked at of the message that has this key: one bucket has it, no other index does, and
-    /// it is not its turn. Its head is not read: that it has another gen, or is in another state, shows in its turn.
+    /// Returns true if the message with this key needs no further check: exactly one bucket has an entry, no other
+    /// index has the message, and the head is not due in this walk. A wrong gen or another state is only found by the
+    /// walk that reads the head.
     pub(super) fn accounts_for(&mut self, shard: ShardId, key: &[u8]) -> bool {
         let hash = self.hash(shard, key);
         let mut known = self.known.range(hash..=hash | !HASH);
@@ -178,7 +179,7 @@ impl Entries {
         is_it && self.known.remove(&entry)
     }
 
-    /// Notes that these messages, by key, are in this bucket indeed, under the gen that their heads say.
+    /// Records that these messages, by key, are in this bucket, under the gen in the head of the message.
     pub(super) fn are_in(&mut self, shard: ShardId, bucket: Vec<u8>, keys: &[Vec<u8>]) {
         let Some(&number) = self.numbers.get(&(shard, bucket)) else { return };
         for key in keys {
@@ -188,7 +189,7 @@ impl Entries {
         }
     }
 
-    /// Reads buckets once more whose entries were not all accounted for. What came and went meanwhile is not there any more.
+    /// Reads buckets with unaccounted entries again. Entries that came and went meanwhile are no longer there.
     async fn look_for_unseen(&mut self, redis: &mut Paced) -> Result<(), Error> {
         if !self.unseen.is_empty() {
             let from = self.unseen.len().saturating_sub(HEADS_A_CALL);
@@ -214,7 +215,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Whether a script has to look at the entries of this bucket.
+    /// Returns true if a script has to check the entries of this bucket.
     pub(super) fn has_doubts(&self, shard: ShardId, bucket: &[u8]) -> bool {
         let number = self.numbers.get(&(shard, bucket.to_vec()));
         number.is_none_or(|number| self.doubtful.contains(number))
@@ -224,7 +225,7 @@ impl Entries {
 // === impl Paced ===
 
 impl Paced {
-    /// Of each entry, whether its message is delayed in that bucket under that gen.
+    /// Checks for each entry that the message is delayed in that bucket under that gen.
     async fn are_delayed(
         &mut self,
         buckets: &[(ShardId, Vec<u8>)],
@@ -249,14 +250,14 @@ const fn bucket_of(known: u64) -> usize {
     ((known & !HASH) >> 1) as usize
 }
 
-/// When the head of the message that has this key is read.
+/// Returns the turn in which the head of the message with this key is read.
 fn turn_of(key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish() % TURNS
 }
 
-/// The key of the message that an entry of a bucket stands for; `None`: it is too short to be one.
+/// Returns the key of the message for an entry of a bucket; `None`: the entry is too short.
 fn key_of(bucket: &[u8], entry: &[u8]) -> Option<Vec<u8>> {
     let number = bucket.split(|&byte| byte == b':').nth(1)?;
     let (id, _gen) = entry.split_last_chunk::<4>()?;

@@ -1,4 +1,4 @@
-//! Finding messages: one, those of a topic in one state, those of a group.
+//! Finds messages: a single message, the messages of a topic in one state, or the messages of a group.
 
 use super::{Admin, Listing, TimeRange};
 use crate::error::Error;
@@ -13,7 +13,7 @@ use delayq_core::verbs::list::{self, ListPage, ListState, Listed, Query};
 // === impl Admin ===
 
 impl Admin {
-    /// Looks at one message, or at what is remembered of it. `None`: nothing is known.
+    /// Looks up one message, or what is remembered of a finished message. `None`: nothing is known.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -30,7 +30,8 @@ impl Admin {
         Ok(found)
     }
 
-    /// The message of each target in one shard. An answer may leave out the last ones: those are asked for again.
+    /// Looks up the message of each target in one shard. An answer may leave out the last targets, which are asked for
+    /// again.
     pub(super) async fn peek(
         &self,
         shard: ShardId,
@@ -45,8 +46,8 @@ impl Admin {
         Ok(found)
     }
 
-    /// The messages of a topic in one state, over all shards: those of the range, at most `most`. What is delayed,
-    /// leased or dead comes in the order of its time, what is ready shard by shard.
+    /// Lists the messages of a topic in one state and in the range, over all shards, at most `most`. Delayed, leased
+    /// and dead messages are in the order of time, ready messages shard by shard.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -60,7 +61,7 @@ impl Admin {
         Ok(self.page(Listing::Topic { topic, state, range }, None, most).await?.messages)
     }
 
-    /// One page of the messages of a topic in one shard.
+    /// Reads one page of the messages of a topic in one shard.
     pub(super) async fn list_page(
         &self,
         shard: ShardId,
@@ -72,7 +73,8 @@ impl Admin {
         self.client.calls.ask(list::topic(shard, query, from, limit), read).await
     }
 
-    /// The first `most` pending messages of a group by due time, and how many it has in all.
+    /// Returns the first `most` pending messages of a group by due time, and the number of all pending messages of the
+    /// group.
     ///
     /// # Errors
     /// Redis cannot be used.

@@ -1,6 +1,6 @@
-//! The first look at messages, by plain commands: most are delayed, and plainly where they should be. That costs Redis a third
-//! of what a script does for them, and holds nobody up. Whatever is not so, or moved in between, is left to the script, which
-//! sees a message and its entry at one moment.
+//! The first check of messages, by plain commands: most messages are delayed, and in the right bucket. The plain
+//! commands cost Redis a third of a script call, and delay nobody. All other messages, and messages that moved in
+//! between, are left to the script, which sees a message and the entry at one moment.
 
 use super::paced::Paced;
 use crate::error::Error;
@@ -10,27 +10,27 @@ use delayq_core::verbs::audit::place_if_delayed;
 use redis::{Pipeline, Value, from_redis_value};
 use std::collections::BTreeMap;
 
-/// What a first look at messages tells.
+/// The result of a first check.
 #[derive(Debug, Default)]
 pub(super) struct Glance {
-    /// The messages that are in their buckets, by bucket; each by its key without the base.
+    /// The messages that are in the right bucket, by bucket; each message by key without the base.
     pub(super) found: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
-    /// The messages that a script has to look at, likewise.
+    /// The messages that a script has to check, likewise.
     pub(super) doubtful: Vec<Vec<u8>>,
 }
 
-/// Of one bucket: its entries, and whose they are.
+/// The expected entries of one bucket, and the messages of the entries.
 #[derive(Default)]
 struct Expected {
     entries: Vec<Vec<u8>>,
-    /// Each with whether no other index has the message.
+    /// The key of each message; true if no other index has the message.
     keys: Vec<(Vec<u8>, bool)>,
 }
 
 // === impl Paced ===
 
 impl Paced {
-    /// Looks at messages of a shard, each named by its key without the base.
+    /// Checks messages of a shard, each by key without the base.
     pub(super) async fn glance(&mut self, shard: ShardId, keys: Vec<Vec<u8>>) -> Result<Glance, Error> {
         let heads = self.heads(shard, &keys).await?;
         let (mut glance, mut buckets) = (Glance::default(), BTreeMap::<Vec<u8>, Expected>::new());
@@ -47,7 +47,7 @@ impl Paced {
         Ok(glance)
     }
 
-    /// The heads of messages, by key without the base; empty where there is none.
+    /// Reads the heads of messages, by key without the base; empty if there is no message.
     pub(super) async fn heads(&mut self, shard: ShardId, keys: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
         let base = self.keys().base(shard).into_bytes();
         let mut pipeline = Pipeline::with_capacity(keys.len());
@@ -62,7 +62,7 @@ impl Paced {
             .collect())
     }
 
-    /// Whether each entry is in its bucket.
+    /// Checks that each entry is in the expected bucket.
     async fn find(
         &mut self,
         shard: ShardId,

@@ -1,11 +1,11 @@
-//! Growing a deployment while it is in use: from which layout to which, and the steps on the way.
+//! Adds shards to a deployment in use: the choice of the target layout, and the steps to get there.
 //!
 //! ```text
 //! look at all ─► add the lowest new shard ─► add the others ─► topics' settings ─► raise the old shards ─► settings again
 //!               (of two growths, one gets it)                                     (from then on known)
 //! ```
-//! The new shards are there before any old one speaks of them. Every step may be repeated, so a growth that was
-//! interrupted anywhere is finished by starting it again.
+//! The new shards exist before any old shard mentions them. Every step may be repeated, so an interrupted growth is
+//! finished by starting the growth again.
 
 use super::Admin;
 use crate::error::Error;
@@ -22,56 +22,56 @@ use std::collections::BTreeMap;
 /// Shards in one pipeline.
 const SHARDS_A_CALL: usize = 64;
 
-/// How far a growth has come.
+/// The progress of a growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowthStep {
-    /// So many of the new shards are there.
+    /// So many of the new shards exist.
     Added {
-        /// How many are.
+        /// Number of new shards that exist.
         done: u16,
-        /// Of how many.
+        /// Number of all new shards.
         of: u16,
     },
     /// So many of the old shards have followed.
     Raised {
-        /// How many have.
+        /// Number of old shards that have followed.
         done: u16,
-        /// Of how many.
+        /// Number of all old shards.
         of: u16,
     },
 }
 
-/// What a growth did.
+/// The result of a growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GrowthReport {
-    /// The layout that the deployment has now.
+    /// The present layout of the deployment.
     pub layout: Layout,
-    /// Shards that were added by this call, and not by an earlier one that was interrupted.
+    /// Shards that were added by this call, without shards from an earlier, interrupted call.
     pub added: u16,
     /// Shards that were raised by this call.
     pub raised: u16,
 }
 
-/// What there is before a growth.
+/// The state before a growth.
 struct Found<'a> {
     known: &'a Layout,
-    /// The layout of the first shard that a growth would add, where it is there already.
+    /// The layout of the first shard that a growth would add, if the shard exists already.
     begun: Option<&'a Layout>,
-    /// Whether an old shard has not followed to what is known.
+    /// True if an old shard has not followed to the known layout.
     behind: bool,
 }
 
 // === impl Admin ===
 
 impl Admin {
-    /// Gives the deployment more shards while it is in use. Producers, consumers, timers and forwarders follow by
-    /// themselves; what is pending stays where it is. `progress` hears of each step. A growth that was interrupted is
-    /// finished by calling this again.
+    /// Adds shards to the deployment during normal use. Producers, consumers, timers and forwarders follow
+    /// automatically; pending messages stay in place. `progress` gets each step. An interrupted growth is finished by
+    /// another call.
     ///
     /// # Errors
-    /// [`Error::Growth`] where there would be fewer shards, or another growth is not through; [`Error::Uninitialised`]
-    /// where a shard is missing. After an error of the connection the growth may have begun: repeat it.
+    /// [`Error::Growth`] if there would be fewer shards, or another growth is unfinished; [`Error::Uninitialised`] if a
+    /// shard is missing. After an error of the connection the growth may have begun: repeat the call.
     pub async fn grow(
         &self,
         to: ShardCount,
@@ -82,7 +82,7 @@ impl Admin {
         let calls = &self.client.calls;
         let begun = match calls.nodes().has_node(next) {
             true => calls.shard_layouts(&[next]).await.pop().expect("one answer for one shard")?,
-            // The map ends where the deployment does.
+            // The map ends with the last shard of the deployment.
             false => None,
         };
         let behind = layouts.iter().any(|found| found.layout != known);
@@ -94,11 +94,12 @@ impl Admin {
 
         let added: Vec<ShardId> = target.shards().shards().skip(before.get().into()).collect();
         if self.client.nodes().is_some() {
-            // Before any is added: one of them may have no node, or be at another one.
+            // Before any shard is added: a new shard may have no node, or be at another node.
             calls.certain_layouts(&added).await?;
         }
         let of = target.shards().get() - before.get();
-        // Alone: who makes it may go on. Another growth that begins at the same moment finds it made.
+        // Alone: the caller that creates the first shard may continue. A concurrent growth finds the shard already
+        // created.
         report.added =
             self.raise_all(&added[..1], &target, |done| progress(GrowthStep::Added { done, of })).await?;
         report.added += self
@@ -119,7 +120,7 @@ impl Admin {
         }
     }
 
-    /// What every shard knows of the deployment; and what it is now, as far as this client and the first shard know.
+    /// Reads the layouts that all shards record, and the present layout as known by this client and the first shard.
     async fn look_at_layouts(&self) -> Result<(Layout, Vec<ShardLayout>), Error> {
         self.client.calls.layout().await?;
         let mut found: Vec<ShardLayout> = Vec::new();
@@ -131,14 +132,14 @@ impl Admin {
             }
             for (&shard, layout) in left.iter().zip(self.client.calls.shard_layouts(&left).await) {
                 let layout = layout?.ok_or(Error::Uninitialised(shard))?;
-                // Somebody else's growth may have been met.
+                // A growth by another caller may be in progress.
                 self.client.calls.shared_layout().learn(&layout.layout);
                 found.push(layout);
             }
         }
     }
 
-    /// Raises or adds shards: how many were not there, or not so, before.
+    /// Raises or adds shards. Returns the number of shards that changed.
     async fn raise_all(
         &self,
         shards: &[ShardId],
@@ -156,8 +157,8 @@ impl Admin {
         Ok(changed)
     }
 
-    /// Gives the new shards the settings of every topic, as the first shard has them; again, where somebody changes
-    /// them meanwhile.
+    /// Copies the settings of every topic from the first shard to the new shards, and repeats the copy if settings
+    /// change meanwhile.
     async fn settle_topics(&self, target: &Layout, added: &[ShardId]) -> Result<(), Error> {
         let mut given: BTreeMap<Topic, TopicSettings> = BTreeMap::new();
         loop {
@@ -182,7 +183,7 @@ impl Admin {
         }
     }
 
-    /// The settings that each topic has in the first shard; its rate as it is once the shard has followed.
+    /// Returns the settings of each topic in the first shard, with the rate of a shard that has followed.
     async fn settings_for(&self, target: &Layout) -> Result<Vec<(Topic, TopicSettings)>, Error> {
         let first = ShardId::new(0);
         let layouts = self.client.calls.shard_layouts(&[first]).await;
@@ -206,7 +207,7 @@ impl Admin {
     }
 }
 
-/// The layout to grow to, or why not.
+/// Returns the target layout of a growth, or the reason for a refusal.
 fn target(found: &Found<'_>, to: ShardCount) -> Result<Layout, String> {
     let Found { known, begun, behind } = found;
     let now = known.shards();

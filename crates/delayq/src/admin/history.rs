@@ -1,4 +1,4 @@
-//! What happened to a message.
+//! The history of a message.
 
 use super::Admin;
 use crate::error::Error;
@@ -7,26 +7,26 @@ use delayq_core::target::Target;
 use delayq_core::verbs::history::{self, Happening, HistoryEvent};
 use std::time::Duration;
 
-/// The most pages of 500 events that are read, far more than the longest history has: what is written meanwhile is not
-/// followed for ever.
+/// Maximum pages of 500 events, far more than the longest history has, so that new events are not followed for ever.
 const MAX_PAGES: usize = 210;
 
-/// What is kept of what happened to a message. It is best effort: a script that is cut off, or a Redis that loses its last
-/// writes, may leave out events.
+/// The recorded history of a message. The history is best effort: events may be missing after an interrupted script, or
+/// after a Redis lost the last writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// About how many events its topic keeps in each shard; 0: it keeps no history.
+    /// About how many events the topic keeps in each shard; 0: the topic keeps no history.
     pub kept: u32,
-    /// How long it keeps them.
+    /// Retention time of the events.
     pub kept_for: Duration,
-    /// What happened, the oldest first.
+    /// The events, the oldest first.
     pub events: Vec<HistoryEvent>,
 }
 
 // === impl History ===
 
 impl History {
-    /// Whether the beginning is missing: it happened before the history was kept, or too much or too long ago.
+    /// Returns true if the beginning is missing: the message is older than the history, or the history dropped old
+    /// events.
     pub fn is_cut(&self) -> bool {
         self.kept > 0 && !self.events.first().is_some_and(|first| matches!(first.what, Happening::Put(_)))
     }
@@ -35,9 +35,9 @@ impl History {
 // === impl Admin ===
 
 impl Admin {
-    /// What happened to a message, where its topic keeps a history
-    /// ([`Policy::history`](delayq_core::policy::Policy::history)). It reads the whole history of the topic in the message's
-    /// shard, 500 events a call.
+    /// Returns the history of a message, if the topic keeps a history
+    /// ([`Policy::history`](delayq_core::policy::Policy::history)). Reads the whole history of the topic in the
+    /// message's shard, 500 events a call.
     ///
     /// # Errors
     /// Redis cannot be used.

@@ -1,4 +1,4 @@
-//! Counting what is pending by due time, with a bounded number of calls.
+//! Counts pending messages by due time, with a bounded number of calls.
 
 use super::Admin;
 use crate::calls::{Batch, batches, scatter_batches};
@@ -16,19 +16,19 @@ const HOUR_MS: u64 = 3_600_000;
 /// Maximum calls to each shard. A call counts 24 nonempty hours: 48 days of a topic with messages in every hour.
 const MAX_CALLS: usize = 48;
 
-/// How many delayed messages become due in each of some intervals.
+/// Number of delayed messages that become due in each interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Horizon {
-    /// The counts of the first intervals. Those that are missing were not counted, because too many calls would be needed.
+    /// The counts of the first intervals. Missing intervals were not counted, because too many calls would be needed.
     pub counts: Vec<u64>,
 }
 
-/// A count under way.
+/// A count in progress.
 struct Counting<'c> {
     topic: &'c Topic,
     edges: &'c [UnixMillis],
     counts: Vec<u64>,
-    /// Rounds of a call to each shard that may follow.
+    /// Remaining rounds of one call to each shard.
     calls_left: usize,
 }
 
@@ -42,8 +42,8 @@ struct Piece {
 // === impl Admin ===
 
 impl Admin {
-    /// Counts a topic's delayed messages by due time, in the intervals between these edges, from the first on. At most 48 calls
-    /// are made to each shard, or as many as there are intervals if these have no common width.
+    /// Counts a topic's delayed messages by due time, in the intervals between these edges, in order. Makes at most 48
+    /// calls to each shard, or as many calls as intervals if the intervals have no common width.
     ///
     /// # Errors
     /// Redis cannot be used, or the edges do not ascend.
@@ -65,7 +65,8 @@ impl Admin {
         Ok(Horizon { counts: counting.counts })
     }
 
-    /// Counts the intervals of a piece in every shard; the time up to which all of them are counted if calls ran out.
+    /// Counts the intervals of a piece in every shard. If the calls ran out, returns the time up to which all shards
+    /// are counted.
     async fn count_piece(
         &self,
         counting: &mut Counting<'_>,
@@ -100,7 +101,7 @@ impl Admin {
     }
 }
 
-/// Adds the counts of slots to their intervals. A slot may begin before the first edge, which cuts it.
+/// Adds the counts of slots to their intervals. A slot may begin before the first edge, which cuts the slot.
 fn add(counts: &mut [u64], edges: &[UnixMillis], piece: &Piece, slots: &[Slot]) {
     let Range { start, end } = piece.intervals;
     for slot in slots {
@@ -109,7 +110,8 @@ fn add(counts: &mut [u64], edges: &[UnixMillis], piece: &Piece, slots: &[Slot]) 
     }
 }
 
-/// The chains of calls that count these intervals: a single one where a width of the script divides them.
+/// Returns the chains of calls that count these intervals: a single chain if a width of the script divides the
+/// intervals.
 fn pieces(edges: &[UnixMillis]) -> Vec<Piece> {
     let (intervals, inner) = (edges.len() - 1, &edges[1..edges.len() - 1]);
     let divides = |width_ms: u64| inner.iter().all(|edge| edge.get() % width_ms == 0);

@@ -1,7 +1,7 @@
-//! The identity of a deployment: made once, and copied to all of its shards.
+//! The identity of a deployment: created once, and copied to all shards.
 //!
-//! The first shard decides between callers that make one at the same time: each gives it its own, and takes the one that the
-//! shard answers.
+//! The first shard decides between concurrent callers: each caller offers an identity, and takes the identity in the
+//! answer of the shard.
 
 use super::Admin;
 use crate::error::Error;
@@ -12,18 +12,19 @@ use delayq_core::verbs::deployment::{identify, read_identity};
 /// Shards in one pipeline.
 const SHARDS_A_CALL: usize = 64;
 
-/// A shard, and the identity that it records.
+/// A shard, and the identity that the shard records.
 type Said = (ShardId, Result<Option<DeploymentId>, Error>);
 
 // === impl Admin ===
 
 impl Admin {
-    /// The identity of the deployment, which tells it from every other. Shards that record none get it: all of them in a
-    /// deployment from before there were identities. Safe to repeat, and for several callers at once.
+    /// Returns the identity of the deployment, which is different from every other deployment. Shards without an
+    /// identity get this identity: in a deployment from before identities, that is every shard. Safe to repeat, and for
+    /// concurrent callers.
     ///
     /// # Errors
-    /// [`Error::Foreign`] if shards belong to different deployments. A shard is missing, or its Redis cannot be used: the others
-    /// have the identity if any of them records one.
+    /// [`Error::Foreign`] if shards belong to different deployments. A shard is missing, or the Redis of a shard cannot
+    /// be used: all other shards have the identity if any of them records an identity.
     pub async fn identify(&self) -> Result<DeploymentId, Error> {
         let calls = &self.client.calls;
         let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
@@ -48,14 +49,14 @@ impl Admin {
         unheard.map_or(Ok(identity), Err)
     }
 
-    /// Makes the identity, unless another caller has just done so.
+    /// Creates the identity, unless another caller has just done so.
     async fn make_identity(&self) -> Result<DeploymentId, Error> {
         let (first, made) = (ShardId::new(0), DeploymentId::random());
         let decided = self.client.calls.ask(identify(first, Some(made)), read_identity).await?;
         Ok(decided.unwrap_or(made))
     }
 
-    /// What shards record; those that record none get this identity.
+    /// Reads the identities of shards; shards without an identity get the given identity.
     async fn identities(&self, shards: &[ShardId], given: Option<DeploymentId>) -> Vec<Said> {
         let mut said = Vec::with_capacity(shards.len());
         for some in shards.chunks(SHARDS_A_CALL) {

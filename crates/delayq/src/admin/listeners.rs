@@ -1,4 +1,4 @@
-//! Who listens: which shards a timer listens to, and how many workers a topic has.
+//! Counts listeners: finds shards without a listening timer, and counts the workers of a topic.
 
 use super::Admin;
 use crate::error::Error;
@@ -6,13 +6,14 @@ use delayq_core::id::Topic;
 use delayq_core::keys::Channel;
 use delayq_core::shard::ShardId;
 
-/// How many channels one PUBSUB counts.
+/// Channels in one PUBSUB call.
 const TOPICS_A_CALL: usize = 500;
 
 // === impl Admin ===
 
 impl Admin {
-    /// Those of the shards to which no timer listens: none is connected that owns them, or it may not listen.
+    /// Returns the shards without a listening timer: no timer that owns the shard is connected, or the timer may not
+    /// listen.
     ///
     /// # Errors
     /// Redis cannot be used, or denies PUBSUB.
@@ -33,8 +34,8 @@ impl Admin {
         Ok(silent)
     }
 
-    /// How many connections of workers listen for messages of each topic now, of any client's language. Forwarders, and
-    /// workers that are not connected or may not listen, are not counted.
+    /// Counts the connections of workers that listen for messages of each topic now, with clients in any language.
+    /// Forwarders, and workers that are not connected or may not listen, are not counted.
     ///
     /// # Errors
     /// Redis cannot be used, or denies PUBSUB.

@@ -1,8 +1,8 @@
-//! Listings by page, over all shards: a page begins behind the last message of the one before, whether that message is
-//! still there or not.
+//! Listings by page, over all shards: a page begins after the last message of the previous page, even if that message
+//! is gone.
 //!
-//! Messages come in the order of their time, then of their shard, then of its index; ready ones shard by shard, in the
-//! order of their queues.
+//! Messages are in the order of time, then of shard, then of the index of the shard; ready messages shard by shard, in
+//! the order of the queues.
 
 use super::{Admin, TimeRange};
 use crate::error::Error;
@@ -17,34 +17,35 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which messages are listed.
+/// The messages that are listed.
 #[derive(Clone, Copy, Debug)]
 pub enum Listing<'l> {
-    /// Those of a topic in one state.
+    /// The messages of a topic in one state.
     Topic {
         /// The topic.
         topic: &'l Topic,
         /// The state.
         state: ListState,
-        /// Due, leased until or dead in this range; without meaning for ready ones.
+        /// The range of due times, lease ends or deaths; without meaning for ready messages.
         range: TimeRange,
     },
-    /// The pending ones of a group, by due time.
+    /// The pending messages of a group, by due time.
     Group {
         /// The group.
         group: &'l Group,
-        /// Of this topic alone; `None`: of all.
+        /// Only messages of this topic; `None`: of all topics.
         topic: Option<&'l Topic>,
     },
 }
 
-/// Where a page begins: behind a message of the same listing. As text it has no spaces.
+/// The start of a page: after a message of the same listing. The text form has no spaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListCursor {
     at: UnixMillis,
     shard: ShardId,
     topic: Topic,
-    /// Of a ready message its entry in the queue; of another its stored id, followed by its gen unless a group is listed.
+    /// For a ready message, the entry in the queue; otherwise the stored id, followed by the gen unless a group is
+    /// listed.
     entry: Vec<u8>,
 }
 
@@ -53,11 +54,11 @@ pub struct ListCursor {
 pub struct ListedPage {
     /// The messages.
     pub messages: Vec<Listed>,
-    /// Where the next page begins; `None`: this is the last.
+    /// The start of the next page; `None` on the last page.
     pub next: Option<ListCursor>,
 }
 
-/// A message, and the time by which it is listed: one that cannot be read stands at the time of the one before it.
+/// A message, and the time of the message in the listing. An unreadable message gets the time of the previous message.
 struct Timed {
     at: UnixMillis,
     listed: Listed,
@@ -70,7 +71,7 @@ impl Listing<'_> {
         matches!(self, Self::Topic { state: ListState::Dead { newest_first: true }, .. })
     }
 
-    /// Where it begins, and where it ends.
+    /// Returns the start and the end of the listing.
     fn ends(&self) -> (UnixMillis, UnixMillis) {
         match self {
             Self::Topic { range: TimeRange { from, to }, .. } if self.descends() => (*to, *from),
@@ -79,7 +80,7 @@ impl Listing<'_> {
         }
     }
 
-    /// The time by which it lists a message.
+    /// Returns the time of a message in the listing.
     fn time_of(&self, envelope: &Envelope) -> UnixMillis {
         match self {
             Self::Topic { state: ListState::Leased | ListState::Dead { .. }, .. } => envelope.at,
@@ -87,7 +88,7 @@ impl Listing<'_> {
         }
     }
 
-    /// Whether the entries of its index begin with the number of their topic.
+    /// Returns true if the entries of the index begin with the number of the topic.
     fn is_numbered(&self) -> bool {
         matches!(self, Self::Group { .. } | Self::Topic { state: ListState::Leased, .. })
     }
@@ -95,14 +96,14 @@ impl Listing<'_> {
     fn cursor_behind(&self, Timed { at, listed }: &Timed) -> ListCursor {
         let mut entry = listed.target().stored().into_owned();
         if matches!(self, Self::Topic { .. }) {
-            // What cannot be read has no gen: behind all of that id.
+            // An unreadable message has no gen: the cursor is after all entries of that id.
             let gen_of = |envelope: &Envelope| envelope.generation;
             entry.extend(listed.envelope.as_ref().map_or(u32::MAX, gen_of).to_be_bytes());
         }
         ListCursor { at: *at, shard: listed.shard, topic: listed.topic.clone(), entry }
     }
 
-    /// The first `max` of what the shards have, by time and shard.
+    /// Returns the first `max` messages of all shards, by time and shard.
     fn page(&self, mut all: Vec<Timed>, max: usize) -> ListedPage {
         all.sort_by(|one, other| {
             let by_time = one.at.cmp(&other.at);
@@ -146,8 +147,8 @@ impl FromStr for ListCursor {
 // === impl Admin ===
 
 impl Admin {
-    /// A page of a listing: at most `max` messages, those behind `after`. A message that enters the listing before that
-    /// point is not shown by later pages; every message that stays is.
+    /// Returns a page of a listing: at most `max` messages after `after`. A message that enters the listing before that
+    /// point is not shown by later pages; every message that stays is shown.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -171,7 +172,7 @@ impl Admin {
         Ok(page)
     }
 
-    /// The first `max` messages of each shard.
+    /// Returns the first `max` messages of each shard.
     async fn timed(
         &self,
         listing: Listing<'_>,
@@ -205,7 +206,7 @@ impl Admin {
         Ok(all)
     }
 
-    /// Where a shard's part of a page begins; `None`: nothing of it is left.
+    /// Returns the start of a shard's part of a page; `None`: the shard has no further messages.
     async fn start(
         &self,
         shard: ShardId,
@@ -223,14 +224,14 @@ impl Admin {
         })
     }
 
-    /// The cursor in an index whose entries begin with the number that the topic has in the shard.
+    /// Returns the cursor in an index whose entries begin with the number of the topic in the shard.
     async fn numbered(&self, shard: ShardId, after: &ListCursor) -> Result<Option<Cursor>, Error> {
         let mut hget = redis::cmd("HGET");
         hget.arg(self.client.calls.keys().meta(shard)).arg([b"topic:", &*after.topic.as_bytes()].concat());
         let number: Option<String> = self.client.calls.link_of(shard).await?.query("HGET", &hget).await?;
         Ok(Some(match number {
             Some(number) => Cursor::behind(after.at, [number.as_bytes(), b":", &after.entry].concat()),
-            // The topic was deleted, with all that stood there.
+            // The topic was deleted, with all entries.
             None => Cursor::from(after.at),
         }))
     }
@@ -257,7 +258,7 @@ impl Admin {
         }
     }
 
-    /// A page of the ready queues of a topic, one shard after the other.
+    /// Reads a page of the ready queues of a topic, one shard after the other.
     async fn page_of_queues(
         &self,
         topic: &Topic,

@@ -1,15 +1,15 @@
-//! Moving shards from one of several Redises to a new one, which is its replica until then.
+//! Moves shards from a Redis to a new Redis, which is a replica of the old Redis until then.
 //!
 //! ```text
-//! fence at the old node ─► the replica has the fences ─► it is promoted ─► what else it has is marked ─► opened there
+//! fence at the old node ─► replica has the fences ─► promote the replica ─► mark the other shards ─► open there
 //! ```
-//! A fence is what the shard records from then on: where it moves to, and the number of the move. It refuses every call. What
-//! was done before it reaches the replica before the fence does, so a replica that has it has all. There the shard is
-//! opened only by the number of its present fence: an older copy never is. What the new node has of other shards is marked as
-//! left behind first: no call for the old node is taken by a copy.
+//! A fence is a record in the shard: the target of the move, and the number of the move. A fenced shard refuses every
+//! call. Earlier writes reach the replica before the fence does, so a replica with the fence has all writes. At the new
+//! node, the shard is opened only with the number of the present fence: an older copy is never opened. Before
+//! that, all other shards at the new node are marked as left behind, so that no copy takes a call for the old node.
 //!
-//! Every step may be repeated, so a move that was interrupted anywhere is finished by starting it again; before it is
-//! opened, it can be taken back.
+//! Every step may be repeated, so an interrupted move is finished by starting the move again. Until the shard is
+//! opened, the move can be taken back.
 
 mod plan;
 mod replication;
@@ -32,50 +32,51 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the replica may take to get the fences; then they are taken back.
+/// Maximum time until the replica has the fences; after that, the fences are taken back.
 const CATCH_UP: Duration = Duration::from_secs(10);
-/// How soon it is asked again.
+/// Interval between two calls to the replica.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Keys that are walked over in one step of deleting what was left behind.
+/// Keys walked over in one step of deleting moved shards.
 const KEYS_A_STEP: usize = 500;
 
-/// How far a move has come.
+/// The progress of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveStep {
     /// The old node refuses every call for the shards.
     Fenced,
-    /// The new one has everything that the old one did.
+    /// The new node has all data of the old node.
     Copied,
-    /// It takes writes.
+    /// The new node takes writes.
     Promoted,
-    /// It serves the shards.
+    /// The new node serves the shards.
     Opened,
 }
 
-/// What a move did.
+/// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MoveReport {
-    /// Where the shards were; `None`: all had moved before.
+    /// The old node of the shards; `None`: all shards had moved before.
     pub from: Option<NodeName>,
-    /// How many moved now.
+    /// Number of shards that moved now.
     pub moved: usize,
-    /// For how long nobody served them, as far as this call saw it.
+    /// Time during which no node served the shards, as far as this call saw.
     pub away: Duration,
-    /// Whether an earlier move had fenced some of them: these were served by nobody for longer.
+    /// True if an earlier move had fenced some of the shards, which were then out of service for longer.
     pub resumed: bool,
-    /// Why the new node could not write into its configuration file that it is no replica.
+    /// The reason why the new node could not save the promotion in the configuration file.
     pub not_written: Option<String>,
 }
 
 // === impl Admin ===
 
 impl Admin {
-    /// Has every shard of a deployment that was one Redis record the node that the map has for it. From then on processes
-    /// without the map are refused. Returns how many recorded none before. Safe to repeat.
+    /// Makes every shard of a former single-Redis deployment record the shard's node in the map. From then on,
+    /// processes without the map are refused. Returns the number of shards that recorded no node before. Safe to
+    /// repeat.
     ///
     /// # Errors
-    /// There is no map, or it has a shard elsewhere; a Redis that cannot be used.
+    /// There is no map, or the map has a shard elsewhere; a Redis that cannot be used.
     pub async fn name_shards(&self) -> Result<usize, Error> {
         let calls = &self.client.calls;
         if calls.nodes().map().is_none() {
@@ -97,12 +98,12 @@ impl Admin {
         Ok(shards.len())
     }
 
-    /// Moves shards to another node, which is a replica of the one that has them, while everything goes on: see the
-    /// documentation of operations. `progress` hears of each step.
+    /// Moves shards during normal use to another node, which is a replica of the node that has the shards: see the
+    /// documentation of operations. `progress` gets each step.
     ///
     /// # Errors
-    /// [`Error::Move`]: it is refused, and nothing was changed unless the text says so. After an error of a connection the
-    /// shards may be fenced: repeat it, or [take it back](Self::take_back).
+    /// [`Error::Move`]: the move is refused, and nothing was changed unless the text says so. After an error of a
+    /// connection the shards may be fenced: repeat the move, or [take the move back](Self::take_back).
     pub async fn move_shards(
         &self,
         shards: &BTreeSet<ShardId>,
@@ -122,7 +123,8 @@ impl Admin {
         progress(MoveStep::Fenced);
         let fences = match self.wait_for_fences(&old, &new, &left).await {
             Ok(fences) => fences,
-            // It was a replica after the fences were set: it serves none of them, whether it answers or not.
+            // The node was a replica after the fences were set, so it serves none of the shards, even if no answer
+            // comes.
             Err(error) if is_replica => {
                 self.give_back(&from, &self.records_of(&old, &all_of(&left)).await?).await?;
                 return Err(Error::Move(format!("taken back, because node {to} does not follow: {error}")));
@@ -138,11 +140,11 @@ impl Admin {
         Ok(report)
     }
 
-    /// Gives shards that are fenced, and not served by the node that they move to yet, back to the node that they come
-    /// from: how many. Not while a move is under way.
+    /// Gives fenced shards that the new node does not serve yet back to the old node. Returns the number of shards.
+    /// Must not run during a move.
     ///
     /// # Errors
-    /// [`Error::Move`] if one of them is served by the new node, which has to answer; a Redis that cannot be used.
+    /// [`Error::Move`] if the new node, which has to answer, serves one of the shards; a Redis that cannot be used.
     pub async fn take_back(&self, shards: &BTreeSet<ShardId>, from: &NodeName) -> Result<usize, Error> {
         let records = self.records().await?;
         let mut back = 0;
@@ -164,7 +166,7 @@ impl Admin {
         }
     }
 
-    /// Has a node serve these shards again, which record these fences there: how many.
+    /// Makes a node serve shards again that have these fences at the node. Returns the number of shards.
     async fn give_back(
         &self,
         node: &NodeName,
@@ -180,8 +182,8 @@ impl Admin {
         Ok(fences.len())
     }
 
-    /// Deletes what was left behind of shards that other nodes serve: how many keys of each node. `progress` hears how many
-    /// so far. Safe to repeat.
+    /// Deletes the remains of shards that other nodes serve. Returns the number of deleted keys by node. `progress`
+    /// gets the number of keys so far. Safe to repeat.
     ///
     /// # Errors
     /// A Redis that cannot be used.
@@ -226,7 +228,7 @@ impl Admin {
         link.map(Arc::clone).ok_or_else(|| Error::Move(format!("[[redis.nodes]] names no node {name}")))
     }
 
-    /// What every shard records, at each node.
+    /// Reads the records of every shard, at each node.
     async fn records(&self) -> Result<Records, Error> {
         let calls = &self.client.calls;
         if calls.nodes().map().is_none() {
@@ -277,7 +279,7 @@ impl Admin {
         shards.iter().zip(replies).try_for_each(|(&shard, reply)| is_recorded(shard, reply))
     }
 
-    /// The fences of shards, once the new node has each as the old one has it.
+    /// Returns the fences of shards, once the new node has the same fences as the old node.
     async fn wait_for_fences(
         &self,
         old: &Link,
@@ -301,7 +303,7 @@ impl Admin {
         }
     }
 
-    /// Marks what the new node has of other shards, and has it serve these.
+    /// Marks the other shards at the new node as left behind, and opens the moved shards.
     async fn open(
         &self,
         new: &Link,

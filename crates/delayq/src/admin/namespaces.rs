@@ -1,4 +1,4 @@
-//! Which deployments a Redis holds.
+//! Finds the deployments in a Redis.
 
 use super::Admin;
 use super::scanning::KeyScan;
@@ -6,15 +6,15 @@ use crate::error::Error;
 use delayq_core::id::Namespace;
 use std::collections::BTreeSet;
 
-/// Keys that Redis scans in one step, and how many steps one look takes at most: a million keys.
+/// Keys that Redis scans in one step, and the maximum number of steps: a million keys in all.
 const A_STEP: usize = 5000;
 const STEPS: usize = 200;
 
 // === impl Admin ===
 
 impl Admin {
-    /// The namespaces of the deployments in this Redis, whichever its own is. Among many millions of keys some may be
-    /// missing.
+    /// Returns the namespaces of all deployments in this Redis, regardless of the client's namespace. Among many
+    /// millions of keys some namespaces may be missing.
     ///
     /// # Errors
     /// Redis cannot be used, or denies SCAN.
@@ -31,7 +31,7 @@ impl Admin {
     }
 }
 
-/// The namespace in the key of a first shard's registry.
+/// Returns the namespace in the key of a first shard's registry.
 fn namespace_of(key: &[u8]) -> Option<Namespace> {
     let name = key.strip_prefix(b"{")?.strip_suffix(b":0}:meta")?;
     Namespace::new(std::str::from_utf8(name).ok()?).ok()

@@ -1,4 +1,4 @@
-//! Notes that the gateways of a deployment share: names and texts in one hash of shard 0, and the counts of windows.
+//! Notes shared by the gateways of a deployment: names and texts in one hash of shard 0, and the counts of windows.
 
 use super::Admin;
 use crate::error::Error;
@@ -13,7 +13,7 @@ const SHARD: ShardId = ShardId::new(0);
 // === impl Admin ===
 
 impl Admin {
-    /// The notes with these names, in order.
+    /// Returns the notes with these names, in order.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -25,7 +25,7 @@ impl Admin {
         found.try_into().map_err(|_| Error::Unfit(format!("HMGET answers {count} values, not {N}")))
     }
 
-    /// Every note by name.
+    /// Returns every note by name.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -33,7 +33,7 @@ impl Admin {
         self.ask_notes("HGETALL", &self.on_notes("HGETALL")).await
     }
 
-    /// Writes a note, over an earlier one.
+    /// Writes a note, replacing an earlier note.
     ///
     /// # Errors
     /// Redis cannot be used, or the deployment does not exist. Safe to repeat.
@@ -44,7 +44,7 @@ impl Admin {
         self.ask_notes("HSET", &hset).await
     }
 
-    /// Writes a note unless one has the name. Returns true if it was written.
+    /// Writes a note unless the name exists. Returns true if the note was written.
     ///
     /// # Errors
     /// Redis cannot be used, or the deployment does not exist.
@@ -68,8 +68,8 @@ impl Admin {
         self.ask_notes("HDEL", &hdel).await
     }
 
-    /// Counts a call in the window of this name, which is `window` long and begins with its first call. Returns the count with
-    /// this call.
+    /// Counts a call in the window of this name; a window is `window` long and begins with the first call. Returns the
+    /// count including this call.
     ///
     /// # Errors
     /// Redis cannot be used.

@@ -1,4 +1,4 @@
-//! Calls that leave Redis to others most of the time: after each one a rest.
+//! Calls that leave Redis to other clients most of the time, by a rest after each call.
 
 use super::scanning::KeyScan;
 use crate::client::Client;
@@ -11,17 +11,17 @@ use delayq_core::shard::{ShardCount, ShardId};
 use redis::{Cmd, FromRedisValue, Pipeline};
 use std::time::Duration;
 
-/// Rests shorter than this are put together: no sleep is.
+/// Shorter rests are added up: a sleep cannot be this short.
 const SHORTEST_REST: Duration = Duration::from_millis(2);
 
-/// A deployment that is called once at a time, and for no more than a share of the time.
+/// A deployment that gets one call at a time, for no more than a share of the time.
 #[derive(Clone, Debug)]
 pub(super) struct Paced {
     client: Client,
     pace: Pace,
 }
 
-/// How long to rest. Pure.
+/// The rest to take. Pure.
 #[derive(Clone, Debug)]
 struct Pace {
     share: f64,
@@ -31,7 +31,7 @@ struct Pace {
 // === impl Paced ===
 
 impl Paced {
-    /// `share`, more than 0 and at most 1: of the time, how much calls may take, their way included; 1: no rest.
+    /// `share`, more than 0 and at most 1: the maximum part of the time for calls, network time included; 1: no rest.
     pub(super) fn new(client: Client, share: f64) -> Self {
         Self { client, pace: Pace { share, owed: Duration::ZERO } }
     }
@@ -48,7 +48,7 @@ impl Paced {
         self.client.calls.shards()
     }
 
-    /// Sends one call, reads its answer, and rests.
+    /// Sends one call, reads the answer, and rests.
     pub(super) async fn ask<A>(
         &mut self,
         call: Call,
@@ -60,7 +60,7 @@ impl Paced {
         answer
     }
 
-    /// Runs one command at the node that has this shard, and rests.
+    /// Runs one command at the node of this shard, and rests.
     pub(super) async fn run(&mut self, shard: ShardId, command: &Cmd) -> Result<redis::Value, Error> {
         let sent = clock::instant();
         let answer = match self.client.calls.link_of(shard).await {
@@ -71,7 +71,7 @@ impl Paced {
         answer
     }
 
-    /// Runs commands in one pipeline at the node that has this shard, and rests.
+    /// Runs commands in one pipeline at the node of this shard, and rests.
     pub(super) async fn pipeline(
         &mut self,
         shard: ShardId,
@@ -86,7 +86,7 @@ impl Paced {
         answers
     }
 
-    /// Runs one command, whose answer has this type, at the node that has this shard, and rests.
+    /// Runs one command with an answer of this type at the node of this shard, and rests.
     pub(super) async fn query<T: FromRedisValue>(
         &mut self,
         shard: ShardId,
@@ -115,7 +115,7 @@ impl Paced {
 // === impl Pace ===
 
 impl Pace {
-    /// How long to rest after a call that took so long.
+    /// Returns the rest after a call of this duration.
     fn after(&mut self, took: Duration) -> Option<Duration> {
         self.owed += took.mul_f64((1.0 - self.share) / self.share);
         (self.owed >= SHORTEST_REST).then(|| std::mem::take(&mut self.owed))

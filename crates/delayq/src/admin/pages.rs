@@ -1,4 +1,4 @@
-//! Reading sorted sets page by page: many small ones at a time, and large ones one by one.
+//! Reads sorted sets page by page: many small sets at a time, and large sets one by one.
 
 use super::paced::Paced;
 use crate::error::Error;
@@ -10,25 +10,25 @@ use std::ops::Range;
 
 /// Entries that are read in one call: for about half a millisecond.
 pub(super) const ENTRIES_A_PAGE: usize = 1000;
-/// Sets that are read in one call, and how many entries of each: the others come page by page.
+/// Sets that are read in one call, and the number of entries of each set; further entries are read page by page.
 const SETS_A_CALL: usize = 50;
 const FIRST_ENTRIES: usize = ENTRIES_A_PAGE / SETS_A_CALL;
 
-/// A walk over the entries of sorted sets, which are named by their place in a list.
+/// A walk over the entries of sorted sets, named by position in a list.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     waiting: VecDeque<usize>,
     large: VecDeque<Large>,
 }
 
-/// A set that is not through.
+/// A set that is not finished.
 #[derive(Debug)]
 struct Large {
     set: usize,
     /// The last entry that was read.
     last: Vec<u8>,
-    /// Where it goes on, and how many entries the set had at first: what comes in behind these is left to the next walk, or one
-    /// under load would not end.
+    /// The position of the next page, up to the number of entries that the set had at first. Later entries are left to
+    /// the next walk, because a walk under load would not end otherwise.
     left: Range<usize>,
 }
 
@@ -43,12 +43,13 @@ impl Pages {
         self.waiting.is_empty() && self.large.is_empty()
     }
 
-    /// Reads no more: the sets that are not through.
+    /// Stops reading, and returns the unfinished sets.
     pub(super) fn stop(&mut self) -> impl Iterator<Item = usize> {
         self.waiting.drain(..).chain(self.large.drain(..).map(|large| large.set))
     }
 
-    /// The next entries, by set. What leaves a set meanwhile may let others be passed over. Safe to repeat after an error.
+    /// Reads the next entries, by set. Entries that leave a set meanwhile may hide other entries. Safe to repeat after
+    /// an error.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -64,7 +65,7 @@ impl Pages {
         let is_through = end == large.left.end || page.len() < end - large.left.start;
         let set = large.set;
         large.left.start = end;
-        // What came in before it moved it into this page.
+        // Entries that arrived before the last entry have moved it into this page.
         if let Some(again) = page.iter().position(|entry| *entry == large.last) {
             page.drain(..=again);
         }
@@ -110,7 +111,7 @@ impl Pages {
 // === impl Paced ===
 
 impl Paced {
-    /// The entries of a sorted set in a range of ranks; none where it is no sorted set.
+    /// Returns the entries of a sorted set in a range of ranks; empty if the key is not a sorted set.
     pub(super) async fn page(
         &mut self,
         shard: ShardId,
@@ -128,7 +129,7 @@ fn zrange(key: &[u8], ranks: &Range<usize>) -> Cmd {
     zrange
 }
 
-/// What a command answered about a sorted set: nothing where it is none, which is a finding of its own.
+/// Reads an answer about a sorted set: empty if the key has another type, which is a separate finding.
 fn if_sorted_set<T: FromRedisValue + Default>(answer: Result<Value, Error>) -> Result<T, Error> {
     match answer {
         Err(error) if error.is_wrong_type() => Ok(T::default()),

@@ -11,8 +11,8 @@ use delayq_core::verbs::settings;
 // === impl Admin ===
 
 impl Admin {
-    /// The policy of a topic, as the first shard has it that is not left out; the paused flag and the rate are among its
-    /// numbers.
+    /// Reads the policy of a topic in the first shard that is not left out. The paused flag and the rate are returned
+    /// by [`Self::count`].
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -21,19 +21,19 @@ impl Admin {
         payloads::policy(&self.client.calls, first, topic).await
     }
 
-    /// Sets the policy of a topic. A setting that is `None` returns to its default.
+    /// Sets the policy of a topic. A setting that is `None` returns to the default.
     ///
     /// # Errors
-    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    /// Redis cannot be used; some shards may have the policy then. Safe to repeat.
     pub async fn set_policy(&self, topic: &Topic, policy: &Policy) -> Result<(), Error> {
         self.configure(topic, |_| policy.settings()).await
     }
 
-    /// Changes a topic's policy: what `set` has is set, what `reset` names returns to its default, and the rest
-    /// stays as it is.
+    /// Changes a topic's policy: applies the settings in `set`, and returns the settings in `reset` to the defaults.
+    /// All other settings stay.
     ///
     /// # Errors
-    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    /// Redis cannot be used; some shards may have the change then. Safe to repeat.
     pub async fn change_policy(
         &self,
         topic: &Topic,
@@ -46,7 +46,7 @@ impl Admin {
         }
     }
 
-    /// Stops a topic from being reserved: what becomes due becomes ready, and waits there.
+    /// Stops a topic from being reserved: due messages become ready, and stay ready.
     ///
     /// # Errors
     /// Redis cannot be used; some shards may be paused then. Safe to repeat.
@@ -62,10 +62,10 @@ impl Admin {
         self.configure(topic, |_| vec![("paused", Vec::new())]).await
     }
 
-    /// Limits how many messages of a topic are reserved per second, over all shards: each gets its part. `None`: no limit.
+    /// Limits the reserved messages of a topic per second, over all shards: each shard gets a part. `None`: no limit.
     ///
     /// # Errors
-    /// Redis cannot be used; some shards may have it then. Safe to repeat.
+    /// Redis cannot be used; some shards may have the limit then. Safe to repeat.
     pub async fn set_rate(&self, topic: &Topic, a_second: Option<f64>) -> Result<(), Error> {
         let part = |rate: f64, shards: ShardCount| format!("{}", rate / f64::from(shards.get())).into_bytes();
         self.configure(topic, |shards| {
@@ -74,7 +74,7 @@ impl Admin {
         .await
     }
 
-    /// Sets settings of a topic in every shard; from scratch if a growth is met meanwhile.
+    /// Sets settings of a topic in every shard. Starts over if shards are added meanwhile.
     async fn configure(
         &self,
         topic: &Topic,

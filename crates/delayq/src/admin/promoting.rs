@@ -1,4 +1,4 @@
-//! Promoting: delayed messages become ready before their due times.
+//! Promotes delayed messages: the messages become ready before the due times.
 
 use super::{Admin, TimeRange};
 use crate::error::Error;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Maximum messages per call, so that a call delays other callers by a few milliseconds at most.
 const STEP: u64 = 100;
 
-/// Which delayed messages to promote, and how fast.
+/// The selection of delayed messages to promote, and the speed.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PromoteOptions {
@@ -38,13 +38,13 @@ impl PromoteOptions {
         rate: u32 => Some(rate),
     }
 
-    /// The messages of the next call, after this number: a tenth of a second's worth.
+    /// Returns the number of messages in the next call, after this number: a tenth of a second's worth.
     fn step(&self, promoted: u64) -> u64 {
         let by_rate = self.rate.map_or(STEP, |rate| (u64::from(rate) / 10).max(1));
         STEP.min(by_rate).min(self.max_messages.unwrap_or(u64::MAX) - promoted)
     }
 
-    /// The pause after a call that promoted this number.
+    /// Returns the pause after a call that promoted this number.
     fn pause(&self, promoted: u64) -> Duration {
         self.rate.map_or(Duration::ZERO, |rate| Duration::from_millis(promoted * 1000 / u64::from(rate)))
     }
@@ -57,12 +57,13 @@ impl PromoteOptions {
 // === impl Admin ===
 
 impl Admin {
-    /// Makes delayed messages ready now, in bounded steps: in each shard in the order of their due times. Their due time
-    /// is then the time of the promotion; an expiry relative to the due time moves along. `progress` is called after each
-    /// step with the number promoted so far.
+    /// Makes delayed messages ready now, in bounded steps: in each shard in the order of due times. The due time
+    /// becomes the time of the promotion; an expiry relative to the due time moves along. After each step, `progress`
+    /// gets the number promoted so far.
     ///
     /// # Errors
-    /// [`Error::Option`]: an option is outside its range. Redis cannot be used; some are ready then. Safe to repeat.
+    /// [`Error::Option`]: an option is outside the allowed range. Redis cannot be used; some messages are ready then.
+    /// Safe to repeat.
     pub async fn promote(
         &self,
         which: impl Into<Promotable>,

@@ -1,4 +1,4 @@
-//! Looking for ready messages in their queues: those that are in none are lost to everybody who reserves.
+//! Finds ready messages that are missing from all queues, and so are lost to every consumer.
 
 use super::paced::Paced;
 use crate::admin::stuck::Finding;
@@ -8,14 +8,14 @@ use delayq_core::verbs::audit;
 use redis::from_redis_value;
 use std::collections::{BTreeMap, HashSet};
 
-/// Ready messages that are remembered until their queues are looked through.
+/// Maximum ready messages in memory until the queues are searched.
 const MOST: usize = 100_000;
 /// Entries of a queue that are read in one step.
 const A_STEP: isize = 2000;
-/// Messages that are looked at again in one call.
+/// Messages that are checked again in one call.
 const BODIES_A_CALL: usize = 100;
-/// How often a queue is looked through before what is not found counts as lost: a reserve puts what it cannot take to
-/// the queue's end, where a look has been already.
+/// Searches of a queue before a missing message counts as lost: a reserve moves messages that cannot be reserved now to
+/// the end of the queue, which the search has already passed.
 const LOOKS: usize = 3;
 
 /// Messages that were pending and in no bucket, by shard and topic number: id and gen.
@@ -28,7 +28,7 @@ pub(super) struct Candidates {
 // === impl Candidates ===
 
 impl Candidates {
-    /// `receipt` is `<topic number>:<id>` and its gen.
+    /// `receipt` is `<topic number>:<id>` and the gen.
     pub(super) fn add(&mut self, shard: ShardId, receipt: &[u8]) {
         let Some(colon) = receipt.iter().position(|&byte| byte == b':') else { return };
         let queue = self.queues.entry((shard, receipt[..colon].to_vec())).or_default();
@@ -47,8 +47,8 @@ impl Candidates {
 // === impl Paced ===
 
 impl Paced {
-    /// Those of the candidates that are in no queue: ready at a first look and a last one under the same gen, and not
-    /// found in between.
+    /// Returns the candidates that are in no queue: ready under the same gen at the first check and at the last, and
+    /// not found in between.
     pub(super) async fn lost(&mut self, candidates: &Candidates) -> Result<Vec<Finding>, Error> {
         let mut lost = Vec::new();
         for ((shard, number), members) in &candidates.queues {
@@ -66,8 +66,8 @@ impl Paced {
         Ok(lost)
     }
 
-    /// Takes away what the queue has. From its end to its head: what comes in or is taken meanwhile moves nothing past
-    /// the look.
+    /// Removes the members that are in the queue. Reads from the end to the head, so that entries that are added or
+    /// taken meanwhile do not move other entries past the search.
     async fn look_through(
         &mut self,
         shard: ShardId,
@@ -79,7 +79,7 @@ impl Paced {
         while !members.is_empty() {
             let mut lrange = redis::cmd("LRANGE");
             lrange.arg(&key).arg(end - A_STEP + 1).arg(end);
-            // A queue of the wrong type has none of them.
+            // A queue of the wrong type has no members.
             let reply = match self.run(shard, &lrange).await {
                 Err(error) if error.is_wrong_type() => return Ok(()),
                 Err(error) => return Err(error),
@@ -98,7 +98,7 @@ impl Paced {
         Ok(())
     }
 
-    /// Those that are ready under the same gen now.
+    /// Returns the members that are ready under the same gen now.
     async fn still_ready(
         &mut self,
         shard: ShardId,

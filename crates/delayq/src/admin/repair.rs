@@ -1,4 +1,4 @@
-//! Mending what an audit found, while the deployment is in use.
+//! Mends the findings of an audit, while the deployment is in use.
 
 use super::paced::Paced;
 use super::{Admin, Audit};
@@ -10,32 +10,32 @@ use delayq_core::verbs::repair::{self, Mending};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Audits and repairs in turn: what is mended may show what was behind it, such as an entry that is stale now.
+/// Maximum rounds of audit and repair: a repair may reveal another fault, such as an entry that is stale now.
 const ROUNDS: u32 = 4;
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Repaired {
-    /// How many were mended, by kind.
+    /// Number of mended findings, by kind.
     pub mended: BTreeMap<FindingKind, u64>,
-    /// How many counters were set right.
+    /// Number of corrected counters.
     pub recounted: u64,
-    /// Why some could not be mended.
+    /// Reasons for failed repairs.
     pub failed: BTreeSet<String>,
-    /// What is wrong still.
+    /// The remaining faults.
     pub left: Audit,
 }
 
 // === impl Admin ===
 
 impl Admin {
-    /// Mends what `audit` found, and audits again until nothing is found that can be mended. Each finding is looked at
-    /// once more and mended in one script; what is sound by then is left alone. Safe to stop and to repeat. `progress`
-    /// hears how many messages and entries were looked at.
+    /// Mends the findings of `audit`, and audits again until no finding is left that can be mended. One script checks
+    /// each finding again and mends the fault; a finding that is sound by then is left alone. Safe to stop and to
+    /// repeat. `progress` gets the number of checked messages and entries.
     ///
     /// # Errors
-    /// Redis cannot be used; some may be mended then.
+    /// Redis cannot be used; some findings may be mended then.
     pub async fn repair(&self, audit: Audit, mut progress: impl FnMut(u64)) -> Result<Repaired, Error> {
         let mut repaired = Repaired { left: audit, ..Repaired::default() };
         for _ in 0..ROUNDS {
@@ -60,7 +60,7 @@ impl Admin {
                 match answer {
                     Mending::Mended => *repaired.mended.entry(finding.kind).or_default() += 1,
                     Mending::Sound => {}
-                    // What nothing mends is told by the next audit.
+                    // A fault that nothing mends is reported by the next audit.
                     Mending::Failed(_) if finding.kind == FindingKind::WrongType => {}
                     Mending::Failed(why) => _ = repaired.failed.insert(format!("{finding}: {why}")),
                 }
@@ -77,7 +77,7 @@ impl Admin {
 // === impl Paced ===
 
 impl Paced {
-    /// Mends what is wrong in a shard, each if it still is: one answer each.
+    /// Mends the findings in a shard that are still present: one answer for each finding.
     pub(super) async fn mend(&mut self, shard: ShardId, findings: &[Finding]) -> Result<Vec<Mending>, Error> {
         let mut answers = Vec::with_capacity(findings.len());
         for some in findings.chunks(MAX_IDS_A_CALL) {

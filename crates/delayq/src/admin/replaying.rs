@@ -1,4 +1,4 @@
-//! Replaying dead letters: by id, or all that fit.
+//! Replays dead letters: by id, or all that match.
 
 use super::{Admin, TimeRange};
 use crate::calls::{Batch, batches, scatter_batches};
@@ -15,19 +15,19 @@ use delayq_core::verbs::list::{ListState, Listed, Query};
 use delayq_core::verbs::replay::{self, ReplayTerms, Replayed};
 use std::time::Duration;
 
-/// Which dead letters to replay, and how fast.
+/// The selection of dead letters to replay, and the speed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplayOptions {
-    /// Those that died in this range.
+    /// Dead letters that died in this range.
     pub died: TimeRange,
-    /// Those whose reason has this text; `None`: all.
+    /// Dead letters whose reason contains this text; `None`: all.
     pub reason: Option<String>,
     /// Maximum number to replay; `None`: all.
     pub max_messages: Option<u64>,
-    /// Ready after this delay.
+    /// Delay until the messages become ready.
     pub delay: Duration,
-    /// Maximum number per second, at least 1, which then become due one after the other; `None`: no limit.
+    /// Maximum number per second, at least 1: the messages become due one after the other; `None`: no limit.
     pub rate: Option<u32>,
 }
 
@@ -48,12 +48,12 @@ impl ReplayOptions {
         rate: u32 => Some(rate),
     }
 
-    /// How many go in one call.
+    /// Returns the number of messages in one call.
     fn step(&self) -> usize {
         self.rate.map_or(MAX_IDS_A_CALL, |rate| (rate as usize / 10).clamp(1, MAX_IDS_A_CALL))
     }
 
-    /// The delay of those that follow so many.
+    /// Returns the delay of the messages after this number.
     fn delay_after(&self, replayed: u64) -> Duration {
         let wait = |rate: u32| Duration::from_millis(replayed * 1000 / u64::from(rate));
         self.delay + self.rate.map_or(Duration::ZERO, wait)
@@ -69,10 +69,10 @@ impl ReplayOptions {
 // === impl Admin ===
 
 impl Admin {
-    /// Gives single dead letters another life. One whose own expiry is not after its new due time stays dead.
+    /// Replays single dead letters. A dead letter that expires at or before the new due time stays dead.
     ///
     /// # Errors
-    /// Redis cannot be used; some may be back then. Safe to repeat.
+    /// Redis cannot be used; some messages may be replayed then. Safe to repeat.
     pub async fn replay_ids(
         &self,
         topic: &Topic,
@@ -85,7 +85,7 @@ impl Admin {
     /// Makes single dead letters ready again under new terms.
     ///
     /// # Errors
-    /// As [`Self::replay_ids`].
+    /// Like [`Self::replay_ids`].
     pub async fn replay_renewed(
         &self,
         topic: &Topic,
@@ -119,10 +119,11 @@ impl Admin {
         Ok(replayed)
     }
 
-    /// Gives dead letters another life, the oldest first. One whose own expiry is not after its new due time stays dead.
+    /// Replays dead letters, the oldest first. A dead letter that expires at or before the new due time stays dead.
     ///
     /// # Errors
-    /// [`Error::Option`]: an option is outside its range. Redis cannot be used; some may be back then. Safe to repeat.
+    /// [`Error::Option`]: an option is outside the allowed range. Redis cannot be used; some messages may be replayed
+    /// then. Safe to repeat.
     pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<Replayed, Error> {
         options.died.check()?;
         if let Some(rate) = options.rate {

@@ -1,4 +1,4 @@
-//! Retention: dead letters that their topic keeps no longer are purged, the oldest first.
+//! Retention: purges dead letters beyond the limits of the topic, the oldest first.
 
 use super::paced::Paced;
 use crate::error::Error;
@@ -14,8 +14,8 @@ const A_CALL: usize = 100;
 // === impl Paced ===
 
 impl Paced {
-    /// Purges the dead letters of a topic in a shard that are older than its policy keeps them, and the oldest of those that
-    /// are too many: how many.
+    /// Purges the dead letters of a topic in a shard that are older than the policy allows, and the oldest dead letters
+    /// above the maximum number. Returns the number of purged dead letters.
     pub(super) async fn retain(&mut self, shard: ShardId, number: &str, topic: &str) -> Result<u64, Error> {
         let Ok(topic) = topic.parse::<Topic>() else { return Ok(0) };
         match self.purge_outlived(shard, number, &topic).await {
@@ -45,7 +45,7 @@ impl Paced {
                 .saturating_sub(most),
         };
         if too_many > 0 {
-            // Neither what died after the last of these, nor more than these: some may be replayed meanwhile.
+            // Both the time and the number are limits, because some dead letters may be replayed meanwhile.
             let mut zrange = redis::cmd("ZRANGE");
             zrange.arg(&dead).arg(too_many - 1).arg(too_many - 1).arg("WITHSCORES");
             let last: Vec<(Vec<u8>, f64)> = self.query(shard, "ZRANGE", &zrange).await?;
@@ -55,7 +55,7 @@ impl Paced {
         Ok(purged)
     }
 
-    /// Purges those that died up to that time, the oldest first and so many at most.
+    /// Purges dead letters that died up to that time, the oldest first and at most `most`.
     async fn purge_dead(
         &mut self,
         shard: ShardId,

@@ -1,4 +1,4 @@
-//! Walking over the keys of a Redis, of a cluster node after node.
+//! Walks over the keys of a Redis, or of a cluster node by node.
 
 use crate::error::Error;
 use crate::link::Link;
@@ -7,22 +7,22 @@ use delayq_core::id::NodeName;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A walk over all keys of a pattern, step by step, in no order. Keys of a shard that moves to another node meanwhile may
-/// be passed over, or come twice.
+/// A walk over all keys of a pattern, step by step, in no order. Keys of a shard that moves to another node meanwhile
+/// may be skipped, or returned twice.
 #[derive(Clone, Debug)]
 pub(super) struct KeyScan {
     pattern: String,
     /// Keys that Redis walks over in one step.
     step: usize,
     at: At,
-    /// The addresses of the nodes to walk over; `None`: all.
+    /// The addresses of the nodes to walk over; `None`: all nodes.
     only: Option<BTreeSet<String>>,
 }
 
 #[derive(Clone, Debug)]
 enum At {
     Beginning,
-    /// The nodes that are left, the present one last, and where in it the next step begins.
+    /// The remaining nodes with the present node last, and the cursor of the next step in that node.
     Within(Vec<String>, u64),
     End,
 }
@@ -34,7 +34,7 @@ impl KeyScan {
         Self { pattern, step, at: At::Beginning, only: None }
     }
 
-    /// Walks over the keys of these nodes alone.
+    /// Limits the walk to the keys of these nodes.
     pub(super) fn of_nodes(self, addresses: BTreeSet<String>) -> Self {
         Self { only: Some(addresses), ..self }
     }
@@ -43,24 +43,24 @@ impl KeyScan {
         matches!(self.at, At::End)
     }
 
-    /// The next keys; some steps have none. Safe to repeat after an error.
+    /// Returns the next keys; some steps have no keys. Safe to repeat after an error.
     ///
     /// # Errors
-    /// Redis cannot be used, or [`Error::Walk`]: a node has gone, and nobody knows where its keys are.
+    /// Redis cannot be used, or [`Error::Walk`]: a node is gone, and the new place of the keys is unknown.
     pub(super) async fn next(&mut self, nodes: &Nodes) -> Result<Vec<Vec<u8>>, Error> {
         let mut links = nodes.all().await?;
         links.retain(|link| self.only.as_ref().is_none_or(|only| only.contains(link.address())));
         let node = self.node(&links).cloned();
         let mut found = self.next_of(&links).await?;
         if let Some(node) = node {
-            // What was left behind of a shard that has moved, or a replica has, is at another node.
+            // Remains of a moved shard, and keys at a replica, belong to another node.
             let home = |key: &[u8]| nodes.keys().parse(key).and_then(|(shard, _)| nodes.name(shard));
             found.retain(|key| home(key).is_none_or(|home| *home == node));
         }
         Ok(found)
     }
 
-    /// The name of the node that the next keys come from.
+    /// Returns the name of the node of the next keys.
     fn node<'l>(&self, links: &'l [Arc<Link>]) -> Option<&'l NodeName> {
         let link = match &self.at {
             At::Beginning => links.last(),
@@ -72,7 +72,7 @@ impl KeyScan {
         link?.name()
     }
 
-    /// The next keys of these nodes alone, wherever their shards are.
+    /// Returns the next keys of these nodes, regardless of the placement of the shards.
     pub(super) async fn next_of(&mut self, links: &[Arc<Link>]) -> Result<Vec<Vec<u8>>, Error> {
         if matches!(self.at, At::Beginning) {
             self.at = At::Within(links.iter().map(|link| link.address().to_owned()).collect(), 0);

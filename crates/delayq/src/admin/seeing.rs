@@ -1,4 +1,4 @@
-//! Which part of a deployment answers now.
+//! Finds the part of a deployment that answers now.
 
 use super::Admin;
 use crate::error::Error;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 pub struct Seen {
     /// Counts, lists and walks over the shards that answered.
     pub admin: Admin,
-    /// What these shards say of themselves.
+    /// The overviews of these shards.
     pub overviews: Vec<(ShardId, Overview)>,
-    /// The others, those of a node together.
+    /// The other shards, grouped by node.
     pub unseen: Vec<Unseen>,
 }
 
@@ -25,15 +25,15 @@ pub struct Seen {
 pub struct Unseen {
     /// The shards, in order.
     pub shards: Vec<ShardId>,
-    /// Why the first of them did not.
+    /// The error of the first of these shards.
     pub error: Error,
 }
 
 // === impl Admin ===
 
 impl Admin {
-    /// Asks every shard in one round trip, and leaves out those that do not answer: of a node that is
-    /// down or empty, or on their way to another one.
+    /// Asks every shard in one round trip, and leaves out shards that do not answer: the node is down or empty, or the
+    /// shard is moving to another node.
     ///
     /// # Errors
     /// The first shard's, if no shard answers.

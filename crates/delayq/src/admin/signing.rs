@@ -1,18 +1,18 @@
-//! The key by which the gateways of a deployment sign receipts: one for all of them, kept in Redis.
+//! The key that the gateways of a deployment use to sign receipts: one shared key, kept in Redis.
 
 use super::Admin;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 
-/// Where it is kept: every deployment has shard 0.
+/// The shard of the key: every deployment has shard 0.
 const SHARD: ShardId = ShardId::new(0);
 const FIELD: &str = "receipt_key";
 
 // === impl Admin ===
 
 impl Admin {
-    /// The deployment's key for signing receipts; `fresh` becomes the key if there is none yet. Safe to call at the same time
-    /// from several processes: all get the same key.
+    /// Returns the deployment's key for signing receipts; `fresh` becomes the key if the deployment has no key yet.
+    /// Safe to call concurrently from several processes: all processes get the same key.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -23,7 +23,7 @@ impl Admin {
         if let Some(key) = link.query::<Option<String>>("HGET", &hget).await? {
             return Ok(key);
         }
-        // Without a deployment there is no shard that could keep it.
+        // Without a deployment, no shard could keep the key.
         self.client.calls.layout().await?;
         let mut hsetnx = redis::cmd("HSETNX");
         hsetnx.arg(&meta).arg(FIELD).arg(fresh);

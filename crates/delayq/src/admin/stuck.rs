@@ -1,93 +1,94 @@
-//! What an audit finds.
+//! The findings of an audit.
 
 use delayq_core::shard::ShardId;
 use delayq_core::target::Target;
 use serde::Serialize;
 use std::fmt;
 
-/// What is wrong with a message, with an entry of an index, or with an index.
+/// A kind of fault in a message, in an entry of an index, or in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
     /// A pending message in neither its bucket nor its ready queue.
     NoPlace,
-    /// A leased message without a lease: nobody can settle it, and nothing takes it back.
+    /// A leased message without a lease: nobody can settle the message, and nothing returns the message.
     NoLease,
-    /// A dead letter that is not among its topic's dead letters.
+    /// A dead letter that is missing from the dead letters of the topic.
     NoDeadEntry,
-    /// A marker that nothing ever forgets.
+    /// A marker that is never forgotten.
     NoMarkerEntry,
-    /// A message that is missing from its group.
+    /// A message that is missing from the group.
     NoGroupEntry,
-    /// A message whose expiry nothing looks after.
+    /// A message with an expiry that is never checked.
     NoExpiryEntry,
     /// A message that cannot be read.
     Malformed,
-    /// An entry of an index whose message is gone, or elsewhere.
+    /// An entry of an index for a message that is gone, or elsewhere.
     StaleEntry,
-    /// A bucket or an index that no alarm rings for.
+    /// A bucket or an index without an alarm.
     NoAlarm,
-    /// A group's shift that never ends, so that no other one can begin.
+    /// A group's shift that never ends, so that no other shift can begin.
     NoShiftEnd,
-    /// A key of the wrong type. It is not mended: somebody wrote it, and what it held is not known.
+    /// A key of the wrong type. The key is not mended, because the former content is unknown and another client wrote
+    /// the key.
     WrongType,
 }
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// What is wrong.
+    /// The kind of the fault.
     pub kind: FindingKind,
-    /// Where.
+    /// The shard.
     pub shard: ShardId,
-    /// The index without its base; `m` where it is a message.
+    /// The index without its base; `m` for a message.
     pub index: String,
-    /// The name of the message's topic, or `#` and its number where the name is not known; empty where it is an index.
+    /// The name of the message's topic, or `#` and the number if the name is unknown; empty for an index.
     pub topic: String,
-    /// The message's id; empty where it is an index.
+    /// The message's id; empty for an index.
     pub id: String,
-    /// The message's group, if it is part of its name; otherwise empty.
+    /// The message's group, if the group is part of the name; otherwise empty.
     pub group: String,
-    /// The index as `repair` takes it.
+    /// The index in the form that `repair` takes.
     #[serde(skip)]
     pub(crate) raw_index: Vec<u8>,
-    /// The message's or the entry's name as `repair` takes it.
+    /// The name of the message or entry in the form that `repair` takes.
     #[serde(skip)]
     pub(crate) raw_name: Vec<u8>,
 }
 
-/// The names of a message as text: its topic's number behind a `#`, its id and its group, each empty where it has none.
+/// The names of a message as text: `#` and the topic's number, the id and the group, each empty if missing.
 struct Named {
     topic: String,
     id: String,
     group: String,
 }
 
-/// A counter that is not what there is.
+/// A counter that differs from the actual number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Drift {
-    /// Where.
+    /// The shard.
     pub shard: ShardId,
-    /// Of which topic.
+    /// The topic.
     pub topic: String,
     /// `ready`, `leased` or `accepted`.
     pub counter: &'static str,
-    /// What it says.
+    /// The value of the counter.
     pub says: i64,
-    /// What there is.
+    /// The actual number.
     pub is: i64,
 }
 
 /// A topic that could not be counted in a shard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Uncounted {
-    /// Where.
+    /// The shard.
     pub shard: ShardId,
-    /// Which.
+    /// The topic.
     pub topic: String,
-    /// `crowded`: it has too many leases or buckets to be counted in one step; `busy`: more than 1,000 of its messages
-    /// are ready, and it changed while they were counted; `wrong_type`: a key that is needed for it is of the wrong type.
+    /// `crowded`: too many leases or buckets to count in one step; `busy`: more than 1,000 messages are ready, and the
+    /// topic changed during the count; `wrong_type`: a key that the count needs is of the wrong type.
     pub why: &'static str,
 }
 
@@ -108,7 +109,7 @@ impl FindingKind {
         Self::WrongType,
     ];
 
-    /// Its name, as scripts and JSON have it.
+    /// Returns the name, as in scripts and JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::NoPlace => "no_place",
@@ -129,7 +130,7 @@ impl FindingKind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// What `repair` does about it.
+    /// Returns the remedy that `repair` applies.
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::NoPlace => "put it where its due time asks for it",
@@ -156,27 +157,27 @@ impl fmt::Display for FindingKind {
 // === impl Finding ===
 
 impl Finding {
-    /// A message's: `name` is `<topic number>:<id>`.
+    /// Creates the finding of a message: `name` is `<topic number>:<id>`.
     pub(crate) fn of_message(kind: FindingKind, shard: ShardId, name: Vec<u8>) -> Self {
         let Named { topic, id, group } = Named::of(&name);
         let (index, raw_index) = ("m".to_owned(), b"m".to_vec());
         Self { kind, shard, index, topic, id, group, raw_index, raw_name: name }
     }
 
-    /// A message's that is in no place: `receipt` is `<topic number>:<id>` and its gen.
+    /// Creates the finding of a message without a place: `receipt` is `<topic number>:<id>` and the gen.
     pub(crate) fn of_lost(shard: ShardId, receipt: Vec<u8>) -> Self {
         let named = Self::of_message(FindingKind::NoPlace, shard, receipt[..receipt.len() - 4].to_vec());
         Self { raw_name: receipt, ..named }
     }
 
-    /// An index's, or that of an entry of it.
+    /// Creates the finding of an index, or of an entry of an index.
     pub(crate) fn of_index(kind: FindingKind, shard: ShardId, index: Vec<u8>, entry: Vec<u8>) -> Self {
         let text = String::from_utf8_lossy(&index).into_owned();
         let Named { topic, id, group } = Named::of_entry(&text, &entry);
         Self { kind, shard, index: text, topic, id, group, raw_index: index, raw_name: entry }
     }
 
-    /// The number of its topic, where it has one.
+    /// Returns the number of the topic, if the finding has a topic.
     pub(super) fn number(&self) -> Option<String> {
         let named = match &self.raw_index[..] {
             b"m" => Named::of(&self.raw_name),
@@ -195,7 +196,7 @@ impl fmt::Display for Finding {
 }
 
 impl Drift {
-    /// By how much it says too much.
+    /// Returns the excess of the counter over the actual number.
     pub(crate) const fn by(&self) -> i64 {
         self.says - self.is
     }
@@ -211,7 +212,7 @@ impl fmt::Display for Drift {
 // === impl Named ===
 
 impl Named {
-    /// What `<topic number>:<stored id>` names.
+    /// Splits `<topic number>:<stored id>` into names.
     fn of(name: &[u8]) -> Self {
         let colon = name.iter().position(|&byte| byte == b':');
         let (number, id) = colon.map_or((&b""[..], name), |at| (&name[..at], &name[at + 1..]));
@@ -219,7 +220,7 @@ impl Named {
         Self::new(if number.is_empty() { String::new() } else { format!("#{number}") }, id)
     }
 
-    /// What an entry of an index names.
+    /// Splits an entry of an index into names.
     fn of_entry(index: &str, entry: &[u8]) -> Self {
         let without_gen = &entry[..entry.len().saturating_sub(4)];
         match index.split(':').next().unwrap_or_default() {

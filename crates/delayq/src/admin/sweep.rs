@@ -1,4 +1,4 @@
-//! Sweeping: an audit that mends what it finds as it goes, for no more than a share of Redis's time.
+//! Sweeps: audits and mends in one pass, for no more than a share of Redis's time.
 
 use super::Admin;
 use super::auditor::{Auditor, Page};
@@ -13,32 +13,32 @@ use delayq_core::verbs::repair::Mending;
 use std::collections::BTreeMap;
 use std::mem;
 
-/// The kind of a counter that is not what there is.
+/// The kind of a counter that differs from the actual number.
 const COUNTER: &str = "counter";
 
-/// Walks over a deployment in use, one after the other: every message, entry and counter. See [`Admin::sweep`].
+/// Repeated walks over a deployment in use: every message, entry and counter. See [`Admin::sweep`].
 ///
-/// **A counter is mended once two walks in a row found it off by as much.** A message that got stuck behind the first walk makes
-/// the counters of its topic look wrong; the second walk finds that message instead.
+/// **A counter is mended once two walks in a row found the same error.** A message that got stuck behind the first walk
+/// makes the counters of the topic look wrong; the second walk finds that message instead.
 #[derive(Debug)]
 pub struct Sweep {
     redis: Paced,
     auditor: Auditor,
-    /// Counts walks: each reads other messages' heads.
+    /// Counts walks: each walk reads the heads of different messages.
     turn: u64,
-    /// What the last page leaves to be done; `None`: all of it is done.
+    /// The unfinished part of the last page; `None`: the page is finished.
     open: Option<Open>,
     mends: bool,
-    /// The topics whose counters are off, by this walk so far.
+    /// The wrong counters by topic, in this walk so far.
     off: Off,
-    /// Likewise by the walk before.
+    /// The wrong counters by topic, in the previous walk.
     off_before: Off,
 }
 
-/// By how much counters of a topic in a shard are off.
+/// The errors of counters by shard and topic.
 type Off = BTreeMap<(ShardId, String), Vec<(&'static str, i64)>>;
 
-/// A page of the audit, of which some is done.
+/// A partly finished page of the audit.
 #[derive(Debug)]
 struct Open {
     findings: BTreeMap<ShardId, Vec<Finding>>,
@@ -47,45 +47,45 @@ struct Open {
     swept: Swept,
 }
 
-/// What one step of a sweep found.
+/// The result of one step of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
-    /// How many messages, markers and entries of indexes were looked at.
+    /// Number of checked messages, markers and index entries.
     pub looked_at: u64,
-    /// What is wrong, or was.
+    /// The faults, including mended faults.
     pub faults: Vec<SweptFault>,
-    /// How many dead letters were purged because their topic keeps them no longer.
+    /// Number of dead letters that were purged under the retention limits of the topic.
     pub outlived: u64,
 }
 
-/// Something that was wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SweptFault {
-    /// Its kind, one of [`Sweep::KINDS`].
+    /// The kind, one of [`Sweep::KINDS`].
     pub kind: &'static str,
-    /// What it is: where, of which topic, which message.
+    /// The fault in words: the place, the topic and the message.
     pub what: String,
-    /// What became of it.
+    /// The result of mending.
     pub mending: SweptMending,
 }
 
-/// What became of something that was wrong.
+/// The result of mending a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SweptMending {
-    /// It was mended.
+    /// The fault was mended.
     Mended,
-    /// It is as it was: the sweep mends nothing, or no script mends this.
+    /// Nothing was changed: the sweep only reports, or no script mends this fault.
     Left,
-    /// It could not be mended, for this reason.
+    /// The fault could not be mended, for this reason.
     Failed(String),
 }
 
 // === impl Sweep ===
 
 impl Sweep {
-    /// Every kind of fault: those of [`FindingKind`] and `counter`.
+    /// Every kind of fault: the kinds of [`FindingKind`] and `counter`.
     pub const KINDS: [&'static str; FindingKind::ALL.len() + 1] = {
         let mut kinds = [COUNTER; FindingKind::ALL.len() + 1];
         let mut n = 0;
@@ -96,12 +96,13 @@ impl Sweep {
         kinds
     };
 
-    /// Goes one step, of some calls; `None`: all is looked at, and the next step begins the next walk. What is found is looked
-    /// at once more and mended in one script each, so a step may be dropped or repeated, and two sweeps may meet.
+    /// Takes one step of a few calls; `None` at the end of a walk: the next step begins the next walk. One script
+    /// checks each finding again and mends the fault, so a step may be dropped or repeated, and two sweeps may run at
+    /// once.
     ///
     /// # Errors
-    /// [`Error::Option`]: the share is outside its range. Redis cannot be used: the next step is this one again. Or
-    /// [`Error::Walk`]: the next step begins a new walk.
+    /// [`Error::Option`]: the share is outside the allowed range. Redis cannot be used: the next call repeats this
+    /// step. Or [`Error::Walk`]: the next step begins a new walk.
     pub async fn next(&mut self) -> Result<Option<Swept>, Error> {
         SHARE.check(self.redis.share())?;
         let step = self.step().await;
@@ -121,7 +122,7 @@ impl Sweep {
         if self.open.is_none() {
             self.open = self.auditor.next().await?.map(Open::of);
         }
-        // Each part leaves the page once it is done: after an error, or in a future that is dropped, the others stay.
+        // Each part leaves the page once finished: after an error or a dropped future, the other parts stay.
         while let Some((shard, findings)) = self.open.as_ref().and_then(Open::next_findings) {
             let faults = self.mend(shard, &findings).await?;
             self.has_done(faults, |open| drop(open.findings.remove(&shard)));
@@ -138,7 +139,7 @@ impl Sweep {
         Ok(self.open.take().map(|open| open.swept))
     }
 
-    /// Notes faults, and what of the page is done with them.
+    /// Records faults, and removes the finished part from the page.
     fn has_done(&mut self, faults: Vec<SweptFault>, part: impl FnOnce(&mut Open)) {
         if let Some(open) = &mut self.open {
             open.swept.faults.extend(faults);
@@ -161,7 +162,7 @@ impl Sweep {
         let is_proven = self.off_before.get(&key) == Some(&off);
         let mending = match self.mends {
             true if is_proven => match self.redis.counted(shard, topic, true).await? {
-                // The deployment's own work mended it meanwhile.
+                // Normal operation mended the counters meanwhile.
                 Counted::All(pairs) if pairs.iter().all(|(says, is)| says == is) => return Ok(Vec::new()),
                 Counted::All(_) => SweptMending::Mended,
                 Counted::Crowded | Counted::Changed => SweptMending::Failed("it changed".to_owned()),
@@ -193,7 +194,7 @@ impl Sweep {
         for (finding, answer) in findings.iter().zip(answers) {
             let mending = match answer {
                 Mending::Mended => SweptMending::Mended,
-                // The deployment's own work mended it meanwhile.
+                // Normal operation mended the fault meanwhile.
                 Mending::Sound => {
                     self.auditor.is_mended(finding);
                     continue;
@@ -231,9 +232,9 @@ impl Open {
 // === impl Admin ===
 
 impl Admin {
-    /// Begins a sweep: an audit that mends what it finds as it goes, and purges the dead letters that their topic keeps no
-    /// longer; or only tells what it finds, where it `mends` nothing. Its calls take no more
-    /// than a `share` of the time, their way to Redis included: from 0.000001 to 1, which is without a pause.
+    /// Begins a sweep: an audit that mends each finding, and purges dead letters beyond the retention limits of the
+    /// topic. With `mends` false, the sweep only reports. The calls take no more than a `share` of the time, network
+    /// time included: from 0.000001 to 1, which means without a pause.
     pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
         let redis = Paced::new(self.client.clone(), share);
         let turn = fastrand::u64(..);

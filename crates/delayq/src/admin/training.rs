@@ -1,4 +1,4 @@
-//! Training dictionaries on what is pending.
+//! Trains dictionaries on pending messages.
 
 use super::{Admin, TimeRange};
 use crate::error::Error;
@@ -9,25 +9,25 @@ use delayq_core::policy::Policy;
 use delayq_core::verbs::dictionary;
 use delayq_core::verbs::list::ListState;
 
-/// A dictionary that was trained, and what it brings.
+/// A trained dictionary, and the achieved compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Trained {
-    /// Its id.
+    /// The id.
     pub id: u32,
-    /// How many payloads it was trained on.
+    /// Number of payloads that the dictionary was trained on.
     pub samples: usize,
-    /// Their bytes as they are.
+    /// Bytes of these payloads uncompressed.
     pub plain_bytes: usize,
-    /// Their bytes compressed with it.
+    /// Bytes of these payloads compressed with the dictionary.
     pub compressed_bytes: usize,
 }
 
 // === impl Admin ===
 
 impl Admin {
-    /// The dictionary of this id, as a backup carries it; `None`: the deployment does not have it, or the shard that has the
-    /// dictionaries is left out.
+    /// Returns the dictionary with this id, as in a backup; `None`: the deployment does not have the dictionary, or the
+    /// shard of the dictionaries is left out.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -38,7 +38,7 @@ impl Admin {
         self.client.calls.ask(dictionary::request(id, b""), dictionary::read).await
     }
 
-    /// Keeps a dictionary of another deployment. A dictionary never changes: one that is there already stays.
+    /// Keeps a dictionary of another deployment. A dictionary never changes: an existing dictionary with the id stays.
     ///
     /// # Errors
     /// Redis cannot be used.
@@ -49,8 +49,9 @@ impl Admin {
         Ok(())
     }
 
-    /// Trains a dictionary on at most `most` pending payloads of a topic, keeps it, and compresses the topic's
-    /// payloads with it from now on. Earlier dictionaries stay, for what was compressed with them.
+    /// Trains a dictionary on at most `most` pending payloads of a topic, keeps the dictionary, and compresses the
+    /// topic's payloads with the dictionary from now on. Earlier dictionaries stay, for payloads that were compressed
+    /// with them.
     ///
     /// # Errors
     /// Too few samples, or samples that have nothing in common; Redis cannot be used.

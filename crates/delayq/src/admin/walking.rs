@@ -1,18 +1,19 @@
-//! A walk over every message of a deployment, while it is in use.
+//! A walk over every message of a deployment in use.
 //!
-//! It goes by the keys of Redis, not by time or state: a message has one key from its put to its end, whatever state it is
-//! in. So whatever moves meanwhile, SCAN shows every message that is there from the first step to the last, and no page of
-//! an index can pass one over. One that comes or goes in between may be shown or not; one may be shown twice.
+//! The walk follows the keys of Redis, not time or state: a message has one key from put to end, in every state. So
+//! SCAN shows every message that exists from the first step to the last, regardless of moves between states, and no
+//! page of an index can skip a message. A message that comes or goes meanwhile may be shown or not, and a message may
+//! be shown twice.
 //!
-//! It goes node by node:
+//! The walk goes node by node:
 //!
 //! ```text
 //! shards that are left ─► a node that has some of them as a whole ─► SCAN ─► those that it had all the time are through
 //!          ▲                                                                                 │
 //!          └──────────────── the others: they moved, or the node restarted ◄─────────────────┘
 //! ```
-//! So a shard that moves while its node is walked over is walked over again, at its new node, and its messages are shown
-//! twice; none is passed over.
+//! A shard that moves during the walk over the node is walked over again at the new node, and the messages are shown
+//! twice; no message is skipped.
 
 mod cursor;
 mod visit;
@@ -43,41 +44,41 @@ use visit::is_on_its_way;
 const A_STEP: usize = 250;
 /// Messages that a script reads in one call.
 const BODIES_A_CALL: usize = 8;
-/// Calls under way at the same time: 4 MiB with payloads of 256 KiB, the default limit, which cross an ordinary network
-/// within the deadline of a call.
+/// Concurrent calls: 4 MiB with payloads of 256 KiB, the default limit, which cross an ordinary network within the
+/// deadline of a call.
 const AT_ONCE: usize = 2;
-/// For how long a step waits for a shard that is on its way to another node.
+/// Maximum time that a step waits for a shard that is moving to another node.
 const ON_ITS_WAY: Duration = Duration::from_secs(60);
-/// How soon it is asked again.
+/// Interval between two calls to a moving shard.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A walk over every message, step by step.
 pub struct Walk {
     admin: Admin,
-    /// Of these shards all was shown.
+    /// The finished shards.
     through: BTreeSet<ShardId>,
-    /// The node that is being walked over.
+    /// The present node, and the progress there.
     visit: Option<(Arc<Link>, Visit)>,
     only: BTreeSet<Topic>,
-    /// The topics of the numbers that were met.
+    /// The topics of the topic numbers seen so far.
     topics: HashMap<(ShardId, Vec<u8>), Option<Topic>>,
 }
 
 // === impl Walk ===
 
 impl Walk {
-    /// Shows messages of these topics alone; without any, of all.
+    /// Limits the walk to messages of these topics; without topics, shows all messages.
     #[must_use]
     pub fn only(mut self, topics: impl IntoIterator<Item = Topic>) -> Self {
         self.only.extend(topics);
         self
     }
 
-    /// The messages of the next step: pending, leased and dead ones, with their payloads restored where that is
-    /// possible; some steps have none. `None`: every message was shown. Cancel safe, and safe to repeat after an error.
+    /// Returns the messages of the next step: pending, leased and dead messages, with restored payloads where possible;
+    /// some steps have no messages. `None`: every message was shown. Cancel safe, and safe to repeat after an error.
     ///
     /// # Errors
-    /// A Redis that cannot be used; or a shard is on its way to another node for longer than a minute.
+    /// A Redis that cannot be used; or a shard that is moving to another node for longer than a minute.
     pub async fn step(&mut self) -> Result<Option<Vec<Listed>>, Error> {
         let began = clock::instant();
         loop {
@@ -90,13 +91,13 @@ impl Walk {
         }
     }
 
-    /// Behind what was shown so far.
+    /// Returns the position after all messages shown so far.
     pub fn cursor(&self) -> WalkCursor {
         let visit = self.visit.as_ref().map(|(_, visit)| visit.clone());
         WalkCursor { through: self.through.clone(), visit }
     }
 
-    /// The node that is being walked over, without secrets; `None` between two of them.
+    /// Returns the present node, without secrets; `None` between two nodes.
     pub fn node(&self) -> Option<&str> {
         self.visit.as_ref().map(|(link, _)| link.address())
     }
@@ -139,7 +140,8 @@ impl Walk {
         link.query("SCAN", scan.arg("COUNT").arg(A_STEP)).await
     }
 
-    /// Whose key it is; `None` where it is no message's of these shards. A topic without a name has its number.
+    /// Splits the key of a message; `None` for other keys and other shards. A topic without a name is returned by
+    /// number.
     async fn named(
         &mut self,
         key: &[u8],
@@ -160,8 +162,8 @@ impl Walk {
         Ok(Some((shard, topic.ok_or(known.1), target)))
     }
 
-    /// The messages of topics that have no name, or none that can be read: no script finds them. What is over of a topic that
-    /// was deleted is left out.
+    /// Lists the messages of topics without a readable name, which no script finds. Finished messages of a deleted
+    /// topic are left out.
     async fn nameless(&self, named: Vec<(ShardId, Vec<u8>, Target)>) -> Result<Vec<Listed>, Error> {
         let (mut redis, mut messages) = (Paced::new(self.admin.client.clone(), 1.0), Vec::new());
         for (shard, number, target) in named {
@@ -194,7 +196,7 @@ impl Walk {
         let is_over = |listed: &Listed| listed.envelope.as_ref().is_ok_and(|found| found.state.is_over());
         let mut messages: Vec<Listed> = found.into_iter().flatten().flatten().collect();
         messages.retain(|listed| !is_over(listed));
-        // Without the shard that has the dictionaries, what was compressed with one stays so.
+        // Without the shard of the dictionaries, payloads that need a dictionary stay compressed.
         let is_lost = |envelope: &Envelope| {
             let needs_one = || codec::dictionary_of(&envelope.payload).is_some();
             self.admin.leaves_out(FIRST) && envelope.zstd && needs_one()
@@ -222,10 +224,10 @@ impl fmt::Debug for Walk {
 // === impl Admin ===
 
 impl Admin {
-    /// Begins a walk over every message of the deployment but those of shards that are left out, or continues one.
+    /// Begins or continues a walk over every message of the deployment, except in shards that are left out.
     ///
     /// # Errors
-    /// A Redis that cannot be used, or the deployment is not there.
+    /// A Redis that cannot be used, or the deployment does not exist.
     pub async fn walk(&self, from: Option<&WalkCursor>) -> Result<Walk, Error> {
         self.client.calls.layout().await?;
         let WalkCursor { through, mut visit } = from.cloned().unwrap_or_default();
@@ -240,9 +242,9 @@ impl Admin {
         Ok(Walk { admin: self.clone(), through, visit, only, topics })
     }
 
-    /// The id under which a message of another deployment is put into this one: its own, unless it is a generated one
-    /// that names a shard where this deployment would not find it. The same id gives the same answer as long as this
-    /// deployment does not grow. Ask [`Admin::layout`] before: until then the configured shards count.
+    /// Returns the id in this deployment for a message of another deployment: the same id, unless a generated id names
+    /// a shard in which this deployment would not find the message. The same id gives the same answer until this
+    /// deployment grows. Call [`Admin::layout`] before: until then the configured shards count.
     pub fn id_here(&self, id: &MessageId, group: Option<&Group>) -> MessageId {
         let Some(shard) = id.shard() else { return id.clone() };
         let layout = self.client.calls.known().layout;

@@ -1,4 +1,4 @@
-//! Separate calls: each is an item of its own.
+//! Separate calls: each call is an item.
 
 use super::grouping::Batch;
 use super::load::Load;
@@ -7,7 +7,7 @@ use delayq_core::call::Call;
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 
-/// Calls, and their answers.
+/// Calls and answers.
 pub(super) struct Alone {
     /// The calls that are not sent yet.
     calls: Vec<Option<Call>>,

@@ -1,4 +1,4 @@
-//! Asking shards what they know of their deployment: its layout, and where they are.
+//! Asking shards for the layout of the deployment, and for the node of each shard.
 
 use super::Calls;
 use super::grouping::Batch;
@@ -17,21 +17,21 @@ use delayq_core::verbs::deployment::{self, Asked, ShardLayout};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 
-/// Maximum times that a shard is asked at the node that it names, about.
+/// Maximum times, on average, that a shard is asked again at the node that the shard names.
 const MOST_MOVES: usize = 4;
 
 // === impl Calls ===
 
 impl Calls {
-    /// What the shards know of their deployment, in one round trip; `None`: the shard does not exist.
+    /// Asks each shard for the layout in one round trip; `None` if the shard does not exist.
     pub(crate) async fn shard_layouts(&self, shards: &[ShardId]) -> Vec<Result<Option<ShardLayout>, Error>> {
         self.look_for(shards).await.0
     }
 
-    /// As [`Self::shard_layouts`], before missing shards are created: no node may have one of them.
+    /// As [`Self::shard_layouts`], before missing shards are created: no node may have a missing shard.
     ///
     /// # Errors
-    /// Any shard's; if one is missing, also that of a node that does not say whether it has it.
+    /// The error of any shard; if a shard is missing, also the error of a node that cannot tell if the shard is there.
     pub(crate) async fn certain_layouts(
         &self,
         shards: &[ShardId],
@@ -41,7 +41,8 @@ impl Calls {
         unsure.map_or(Ok(found), Err)
     }
 
-    /// What the shards know; and why a node does not say whether it has those that theirs do not have.
+    /// Returns the shards' layouts. If shards are missing, also returns the error of a node that cannot tell if these
+    /// shards are there.
     async fn look_for(&self, shards: &[ShardId]) -> (Vec<Result<Option<ShardLayout>, Error>>, Option<Error>) {
         let word = self.known().word();
         let calls: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(word)).collect();
@@ -59,8 +60,8 @@ impl Calls {
         (found, unsure)
     }
 
-    /// The answers of shards to these calls for their layouts, each by the node that it names. Boxed, because refusals of
-    /// other calls are explained by it.
+    /// The shards' answers to these calls, each from the node that the shard names. Boxed, because refusals of other
+    /// calls are explained by these answers.
     fn asked<'a>(&'a self, calls: &'a [Call]) -> BoxFuture<'a, Vec<Result<Asked, Error>>> {
         let rules = Rules { follows: false, ..Rules::once(self) };
         let mut asking =
@@ -86,8 +87,8 @@ impl Calls {
         shard_layout(shard, asked)
     }
 
-    /// Of shards that their nodes do not have, says which are at another node. `calls` ask for the layouts. Returns why a
-    /// node does not say it.
+    /// Finds shards that are at another node than expected. `calls` ask for the layouts. Returns the error of a node
+    /// that cannot tell.
     async fn find_elsewhere(
         &self,
         calls: &[Call],
@@ -109,7 +110,7 @@ impl Calls {
         unsure
     }
 
-    /// Asks each of several Redises, whichever shards it has: what each of them answers.
+    /// Asks each of several Redises about all of these shards. Returns each Redis's answers.
     async fn ask_everywhere(&self, calls: &[Call]) -> Vec<(NodeName, Vec<Result<Value, Error>>)> {
         let links = self.nodes().all().await.unwrap_or_default();
         let asked = links.iter().filter_map(|link| {
@@ -119,12 +120,12 @@ impl Calls {
         join_all(asked).await
     }
 
-    /// The layout of the deployment, which the first shard is asked for if none has been yet; where its node, one of several,
-    /// cannot be used or came back empty, any other one.
+    /// Returns the layout of the deployment; if unknown, asks the first shard. If the first shard's node, among several
+    /// Redises, cannot be used or came back empty, asks the other shards.
     ///
     /// # Errors
-    /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if it never had the configured number of
-    /// shards; a Redis that cannot be used.
+    /// [`Error::Uninitialised`] without a deployment, [`Error::Deployment`] if the deployment never had the configured
+    /// number of shards; a Redis that cannot be used.
     pub(crate) async fn layout(&self) -> Result<Layout, Error> {
         if !self.known().asked {
             let found = self.any_layout().await?;
@@ -146,13 +147,13 @@ impl Calls {
         if self.nodes().only().is_some() {
             return Err(self.noting_none(unknown));
         }
-        // The deployment may have grown beyond the configured number, as far as the map goes.
+        // The deployment may have grown beyond the configured number; the map gives the upper limit.
         let all = self.nodes().map().map_or(self.shards().get().into(), NodeMap::shards);
         let others: Vec<ShardId> = (0..).take(all).skip(1).map(ShardId::new).collect();
         for found in self.shard_layouts(&others).await {
             match found {
                 Ok(Some(found)) => return Ok(found.layout),
-                // That one may have the deployment.
+                // The Redis of this shard may have the deployment.
                 Err(error) if error.is_outage() && matches!(unknown, Error::Uninitialised(_)) => {
                     unknown = error;
                 }
@@ -162,7 +163,7 @@ impl Calls {
         Err(self.noting_none(unknown))
     }
 
-    /// Forgets the identity of the deployment if there is none any more.
+    /// Forgets the identity of a deployment that no longer exists.
     fn noting_none(&self, unknown: Error) -> Error {
         if matches!(unknown, Error::Uninitialised(_)) {
             self.layout.forget_identity();
@@ -170,8 +171,8 @@ impl Calls {
         unknown
     }
 
-    /// Shards that are missing are lost, at another node, or only configured: then the first one says that there never were
-    /// so many.
+    /// Explains missing shards. A missing shard is lost, at another node, or only configured; in the last case the
+    /// first shard's layout shows that the deployment never had so many shards.
     pub(super) async fn explain_missing(&self, calls: &[&Call], sent: &mut [Sent]) {
         let missing = |sent: &Sent| matches!(sent.answer, Err(Error::Uninitialised(_)));
         if !sent.iter().any(missing) {
@@ -195,8 +196,8 @@ impl Calls {
         }
     }
 
-    /// A configured number of shards that this shard does not know may be that of a growth which has not come to it:
-    /// the last shard, which the growth made first, knows.
+    /// A configured number of shards that this shard does not know may belong to a growth that has not reached the
+    /// shard yet: the last shard, which the growth created first, knows the number.
     pub(super) async fn ask_the_last(&self, found: &Layout) -> LayoutRelation {
         let configured = self.known().layout.shards();
         let last = ShardId::new(configured.get() - 1);
@@ -207,12 +208,12 @@ impl Calls {
     }
 }
 
-/// Shards that are asked for their layouts.
+/// A load of questions for the layouts of shards.
 struct Asking<'a> {
     nodes: &'a Nodes,
     calls: &'a [Call],
     answers: Vec<Option<Result<Asked, Error>>>,
-    /// How often a shard was found at another node.
+    /// Number of times that a shard was found at another node.
     moves: usize,
 }
 
@@ -229,7 +230,7 @@ impl Load for Asking<'_> {
         self.calls[batch.key].clone()
     }
 
-    /// A shard that names another node is asked there.
+    /// A shard that names another node is asked again at that node.
     fn read(&mut self, batch: &Batch<usize>, reply: Value) -> Result<Vec<usize>, ReplyError> {
         let shard = self.calls[batch.key].shard;
         let asked = deployment::read_asked(reply, shard)?;

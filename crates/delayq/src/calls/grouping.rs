@@ -1,4 +1,4 @@
-//! Grouping items by what their call is about. Pure.
+//! Grouping items into calls by key. Pure.
 
 use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Batch<K> {
     pub(crate) key: K,
-    /// Their places among all items, rising.
+    /// Indices among all items, ascending.
     pub(crate) items: Vec<usize>,
 }
 
-/// Groups items by what their call is about, within the limits of a call. Each item is its place, its key, and about how
-/// many bytes it takes. Batches of one key keep the order of their items.
+/// Groups items by key within the limits of a call. Each item is given as index, key, and approximate size in bytes.
+/// Batches of one key keep the order of their items.
 pub(crate) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usize)>) -> Vec<Batch<K>> {
     let (mut full, mut open) = (Vec::new(), BTreeMap::<K, (Vec<usize>, usize)>::new());
     for (item, key, bytes) in items {

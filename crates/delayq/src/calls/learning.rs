@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 // === impl Calls ===
 
 impl Calls {
-    /// Learns the node of a shard from the answer of a node, and replaces the error where its cause is known. `None`: the
-    /// answer says nothing about nodes.
+    /// Learns the node of a shard from the answer of a node, and replaces the error where its cause is known. `None` if
+    /// the answer says nothing about nodes.
     pub(super) async fn learn_place(
         &self,
         node: &Link,
@@ -38,8 +38,8 @@ impl Calls {
         }
     }
 
-    /// Returns whether a shard names another node in its record at this replica. Processes may know a replica before its
-    /// promotion, and an operator may take a move back.
+    /// Asks this replica for the shard's record. Returns true if the record names another node. Processes may know a
+    /// replica before its promotion, and an operator may take a move back.
     async fn is_elsewhere(&self, link: &Link, shard: ShardId, may_ask_until: Option<Instant>) -> bool {
         let Some(until) = may_ask_until else { return false };
         let asking = vec![deployment::ask(shard).under(NOT_ASKED)];
@@ -49,7 +49,7 @@ impl Calls {
         node.is_some_and(|node| link.name() != Some(node) && self.nodes().learn(shard, node))
     }
 
-    /// Makes a call wait for what its topic asks.
+    /// Makes a call wait for the durability of the topic.
     pub(super) fn learn_durability(&self, call: &mut Call, asked: Durability) -> Taught {
         if let Some(topic) = call.written_topic() {
             self.durable.learn(topic, asked);

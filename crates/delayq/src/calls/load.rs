@@ -8,13 +8,13 @@ use delayq_core::layout::CallerLayout;
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 
-/// Items that are sent together, and the receiver of their answers.
+/// Items that are sent together, with the receiver of the answers.
 ///
 /// # Contract
-/// Each item is answered once: by [`Self::read`], which returns those that continue to their next shard instead, or by
-/// [`Self::fail`].
+/// Each item is answered once: by [`Self::fail`], or by [`Self::read`] unless [`Self::read`] returns the item to
+/// continue to the next shard.
 pub(crate) trait Load: Send {
-    /// What the items of one call have in common.
+    /// The common property of items that share a call.
     type Key: Ord + Clone + Send + Sync;
 
     /// Returns the key of an item's next call, and about how many bytes the item takes there.
@@ -23,7 +23,7 @@ pub(crate) trait Load: Send {
     /// Makes the call of these items.
     fn call(&mut self, batch: &Batch<Self::Key>) -> Call;
 
-    /// Receives the answer to a call. Returns the items that continue to their next shard.
+    /// Receives the answer to a call. Returns the items that continue to the next shard.
     fn read(&mut self, batch: &Batch<Self::Key>, reply: Value) -> Result<Vec<usize>, ReplyError>;
 
     /// Receives the error of an item at this shard.
@@ -44,7 +44,7 @@ pub(crate) trait Load: Send {
         false
     }
 
-    /// Prepares items for their next call. Returns the items to send.
+    /// Prepares items for the next call. Returns the items to send.
     fn prepare(&mut self, items: Vec<usize>) -> impl Future<Output = Vec<usize>> + Send {
         std::future::ready(items)
     }

@@ -1,30 +1,30 @@
-//! Decides what follows a failed attempt. Pure.
+//! Decides about the step after a failed attempt. Pure.
 //!
 //! ```text
 //! failed ─┬─ the refusal says where or how to send       ─► again
 //!         ├─ an outage, and a repeat is recognised      ─► again, once
 //!         └─ otherwise                                  ─► fail
 //! ```
-//! A refused call changed nothing, so sending it again is safe for every script.
+//! A refused call changed nothing, so a repeat is safe for every script.
 
 use crate::error::Error;
 use delayq_core::fate::Fate;
 use delayq_core::layout::LayoutRelation;
 
-/// A write whose attempt failed.
+/// A write after a failed attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Write {
-    /// Whether the layout decides its shard, as for a put: a newer layout may place it elsewhere.
+    /// True if the layout decides the shard, as for a put: a newer layout may choose another shard.
     pub(crate) is_placed: bool,
-    /// Whether a shard of another node may take the message.
+    /// True if a shard of another node may take the message.
     pub(crate) has_other_shard: bool,
-    /// Whether Redis recognises a repeat, and the write was not repeated yet.
+    /// True if Redis recognises a repeat, and the write was not repeated yet.
     pub(crate) may_repeat: bool,
-    /// Whether attempts and time are left.
+    /// True if attempts and time are left.
     pub(crate) has_budget: bool,
 }
 
-/// What a failure taught, compared with what is known now.
+/// The lesson of a failure, compared with the present knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taught {
     /// Nothing.
@@ -35,7 +35,7 @@ pub(crate) enum Taught {
     Slot,
     /// Another one of several Redises has the shard.
     Node,
-    /// How the shard's layout compares with the known one, and whether the call was sent under the known one.
+    /// The relation of the shard's layout to the known layout, and true if the call was sent under the known layout.
     Layout(LayoutRelation, bool),
     /// The topic's writes wait for replicas or a disk.
     Durability,
@@ -48,7 +48,7 @@ pub(crate) enum Next {
     Fail,
 }
 
-/// How a write is sent again.
+/// The way to send a write again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     /// Load the script first.
@@ -61,7 +61,7 @@ pub(crate) enum Again {
     Layout,
     /// Raise the shard to the layout that is known now first.
     Raise,
-    /// Wait for what the topic asks.
+    /// Wait for the durability of the topic.
     Durability,
     /// Place the message by the layout that is known now.
     Placement,
@@ -71,7 +71,7 @@ pub(crate) enum Again {
     Lost,
 }
 
-/// Returns what follows an attempt that ended with this error.
+/// Returns the step after an attempt that ended with this error.
 pub(crate) fn next(write: Write, error: &Error, taught: Taught) -> Next {
     if !write.has_budget {
         return Next::Fail;
@@ -131,7 +131,7 @@ mod tests {
         Error::Unconfirmed { durability: "disk".to_owned(), fate, why: String::new() }
     }
 
-    /// Every failure, what it taught, and what follows for a put and for another write.
+    /// Checks every failure and lesson, for a put and for another write.
     fn table() -> Vec<(Error, Taught, Option<Again>, Option<Again>)> {
         use LayoutRelation::{NeverSo, Newer, Older, Other, Same};
         let both = |error, taught, again| (error, taught, Some(again), Some(again));

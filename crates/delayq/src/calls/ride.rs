@@ -26,16 +26,16 @@ use tokio::time::{Instant, timeout_at};
 /// Maximum rounds of a ride in which a call failed.
 const ATTEMPTS: u8 = 16;
 
-/// The limits of a ride, and which refusals it follows.
+/// The limits of a ride, and the refusals that the ride follows.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules<'r> {
     /// The deadline of all attempts together.
     pub(crate) until: Instant,
     /// Maximum time of a single attempt.
     pub(crate) attempt: Duration,
-    /// Whether the ride follows refusals for the layout and the durability.
+    /// True if the ride follows refusals for the layout and the durability.
     pub(super) follows: bool,
-    /// The node that gets every call; `None`: each call goes to the node of its shard.
+    /// The node that gets every call; `None`: each call goes to the shard's node.
     pub(super) at: Option<&'r Link>,
 }
 
@@ -49,26 +49,26 @@ pub(crate) struct Ride<'r, K> {
     attempts: u8,
 }
 
-/// A call with its items.
+/// A call with items.
 struct Parcel<K> {
     batch: Batch<K>,
     call: Call,
-    /// Whether to load the script first.
+    /// True if the script has to be loaded first.
     loads: bool,
-    /// Whether the shard's record named the present node.
+    /// True if the shard's record named the present node.
     is_followed: bool,
 }
 
 // === impl Rules ===
 
 impl Rules<'_> {
-    /// Limits all attempts to the deadline of a call, which only refusals make the ride repeat.
+    /// Limits all attempts to the deadline of one call; the ride repeats a call only after a refusal.
     pub(crate) fn once(calls: &Calls) -> Self {
         let deadline = calls.nodes().settings().deadline;
         Self { until: clock::instant() + deadline, attempt: deadline, follows: true, at: None }
     }
 
-    /// Limits an attempt and its repeat to twice the deadline of a call, for writes that recognise a repeat.
+    /// Limits an attempt and the repeat to twice the deadline of a call, for writes that recognise a repeat.
     pub(crate) fn twice(calls: &Calls) -> Self {
         let once = Self::once(calls);
         Self { until: once.until + once.attempt, ..once }
@@ -83,7 +83,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         Self { calls: calls.clone(), rules, parcels: Vec::new(), loose: items, attempts: 0 }
     }
 
-    /// Returns whether each item is answered.
+    /// Returns true when each item is answered.
     pub(crate) fn is_over(&self) -> bool {
         self.parcels.is_empty() && self.loose.is_empty()
     }
@@ -153,7 +153,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
     }
 
-    /// Decides what follows a failed call. Returns the call if its shard has to be raised first.
+    /// Decides about the step after a failed call. Returns the call if the shard has to be raised first.
     async fn failed<L: Load<Key = K>>(
         &mut self,
         load: &mut L,
@@ -199,7 +199,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
         let shard = parcel.call.shard;
         if let Some(node) = node {
-            // A record sent the call there already: another question would answer the same.
+            // A record already sent the call to this node: another question would get the same answer.
             let may_ask_until = (!parcel.is_followed).then_some(self.rules.until);
             let place = self.calls.learn_place(node, shard, error, may_ask_until);
             if let Some(taught) = place.await {
@@ -234,7 +234,8 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
             match failed.get(&parcel.call.shard) {
                 Some(error) => fail(load, &parcel, error),
                 None => {
-                    // A put keeps the layout that placed it: under a newer one it would go to the wrong shard.
+                    // A put keeps the layout that placed the message: under a newer layout the put would reach the
+                    // wrong shard.
                     if parcel.call.verb != Verb::Put {
                         parcel.call.layout = Some(word);
                     }

@@ -1,5 +1,5 @@
-//! Many items of many shards in as few round trips as the limits allow: one call for each group of items, and the
-//! answers back in the order of the items.
+//! Many items of many shards in as few round trips as the limits allow: one call for each group of items, with the
+//! answers in the order of the items.
 //!
 //! ```text
 //! items ─by key─► batches of 500 ids and 4 MiB ─► calls ─► pipelines of 4,000 ids and 4 MiB ─► answers by item
@@ -14,14 +14,14 @@ use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::reply::{ReplyError, Value};
 
-/// Maximum bytes of calls in one pipeline, which a single call may exceed: what has to cross the network within the
-/// deadline of a call.
+/// Maximum bytes of calls in one pipeline, except that a single call may be larger: these bytes have to cross the
+/// network within the deadline of a call.
 const MAX_BYTES_A_PIPELINE: usize = 4 * 1024 * 1024;
 
-/// Maximum items in one pipeline: at 50 µs each, on a busy Redis, they take a tenth of the deadline of a call.
+/// Maximum items in one pipeline: at 50 µs each, on a busy Redis, 4,000 items take a tenth of the deadline of a call.
 pub(crate) const MAX_IDS_A_PIPELINE: usize = 4000;
 
-/// Carries items to their shards, as many in one pipeline as the limits allow; each pipeline has its own deadline.
+/// Carries items to their shards in as few pipelines as the limits allow; each pipeline has a separate deadline.
 pub(crate) async fn carry<L: Load>(to: &Calls, load: &mut L, items: usize) {
     let keyed = (0..items).map(|item| {
         let (key, bytes) = load.next_call(item);
@@ -42,7 +42,7 @@ pub(crate) async fn carry<L: Load>(to: &Calls, load: &mut L, items: usize) {
     Ride::new(to, Rules::once(to), now).finish(load).await;
 }
 
-/// Sends one call for each batch: what became of each item, by its place.
+/// Sends one call for each batch. Returns each item's result with the item's index.
 pub(crate) async fn scatter<K, A>(
     to: &Calls,
     batches: &[Batch<K>],
@@ -60,7 +60,7 @@ pub(crate) async fn scatter<K, A>(
     answers
 }
 
-/// Sends one call for each batch: one answer each, in order.
+/// Sends one call for each batch. Returns one answer for each batch, in order.
 pub(crate) async fn scatter_batches<K, A>(
     to: &Calls,
     batches: &[Batch<K>],
@@ -89,7 +89,7 @@ pub(crate) async fn scatter_batches<K, A>(
     answers
 }
 
-/// The answers in the order of the items, of which each was in one batch.
+/// Sorts the answers by item; each item was in exactly one batch.
 pub(crate) fn in_order<A>(answers: Vec<(usize, A)>) -> Vec<A> {
     let mut ordered: Vec<Option<A>> = answers.iter().map(|_| None).collect();
     for (item, answer) in answers {

@@ -4,9 +4,10 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
-/// Runs a future to completion on one thread, counted among `tasks`: on the caller's if its runtime has no other, so
-/// that handing over wakes no thread; else on a separate thread with its own runtime. If the system provides no thread
-/// or runtime, it runs among the caller's tasks, only slightly later.
+/// Runs a future to completion on one thread, counted among `tasks`. If the caller's runtime has only one thread, the
+/// future runs there, and no thread has to be woken for a message. Otherwise the future runs on a separate thread with
+/// a separate runtime. If the system provides no thread or runtime, the future runs among the caller's tasks, only
+/// slightly later.
 pub(super) fn spawn<F>(tasks: &TaskTracker, work: F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -32,7 +33,7 @@ where
         return;
     }
     tasks.spawn(async move { drop(end.await) });
-    // This is all that it waits for.
+    // The thread waits only for this.
     let _ = hand_over.send(work);
 }
 
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
     use std::thread::{Thread, current};
 
-    /// The thread on which it runs.
+    /// Returns the thread that runs a spawned future.
     async fn thread_of_what_is_spawned() -> Thread {
         let tasks = TaskTracker::new();
         let (tell, told) = oneshot::channel();

@@ -1,6 +1,6 @@
-//! Which shards to reserve from next: those that may have something, in turn, each for its share.
+//! Selects the shards for the next reserve: all shards that may have messages, in turn, with a share for each.
 //!
-//! A shard whose last answer was full has more, and is asked for several messages at once: one call for sixteen costs
+//! A shard with a full last answer has more messages, and is asked for several at once: one call for sixteen costs
 //! Redis a fraction of sixteen calls.
 
 use delayq_core::limits::MAX_IDS_A_CALL;
@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Minimum messages to ask a shard for that is known to have more, if so many are free.
+/// Minimum messages to ask from a shard that is known to have more, if so many are free.
 const FULL_CALL: usize = 16;
 
-/// The shards to ask: at once, or from a time on.
+/// The shards to ask: immediately, or from a given time.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     turn: VecDeque<ShardId>,
-    /// The shards in turn, and whether each is known to have more.
+    /// The shards in turn; true if a shard is known to have more.
     waiting: HashMap<ShardId, bool>,
     later: BTreeMap<Instant, Vec<ShardId>>,
 }
@@ -24,28 +24,28 @@ pub(super) struct Asking {
 // === impl Asking ===
 
 impl Asking {
-    /// This shard may have something now.
+    /// Adds a shard that may have messages now.
     pub(super) fn ask(&mut self, shard: ShardId) {
         self.add(shard, false);
     }
 
-    /// This shard has more.
+    /// Adds a shard that has more messages.
     pub(super) fn ask_for_more(&mut self, shard: ShardId) {
         self.add(shard, true);
     }
 
-    /// This shard holds something back for this long.
+    /// Adds a shard that holds messages back for this long.
     pub(super) fn ask_later(&mut self, shard: ShardId, now: Instant, wait: Duration) {
         self.later.entry(now + wait).or_default().push(shard);
     }
 
-    /// When to ask next: now, later, or not before a notification.
+    /// Returns the time of the next call; `None`: not before a notification.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         if !self.turn.is_empty() { Some(now) } else { self.later.keys().next().copied() }
     }
 
-    /// The shards to ask for `free` messages, and how many each, the longest waiting first: an equal share each, but at
-    /// least [`FULL_CALL`] where a shard has more. Those for which nothing is left keep their turn.
+    /// Returns the shards to ask for `free` messages, and the number for each shard, longest waiting first. Each shard
+    /// gets an equal share, but at least [`FULL_CALL`] if the shard has more. Shards that get nothing keep their turn.
     pub(super) fn take(&mut self, now: Instant, free: usize) -> Vec<(ShardId, usize)> {
         while let Some(entry) = self.later.first_entry().filter(|entry| *entry.key() <= now) {
             entry.remove().into_iter().for_each(|shard| self.ask(shard));
@@ -67,7 +67,7 @@ impl Asking {
     fn add(&mut self, shard: ShardId, has_more: bool) {
         match self.waiting.insert(shard, has_more) {
             None => self.turn.push_back(shard),
-            // What a full answer proved stays so until the shard is asked.
+            // A full answer remains proof of more messages until the shard is asked.
             Some(had_more) => drop(self.waiting.insert(shard, has_more || had_more)),
         }
     }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A message that the holder must settle. If dropped unsettled, it is released with its back-off.
+/// A message that the holder must settle. An unsettled message is released with a back-off when dropped.
 ///
-/// [`Self::ack`], [`Self::release`] and [`Self::bury`] hand the settlement over when they are called: their futures only wait
-/// for the answer, so dropping one, even before its first poll, changes nothing.
+/// [`Self::ack`], [`Self::release`] and [`Self::bury`] hand the settlement over when called. The returned futures only
+/// wait for the answer, so dropping a future, even before the first poll, changes nothing.
 #[must_use = "a delivery that is dropped is released, and comes again"]
 #[derive(Debug)]
 pub struct Delivery {
@@ -23,10 +23,10 @@ pub struct Delivery {
     pub(super) held: Held,
 }
 
-/// What settles a delivery. When dropped, it gives the message back.
+/// The right to settle a delivery. A drop gives the message back.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// `None`: it is settled.
+    /// `None`: settled.
     receipt: Option<Receipt>,
     pub(crate) lost: CancellationToken,
     leases: Arc<Leases>,
@@ -34,7 +34,7 @@ pub(crate) struct Held {
     dropped: Dropped,
 }
 
-/// What a drop means.
+/// The meaning of a drop.
 #[derive(Clone, Copy, Debug)]
 enum Dropped {
     /// A failed attempt of the application.
@@ -51,29 +51,29 @@ impl Delivery {
         self.held.lost.cancelled().await;
     }
 
-    /// Finishes the message: it was delivered. Sent together with other settlements. If Redis cannot be reached, the
-    /// ack is repeated and the lease extended until it can.
+    /// Finishes the delivered message. Sent together with other settlements. While Redis cannot be reached, the ack is
+    /// repeated and the lease extended.
     ///
     /// # Errors
-    /// The lease ran out before Redis could be reached, or Redis refuses: the message returns. With fate *unknown* it
-    /// may be finished.
+    /// The lease ran out before Redis could be reached, or Redis refuses: the message returns. With fate *unknown* the
+    /// message may be finished.
     pub fn ack(self) -> impl Future<Output = Result<Settled, Error>> + Send + use<> {
         answer(self.held.ack())
     }
 
-    /// Finishes the message, like [`Self::ack`], within about 50 ms and together with others, which costs Redis a
-    /// fraction. For callers that do nothing with the answer.
+    /// Finishes the message, like [`Self::ack`], within about 50 ms and in a batch of acks that costs Redis a fraction.
+    /// For callers that do not need the answer.
     ///
-    /// If Redis cannot be reached while the lease lasts, or the process or its runtime ends before, the message returns
-    /// when its lease runs out. [`Consumer::stop`](super::Consumer::stop) waits for the acks; those of a dropped consumer
-    /// are sent by the runtime that it leaves.
+    /// If Redis cannot be reached while the lease lasts, or the process or the runtime ends before, the message returns
+    /// when the lease runs out. [`Consumer::stop`](super::Consumer::stop) waits for the acks; the acks of a dropped
+    /// consumer are sent by the remaining runtime.
     pub fn ack_later(mut self) {
         let receipt = self.held.take();
         self.held.settler.ack_later(receipt);
     }
 
-    /// Releases the message: it returns after `delay`, or after its back-off; after its last attempt it becomes a dead
-    /// letter with the reason, of which the first 1,000 bytes are kept.
+    /// Releases the message: the message returns after `delay`, or after the back-off. After the last attempt the
+    /// message becomes a dead letter with the reason, of which the first 1,000 bytes are kept.
     ///
     /// # Errors
     /// As [`Self::ack`].
@@ -85,8 +85,8 @@ impl Delivery {
         answer(self.held.release(delay, reason))
     }
 
-    /// Moves the message to the dead letters with the reason, of which the first 1,000 bytes are kept: it can never be
-    /// delivered.
+    /// Moves a message that can never be delivered to the dead letters with the reason, of which the first 1,000 bytes
+    /// are kept.
     ///
     /// # Errors
     /// As [`Self::ack`].
@@ -94,13 +94,13 @@ impl Delivery {
         answer(self.held.bury(reason))
     }
 
-    /// The same in the hands of the application.
+    /// Marks the delivery as handed out to the application.
     pub(super) fn started(mut self) -> Self {
         self.held.dropped = Dropped::Failed;
         self
     }
 
-    /// The message, and what settles it: unless that is done, its attempt does not count.
+    /// Splits the message from the right to settle. If the message is never settled, the attempt does not count.
     pub(crate) fn split(self) -> (Received, Held) {
         let Self { received, mut held } = self;
         held.dropped = Dropped::GivenBack;
@@ -119,7 +119,7 @@ impl Deref for Delivery {
 // === impl Held ===
 
 impl Held {
-    /// Of a message that nobody works on yet.
+    /// Creates the settlement right of a message that has not been handed out.
     pub(super) fn new(
         receipt: Receipt,
         lost: CancellationToken,
@@ -165,7 +165,7 @@ impl Drop for Held {
     }
 }
 
-/// The answer to a settlement.
+/// Waits for the answer to a settlement.
 pub(crate) async fn answer(answered: Answered) -> Result<Settled, Error> {
     answered.await.unwrap_or(Err(Error::Closed))
 }

@@ -1,5 +1,5 @@
-//! Reserving: as much as may be handed out, from the shards that may have messages. Each round trip is to one node, so that
-//! what one has reserved does not wait for another's answer.
+//! Reserves as many messages as may be handed out, from the shards that may have messages. Each round trip is to one
+//! node, so that reserved messages do not wait for the answer of another node.
 
 use super::asking::Asking;
 use super::delivery::{Delivery, Held};
@@ -30,26 +30,26 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How a consumer works.
+/// The options of a consumer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConsumerOptions {
-    /// The topics in order of preference, which each reserve from a shard follows strictly. There is no order between
-    /// shards, and what is already reserved is handed out before newer messages; a `concurrency` of 1 limits that to
-    /// one message. 1 to 500.
+    /// The topics in order of preference, strictly followed by each reserve from a shard. There is no order between
+    /// shards, and reserved messages are handed out before newer messages; a `concurrency` of 1 limits that to one
+    /// message. 1 to 500.
     pub topics: Vec<Topic>,
     /// Maximum messages handed out and not settled, 1 to 10,000. Default 64.
     pub concurrency: usize,
-    /// How long a lease lasts unless it is extended; `None`: the topic's. It is extended after each third of it, until
-    /// the message is settled. 1 ms to 24 h; at least 1 s is sensible.
+    /// The length of a lease unless extended; `None`: the setting of the topic. A lease is extended after each third of
+    /// the length, until the message is settled. 1 ms to 24 h; at least 1 s is sensible.
     pub lease: Option<Duration>,
 }
 
-/// Minimum bytes to ask a shard for at once, however many shards are asked.
+/// Minimum bytes to ask from a shard at once, regardless of the number of shards.
 const LEAST_BYTES: usize = 64 * 1024;
-/// How long to wait after Redis could not be used.
+/// Pause after Redis could not be used.
 const REST: Duration = Duration::from_millis(200);
-/// The part of all places that must be free for a round while another one is in flight.
+/// The part of all places that must be free for a round while another round is in flight.
 const PART_OF_ALL: usize = 8;
 
 pub(super) struct Fetcher {
@@ -60,7 +60,7 @@ pub(super) struct Fetcher {
     pub(super) handed: mpsc::UnboundedSender<Delivery>,
 }
 
-/// What a fetcher watches: the shards, their notifications, and which of them to ask.
+/// The state of a fetcher: the shards, their notifications, and the shards to ask next.
 struct Watch {
     growth: Growth,
     shards: Vec<ShardId>,
@@ -68,25 +68,25 @@ struct Watch {
     asking: Asking,
     looking: Looking,
     rounds: Rounds,
-    /// How many messages the rounds in flight may bring.
+    /// Maximum messages that the rounds in flight may bring.
     out: usize,
-    /// A permanent refusal was reported, and is not reported again each time.
+    /// True if a permanent refusal was reported: no other is reported until a reserve succeeds.
     is_refused: bool,
 }
 
-/// One round trip: which shards were asked, of which node, for how many each, and what they answered.
+/// One round trip: the node, the asked shards with the number of messages for each, and the answers.
 struct Round {
     node: String,
     sent: Instant,
     asked: Vec<(ShardId, usize)>,
-    /// `None`: it was only tried.
+    /// `None`: the call only tried the node.
     reports: Vec<Result<Option<ReserveReport>, Error>>,
 }
 
 // === impl ConsumerOptions ===
 
 impl ConsumerOptions {
-    /// The defaults for these topics.
+    /// Returns the defaults for these topics.
     pub fn new(topics: impl Into<Vec<Topic>>) -> Self {
         Self { topics: topics.into(), concurrency: 64, lease: None }
     }
@@ -103,7 +103,7 @@ impl ConsumerOptions {
         Self { lease: Some(lease), ..self }
     }
 
-    /// Checks that each option is in its range.
+    /// Checks that each option is in the allowed range.
     pub(crate) fn check(&self) -> Result<(), OutOfRange> {
         TOPICS.check(self.topics.len())?;
         CONCURRENCY.check(self.concurrency)?;
@@ -114,24 +114,24 @@ impl ConsumerOptions {
 // === impl Fetcher ===
 
 impl Fetcher {
-    /// Reserves until `stopping`, or until the consumer is gone.
+    /// Reserves until `stopping`, or until the consumer is dropped.
     pub(super) async fn run(self, stopping: CancellationToken) {
         let growth = self.client.growth();
         let shards: Vec<ShardId> = growth.shards().shards().collect();
-        // On its own connection: a reserve does not wait behind the answers to settlements.
+        // On a separate connection, so that a reserve does not wait behind the answers to settlements.
         let holder = Holder::new(self.client.apart());
         let listener = holder.listen_as_worker(shards.clone(), &self.options.topics);
         let (asking, looking, rounds) = (Asking::default(), Looking::new(now()), Rounds::default());
         let mut watch =
             Watch { growth, shards, listener, asking, looking, rounds, out: 0, is_refused: false };
         let places = holder.places();
-        // The nodes of a cluster have their limits apart.
+        // The nodes of a cluster have separate limits.
         let most = if places.is_one() { ROUNDS } else { usize::MAX };
         let mut rounds = FuturesUnordered::new();
         while !stopping.is_cancelled() && !self.handed.is_closed() {
             watch.look_around(&self.options.topics);
             while rounds.len() < most && self.may_ask(&watch) {
-                // Half of what is free, so that the next notification finds something left.
+                // Half of the free places, so that the next notification finds free places.
                 let free = self.free(&watch).div_ceil(2);
                 let asked = watch.asking.take(now(), free);
                 if asked.is_empty() {
@@ -152,13 +152,13 @@ impl Fetcher {
                 self.take(round, &mut watch);
             }
         }
-        // What they reserved is released at once, instead of when its lease runs out.
+        // Messages reserved by the remaining rounds are released immediately, instead of at the end of the lease.
         while let Some(round) = rounds.next().await {
             self.take(round, &mut watch);
         }
     }
 
-    /// Waits for anything that may justify another round: mostly the end of one.
+    /// Waits for anything that may justify another round: mostly the end of a round.
     async fn wait(
         &self,
         watch: &mut Watch,
@@ -180,13 +180,13 @@ impl Fetcher {
         None
     }
 
-    /// How many messages another round may bring.
+    /// Returns the number of messages that another round may bring.
     fn free(&self, watch: &Watch) -> usize {
         self.leases.free().saturating_sub(watch.out)
     }
 
-    /// Whether another round is worth its calls: always if none in flight may bring a message, and otherwise if it may bring
-    /// several; places that become free meanwhile are gathered for the next one.
+    /// Returns true if another round is worth the calls: always if no round in flight may bring a message, otherwise if
+    /// the new round may bring several messages. Places that become free meanwhile are gathered for the next round.
     fn may_ask(&self, watch: &Watch) -> bool {
         let least = if watch.out == 0 { 1 } else { self.leases.most().div_ceil(PART_OF_ALL) };
         self.free(watch) >= least
@@ -212,7 +212,7 @@ impl Fetcher {
         Round { node, sent, asked, reports }
     }
 
-    /// Hands out what a round brought.
+    /// Hands out the messages of a round.
     fn take(&self, round: Round, watch: &mut Watch) {
         let is_silence = |report: &Result<_, Error>| report.as_ref().is_err_and(Error::is_silence);
         let is_silent = round.reports.iter().all(is_silence);
@@ -246,7 +246,8 @@ impl Fetcher {
         }
     }
 
-    /// Hands out what one shard answered. Returns when to ask it again: at once if there may be more.
+    /// Hands out the messages of one shard. Returns the time until the next call to the shard: zero if there may be
+    /// more.
     fn hand_out(&self, sent: Instant, most: usize, report: ReserveReport) -> Option<Duration> {
         let wait = if report.messages.len() >= most { Some(Duration::ZERO) } else { report.wait };
         let origin = Origin { sent, now: report.now.millis() };
@@ -261,7 +262,7 @@ impl Fetcher {
             let (leases, settler) = (Arc::clone(&self.leases), self.settler.clone());
             let held = Held::new(receipt, lost, leases, settler);
             let received = Received { topic, id, ready, envelope };
-            // If the consumer is gone, the drop gives it back.
+            // If the consumer was dropped, this drop gives the message back.
             let _ = self.handed.send(Delivery { received, held });
         }
         wait
@@ -271,7 +272,7 @@ impl Fetcher {
 // === impl Watch ===
 
 impl Watch {
-    /// Takes in notifications, and polls shards when it is time.
+    /// Takes in notifications, and polls shards that are due.
     fn look_around(&mut self, topics: &[Topic]) {
         if let Some(shards) = self.growth.try_next() {
             self.grow(shards);
@@ -294,7 +295,7 @@ impl Watch {
         }
     }
 
-    /// Also watches the shards that a growth has added.
+    /// Also watches shards that were added to the deployment.
     fn grow(&mut self, shards: ShardCount) {
         let added: Vec<ShardId> = shards.shards().skip(self.shards.len()).collect();
         added.iter().for_each(|&shard| self.asking.ask(shard));
@@ -307,7 +308,7 @@ impl Watch {
     }
 }
 
-/// How to settle a message whose payload cannot be read: bury it only if it never can be.
+/// Settles a message with an unreadable payload: buries the message only if the payload can never be read.
 fn put_back(receipt: Receipt, why: Unrestored) -> Settle {
     match why {
         Unrestored::Never(error) => Settle::Bury(receipt, error.to_string()),

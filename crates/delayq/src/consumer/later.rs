@@ -1,10 +1,11 @@
-//! Acks without a waiting caller: gathered by shard until each call of the script has several.
+//! Acks without a waiting caller: gathered by shard until each call of the script has several acks.
 //!
-//! A call costs Redis as much for one receipt as for a dozen. So acks wait for others of their shard; and few go together,
-//! of few shards, so that other calls to Redis do not wait for all of them. They go after the next message was processed,
-//! rather than at any time: what was due at that moment is finished then, and Redis has least to do.
+//! A call costs Redis as much for one receipt as for a dozen, so an ack waits for other acks of the same shard. Few
+//! acks of few shards go together, so that other calls to Redis do not wait for a large batch. The acks go after the
+//! next message was processed, rather than at any time: the messages that were due at that moment are finished then,
+//! and Redis has least to do.
 //!
-//! Acks that could not reach Redis go to the queue of other settlements, which repeats them.
+//! Acks that could not reach Redis go to the queue of other settlements, and are repeated there.
 
 use super::leases::Leases;
 use super::settlement::{Open, Settle};
@@ -18,21 +19,21 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-/// How long a receipt waits for others of its shard.
+/// Time that a receipt waits for other receipts of the same shard.
 const GATHER: Duration = Duration::from_millis(40);
-/// How long it waits for a next message; if the consumer dies before, the message returns.
+/// Time to wait for a next message; if the consumer dies before, the message returns.
 const LINGER: Duration = Duration::from_millis(50);
-/// Shards and receipts in one round trip: about 0.15 ms of Redis's time.
+/// Maximum shards and receipts in one round trip: about 0.15 ms of Redis's time.
 const MOST_SHARDS: usize = 4;
 const MOST_RECEIPTS: usize = 32;
-/// The part of all that wait which goes in a round trip at least, so that they go as fast as they come.
+/// The minimum part of all waiting receipts in one round trip, so that receipts leave as fast as new receipts arrive.
 const PART_OF_ALL: usize = 8;
 
-/// The way to the task that acks.
+/// The sender to the task that acks.
 #[derive(Clone, Debug)]
 pub(super) struct Later(mpsc::UnboundedSender<Given>);
 
-/// The task.
+/// The task that acks.
 #[derive(Debug)]
 struct Acking {
     holder: Holder,
@@ -42,17 +43,17 @@ struct Acking {
     given: mpsc::UnboundedReceiver<Given>,
 }
 
-/// A receipt, and when it arrived.
+/// The arrival time of a receipt, and the receipt.
 type Given = (Instant, Receipt);
 
-/// Receipts by shard, and since when the first of each has waited. Pure.
+/// The waiting receipts by shard, with the arrival time of the first receipt. Pure.
 #[derive(Debug, Default)]
 struct Waiting(BTreeMap<ShardId, (Instant, Vec<Receipt>)>);
 
 // === impl Later ===
 
 impl Later {
-    /// Starts the task, which ends when all senders are gone and all acks are sent.
+    /// Starts the task, which ends when all senders are dropped and all acks are sent.
     pub(super) fn start(
         holder: Holder,
         leases: Arc<Leases>,
@@ -64,7 +65,7 @@ impl Later {
         Self(give)
     }
 
-    /// Acks later.
+    /// Queues a receipt for a later ack.
     pub(super) fn ack(&self, receipt: Receipt) {
         // The task outlives all senders.
         let _ = self.0.send((now(), receipt));
@@ -78,7 +79,7 @@ impl Acking {
         while self.gather().await {
             self.ack(now()).await;
         }
-        // If some acks cannot reach Redis, the rest do not wait for it either.
+        // If some acks cannot reach Redis, the remaining acks do not wait for Redis either.
         while !self.waiting.0.is_empty() && self.ack(now() + LINGER).await {}
         for (_, receipts) in std::mem::take(&mut self.waiting.0).into_values() {
             for receipt in receipts {
@@ -87,10 +88,10 @@ impl Acking {
         }
     }
 
-    /// Takes in receipts until some are due; false once all senders are gone.
+    /// Takes in receipts until some are due; false once all senders are dropped.
     async fn gather(&mut self) -> bool {
         if let Some(oldest) = self.waiting.oldest() {
-            // Does not listen, so that senders need not wake this task meanwhile.
+            // Sleeps without receiving, so that senders need not wake this task meanwhile.
             sleep_until(oldest + GATHER).await;
             self.take_in();
         }
@@ -99,7 +100,7 @@ impl Acking {
             given = self.given.recv() => given.map(|given| self.waiting.add(given)).is_some(),
             () = sleep_until(last.unwrap_or_else(now)), if last.is_some() => true,
         };
-        // After a busy moment the first one has waited long enough: it goes with all others that have.
+        // After a busy moment the first receipt has waited long enough, and goes with all other receipts that have.
         self.take_in();
         is_open
     }
@@ -111,7 +112,7 @@ impl Acking {
         }
     }
 
-    /// Acks what has waited long enough by then; false if Redis could not be reached.
+    /// Acks the receipts that will have waited long enough at that time; false if Redis could not be reached.
     async fn ack(&mut self, then: Instant) -> bool {
         let receipts = self.waiting.take(then);
         let (answers, mut told) = (self.holder.ack(&receipts).await, true);
@@ -128,7 +129,7 @@ impl Acking {
     }
 
     fn tell_again(&self, open: Open) {
-        // The task that reads the queue ends after this one.
+        // The task that reads the queue ends after this task.
         let _ = self.again.send([open]);
     }
 }
@@ -141,12 +142,13 @@ impl Waiting {
         receipts.push(receipt);
     }
 
-    /// Since when the first receipt has waited.
+    /// Returns the arrival time of the oldest receipt.
     fn oldest(&self) -> Option<Instant> {
         self.0.values().map(|(since, _)| *since).min()
     }
 
-    /// What goes together: from the shards that have waited longest, and long enough, at most what a call takes of each.
+    /// Takes the receipts for one call, from the shards that have waited longest, and long enough; at most the limit of
+    /// a call for each shard.
     fn take(&mut self, now: Instant) -> Vec<Receipt> {
         let all: usize = self.0.values().map(|(_, receipts)| receipts.len()).sum();
         let most = MOST_RECEIPTS.max(all / PART_OF_ALL);

@@ -1,7 +1,7 @@
-//! The leases of a consumer: how many there may be, and keeping each of them alive until its message is settled.
+//! The leases of a consumer: limits the number of leases, and keeps each lease alive until the message is settled.
 //!
-//! A lease is extended after a third of the length that Redis answered, whether the consumer or the topic set it. Ends
-//! count from when a call was sent, so none is believed to last longer than it does.
+//! A lease is extended after a third of the length that Redis answered, whether the consumer or the topic set the
+//! length. Ends count from the sending of a call, so no lease is believed to last longer than it does.
 
 use crate::calls::MAX_IDS_A_PIPELINE;
 use crate::error::Error;
@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum messages whose settlements wait for Redis while more are reserved: what goes in one pipeline.
+/// Maximum messages whose settlements wait for Redis while more are reserved: the size of one pipeline.
 const MAX_UNCONFIRMED: usize = MAX_IDS_A_PIPELINE;
 
-/// Minimum time between two tries to extend a lease.
+/// Minimum time between two attempts to extend a lease.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The leases handed out and not settled.
@@ -28,7 +28,7 @@ pub(super) struct Leases {
     most: usize,
     held: Mutex<Held>,
     freed: Notify,
-    /// A new lease must be extended before the next planned extension; or the last one ended.
+    /// A new lease must be extended before the next planned extension, or the last lease ended.
     changed: Notify,
     stopping: CancellationToken,
 }
@@ -36,9 +36,9 @@ pub(super) struct Leases {
 #[derive(Debug, Default)]
 struct Held {
     leases: HashMap<Receipt, Lease>,
-    /// How many of them are in work, or could not be settled at the first try.
+    /// Number of leases in work, or not settled at the first attempt.
     busy: usize,
-    /// When the next extension is planned.
+    /// Time of the next planned extension.
     next: Option<Instant>,
 }
 
@@ -46,19 +46,19 @@ struct Held {
 struct Lease {
     length: Duration,
     ends: Instant,
-    /// When it is to be extended; `None`: it is lost.
+    /// Time of the next extension; `None`: lost.
     due: Option<Instant>,
     lost: CancellationToken,
     is_busy: bool,
     origin: Origin,
 }
 
-/// When a call was sent, and Redis's clock in its answer: converts Redis's times to this host's.
+/// The sending time of a call and the Redis clock in the answer, to convert Redis times to times of this host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
-    /// When the call was sent.
+    /// Sending time of the call.
     pub(super) sent: Instant,
-    /// What Redis's clock read.
+    /// The time on Redis's clock.
     pub(super) now: UnixMillis,
 }
 
@@ -97,7 +97,7 @@ impl Lease {
         }
     }
 
-    /// A lease that looks longer than before is not: Redis's clock was set.
+    /// A lease never becomes longer than before: an apparent increase means that Redis's clock was set.
     fn extended(&mut self, sent: Instant, end: UnixMillis) {
         let told = (self.origin.sent + end.since(self.origin.now)).saturating_duration_since(sent);
         if !told.is_zero() {
@@ -114,13 +114,13 @@ impl Leases {
         Self { most, held: Mutex::default(), freed: Notify::new(), changed: Notify::new(), stopping }
     }
 
-    /// How many there may be.
+    /// Returns the maximum number of leases.
     pub(super) const fn most(&self) -> usize {
         self.most
     }
 
-    /// How many more may be reserved. Settlements that Redis has not confirmed take no place unless there are so many that
-    /// keeping their leases alive would cost more than settling them.
+    /// Returns the number of further messages that may be reserved. A settlement that Redis has not confirmed takes no
+    /// place, up to a limit: beyond that, extending the leases would cost more than settling the messages.
     pub(super) fn free(&self) -> usize {
         let held = self.held();
         let unconfirmed = held.leases.len() - held.busy;
@@ -132,7 +132,7 @@ impl Leases {
         self.freed.notified().await;
     }
 
-    /// Begins to keep a lease; the token is cancelled when it is lost.
+    /// Begins to keep a lease; the returned token is cancelled when the lease is lost.
     pub(super) fn begin(&self, receipt: Receipt, origin: Origin, end: UnixMillis) -> CancellationToken {
         let lease = Lease::new(origin, end);
         let (lost, due) = (lease.lost.clone(), lease.due);
@@ -142,7 +142,7 @@ impl Leases {
             self.changed.notify_one();
         }
         held.busy += 1;
-        // A Redis that lost its last writes may give a receipt again that is still held.
+        // A Redis that lost the last writes may issue a receipt again that is still held.
         if let Some(former) = held.leases.insert(receipt, lease) {
             held.busy -= usize::from(former.is_busy);
             former.lost.cancel();
@@ -150,12 +150,12 @@ impl Leases {
         lost
     }
 
-    /// The work has finished: its place is free, and the lease is kept until Redis is notified.
+    /// Frees the place of a finished message; the lease is kept until Redis is notified.
     pub(super) fn worked(&self, receipt: &Receipt) {
         self.set_busy(receipt, false);
     }
 
-    /// Redis could not be reached: the waiting settlement takes the place of new work.
+    /// Takes a place for a settlement that could not reach Redis: the settlement displaces new work.
     pub(super) fn unsettled(&self, receipt: &Receipt) {
         self.set_busy(receipt, true);
     }
@@ -172,12 +172,12 @@ impl Leases {
         }
     }
 
-    /// Whether a lease is known to last.
+    /// Returns true if a lease is known to last.
     pub(super) fn lasts(&self, receipt: &Receipt) -> bool {
         self.held().leases.get(receipt).is_some_and(|lease| now() < lease.ends)
     }
 
-    /// Extends each lease after each third of its length, until the consumer is stopped and none is left.
+    /// Extends each lease after each third of the length, until the consumer is stopped and no lease is left.
     pub(super) async fn keep_alive(self: Arc<Self>, holder: Holder, lease: Option<Duration>) {
         loop {
             let (next, stopped) = (self.plan(), self.stopping.is_cancelled());
@@ -199,14 +199,14 @@ impl Leases {
         }
     }
 
-    /// When the next extension is due.
+    /// Plans the next extension, and returns the time.
     fn plan(&self) -> Option<Instant> {
         let mut held = self.held();
         held.next = held.leases.values().filter_map(|lease| lease.due).min();
         held.next
     }
 
-    /// The leases to extend now, with those that are due soon.
+    /// Returns the leases to extend now, together with leases that are due soon.
     fn due(&self, now: Instant) -> Vec<Receipt> {
         let soon = |lease: &Lease| lease.due.is_some_and(|due| due <= now + lease.length / 6);
         let held = self.held();
@@ -251,10 +251,10 @@ mod tests {
         assert_eq!(lease.due, Some(start + Duration::from_millis(100)));
         for (sent_ms, end_ms, length_ms) in [
             (100, 400, 300),
-            // Its topic's lease became shorter, or longer.
+            // The lease of the topic became shorter, or longer.
             (200, 290, 90),
             (230, 1_230, 90),
-            // Redis's clock was set back, and ahead.
+            // The clock of Redis was set back, and ahead.
             (260, 100, 90),
             (290, 90_000, 90),
         ] {

@@ -1,20 +1,20 @@
-//! Which shards to poll without a notification: those that were not asked for long. Pure.
+//! Selects the shards to poll without a notification: shards that were not asked for long. Pure.
 //!
-//! A few at a time, so that polling keeps no other client waiting; and none that was asked lately, since a shard that
-//! had nothing more publishes when that changes.
+//! A few shards at a time, so that polling keeps no other client waiting. A recently asked shard is not polled, because
+//! a shard without further messages publishes the next change.
 
 use delayq_core::shard::ShardId;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a shard without notifications is left alone: the maximum cost of a lost notification.
+/// Poll interval of a shard without notifications: the maximum cost of a lost notification.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Shards polled together: about 0.3 ms of Redis's time.
 const AT_ONCE: usize = 8;
 /// Minimum time between two polls.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// When each shard was asked last.
+/// The time of the last call to each shard.
 #[derive(Debug)]
 pub(super) struct Looking {
     asked: Vec<Option<Instant>>,
@@ -24,7 +24,7 @@ pub(super) struct Looking {
 // === impl Looking ===
 
 impl Looking {
-    /// No shard yet.
+    /// Creates a state without shards.
     pub(super) fn new(now: Instant) -> Self {
         Self { asked: Vec::new(), next: now }
     }
@@ -38,12 +38,12 @@ impl Looking {
         self.asked[at] = Some(now);
     }
 
-    /// When to poll again.
+    /// Returns the time of the next poll.
     pub(super) const fn next(&self) -> Instant {
         self.next
     }
 
-    /// The shards to poll now, each of which counts as asked; of `shards`, which are numbered from 0.
+    /// Returns the shards to poll now, and records them as asked; `shards` is the number of shards.
     pub(super) fn take(&mut self, shards: usize, now: Instant) -> Vec<ShardId> {
         if now < self.next {
             return Vec::new();

@@ -1,13 +1,13 @@
-//! Which round trips are under way to which node: a few at once, and a single one for no message to try a node that did not
-//! answer, so that it takes no places from the others. Pure.
+//! Round trips in flight by node. A node may have a few concurrent round trips. A node that did not answer is tried by
+//! a single call for no message, so that the attempt takes no places from other nodes. Pure.
 
 use delayq_core::shard::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Concurrent round trips to a node: a notification during one does not wait for its answer.
+/// Concurrent round trips to a node: a notification during a round trip does not wait for the answer.
 pub(super) const ROUNDS: usize = 4;
 
-/// The round trips that are under way, and the shards that wait for the end of one.
+/// The round trips in flight, and the shards that wait for the end of a round trip.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     nodes: BTreeMap<String, Node>,
@@ -16,7 +16,7 @@ pub(super) struct Rounds {
 #[derive(Debug, Default)]
 struct Node {
     under_way: usize,
-    /// Whether the last one was not answered.
+    /// True if the last round trip was not answered.
     is_silent: bool,
     waiting: BTreeSet<ShardId>,
 }
@@ -24,8 +24,8 @@ struct Node {
 // === impl Rounds ===
 
 impl Rounds {
-    /// Begins a round trip: which of these shards to ask, for how many messages each (0: only whether it takes writes). The
-    /// others wait until one ends.
+    /// Begins a round trip. Returns the shards to ask, with the number of messages for each (0: only check that the
+    /// node takes writes). All other shards wait until a round trip ends.
     pub(super) fn begin(&mut self, node: &str, asked: Vec<(ShardId, usize)>) -> Vec<(ShardId, usize)> {
         let node = self.nodes.entry(node.to_owned()).or_default();
         let mut asked = asked.into_iter();
@@ -39,7 +39,7 @@ impl Rounds {
         now
     }
 
-    /// A round trip has ended: the shards that waited for that.
+    /// Ends a round trip. Returns the shards that waited for the end.
     pub(super) fn end(&mut self, node: &str, is_silent: bool) -> BTreeSet<ShardId> {
         let node = self.nodes.get_mut(node).expect("what ends has begun");
         node.under_way -= 1;

@@ -9,7 +9,7 @@ use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::{Release, Settled};
 use tokio::sync::oneshot;
 
-/// How a message is settled.
+/// A kind of settlement.
 #[derive(Clone, Debug)]
 pub(super) enum Settle {
     Ack(Receipt),
@@ -21,9 +21,9 @@ pub(super) enum Settle {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) settle: Settle,
-    /// The waiting caller, who may be gone: it is settled all the same.
+    /// The waiting caller. The message is settled even if the caller is gone.
     pub(super) answer: Option<oneshot::Sender<Result<Settled, Error>>>,
-    /// An earlier try may have been applied.
+    /// True if an earlier attempt may have been applied.
     pub(super) is_lost: bool,
 }
 
@@ -37,7 +37,7 @@ impl Settle {
         }
     }
 
-    /// As its call takes it.
+    /// Converts the settlement to the form of the call.
     pub(super) fn as_call(&self) -> Settlement<'_> {
         match self {
             Self::Ack(receipt) => Settlement::Ack(receipt),
@@ -50,12 +50,12 @@ impl Settle {
 // === impl Open ===
 
 impl Open {
-    /// A settlement without a waiting caller.
+    /// Creates a settlement without a waiting caller.
     pub(super) fn unattended(settle: Settle) -> Self {
         Self { settle, answer: None, is_lost: false }
     }
 
-    /// The same after a try that failed.
+    /// Returns the settlement after a failed attempt.
     pub(super) fn after(mut self, error: &Error) -> Self {
         self.is_lost |= error.fate() == Fate::Unknown;
         self

@@ -1,5 +1,5 @@
-//! Settling what was reserved, many holders' settlements in one call; what Redis could not be told is told again for as
-//! long as its lease lasts.
+//! Settles reserved messages, with the settlements of many holders in one call. A settlement that could not reach Redis
+//! is repeated as long as the lease lasts.
 
 use super::later::Later;
 use super::leases::Leases;
@@ -18,25 +18,25 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
-/// Pipelines of settlements under way at once.
+/// Maximum pipelines of settlements in flight.
 const IN_FLIGHT: usize = 2;
 
-/// How long to rest before Redis is told again.
+/// Pause before a settlement is repeated.
 const REST: Duration = Duration::from_millis(200);
 
-/// The answer to a settlement; without one, its task ended with its runtime.
+/// The answer to a settlement; without an answer, the settling task ended with the runtime.
 pub(crate) type Answered = oneshot::Receiver<Result<Settled, Error>>;
 
-/// The way to the tasks that settle.
+/// The senders to the tasks that settle.
 #[derive(Clone, Debug)]
 pub(super) struct Settler {
-    /// Bounded by the leases: each is settled once.
+    /// Bounded by the leases: each lease is settled once.
     queue: mpsc::UnboundedSender<[Open; 1]>,
     later: Later,
     leases: Arc<Leases>,
 }
 
-/// What the tasks work with.
+/// The shared state of the tasks.
 #[derive(Clone)]
 struct Settling {
     calls: Calls,
@@ -44,7 +44,7 @@ struct Settling {
     tasks: TaskTracker,
 }
 
-/// What a try comes to.
+/// The result of an attempt.
 #[derive(Debug)]
 enum Verdict {
     Answer(Result<Settled, Error>),
@@ -65,25 +65,25 @@ impl Settler {
         Self { queue, later, leases: Arc::clone(leases) }
     }
 
-    /// Hands a settlement to the task that owns it, and returns its answer. Nothing is handed over in an await, so the answer
-    /// may be dropped at any time.
+    /// Hands a settlement to the settling task, and returns a receiver for the answer. The settlement is handed over
+    /// before any await, so the receiver may be dropped at any time.
     pub(super) fn settle(&self, settle: Settle) -> Answered {
         let (answer, answered) = oneshot::channel();
         self.hand_over(Open { answer: Some(answer), ..Open::unattended(settle) });
         answered
     }
 
-    /// Acks without waiting, and not at once.
+    /// Acks without waiting, in a later batch.
     pub(super) fn ack_later(&self, receipt: Receipt) {
         self.later.ack(receipt);
     }
 
-    /// Settles for nobody who waits.
+    /// Settles without a waiting caller.
     pub(super) fn settle_later(&self, settle: Settle) {
         self.hand_over(Open::unattended(settle));
     }
 
-    /// If the task ended with its runtime, the lease runs out.
+    /// If the task ended with the runtime, the lease runs out.
     fn hand_over(&self, open: Open) {
         if let Err(mpsc::error::SendError([open])) = self.queue.send([open]) {
             self.leases.end(open.settle.receipt());
@@ -94,7 +94,7 @@ impl Settler {
 // === impl Settling ===
 
 impl Settling {
-    /// Settles what was gathered. What has to be told again rests first, apart, so that nothing waits for it.
+    /// Settles gathered messages. Repeats rest in a separate task first, so that nothing waits for a repeat.
     async fn begin(&self, open: Vec<Open>) {
         let left = self.try_once(open).await;
         if !left.is_empty() {
@@ -109,7 +109,7 @@ impl Settling {
         }
     }
 
-    /// Tells Redis once, and those who wait what it answered; what is left has to be told again.
+    /// Sends settlements once, and passes the answers to waiting callers. Returns the settlements to repeat.
     async fn try_once(&self, open: Vec<Open>) -> Vec<Open> {
         let answers = {
             let settlements: Vec<_> = open.iter().map(|open| open.settle.as_call()).collect();
@@ -133,12 +133,12 @@ impl Settling {
     }
 }
 
-/// What a try comes to: `is_lost`, whether the answer to an earlier one is missing; `lasts`, whether the lease does.
+/// Judges an attempt: `is_lost` is true if the answer to an earlier attempt is missing, `lasts` if the lease lasts.
 fn verdict(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> Verdict {
     Verdict::Answer(match answer {
         Err(error) if lasts && error.advice() == Advice::Retry => return Verdict::Again(error),
         Err(error) if is_lost => Err(error.into_unknown()),
-        // A lease that has not run out can only have been ended by the try whose answer is missing.
+        // A lease that has not run out can only have been ended by the attempt with the missing answer.
         Ok(Settled::LeaseLost) if is_lost => match settle {
             Settle::Ack(_) if lasts => Ok(Settled::Delivered),
             Settle::Bury(..) if lasts => Ok(Settled::Buried),
@@ -165,7 +165,7 @@ mod tests {
         Error::Redis { code: code.to_owned(), detail: String::new() }
     }
 
-    /// `again`, or what the holder is answered.
+    /// Returns `again`, or the answer to the holder.
     fn said(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> String {
         match verdict(settle, is_lost, lasts, answer) {
             Verdict::Again(_) => "again".to_owned(),

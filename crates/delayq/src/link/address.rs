@@ -1,12 +1,12 @@
-//! The address of a Redis as it may be printed.
+//! The printable form of a Redis address.
 
-/// What stands for a secret.
+/// Replaces a secret.
 const MASK: &str = "***";
 
-/// The parts of a URL's query that hold no secret; any other's value is masked, also where it means nothing.
+/// Query parameters that hold no secret; the value of any other parameter is masked, even of an unknown parameter.
 const OPEN: [&str; 3] = ["db", "protocol", "user"];
 
-/// A URL without its user and its password.
+/// A URL without the user and the password.
 pub(super) fn printed(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let rest = if scheme.is_empty() { url } else { rest };
@@ -14,7 +14,7 @@ pub(super) fn printed(url: &str) -> String {
     let place = if scheme.ends_with("unix") {
         &rest[..query]
     } else if rest[query..].contains('@') {
-        // Its password holds a `?`, or its query an `@`: which, nobody can tell.
+        // Either the password holds a `?` or the query an `@`; the two cases cannot be told apart.
         return format!("{scheme}://{MASK}");
     } else {
         rest[..query].rsplit('@').next().unwrap_or_default()
@@ -23,7 +23,7 @@ pub(super) fn printed(url: &str) -> String {
     format!("{scheme}{colon}{place}{}", mask_query(&rest[query..]))
 }
 
-/// A URL with all that its query says masked, but for what is known to be no secret.
+/// Masks every value in a URL's query except for parameters that are known to hold no secret.
 pub fn mask_query(url: &str) -> String {
     let Some((place, query)) = url.split_once('?') else { return url.to_owned() };
     let masked = |pair: &str| match pair.split_once('=') {

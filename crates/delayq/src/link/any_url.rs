@@ -1,16 +1,16 @@
-//! The URL of a Redis, whatever keeps it: one grammar for all that read one.
+//! The URL of a Redis of any shape. All readers share one grammar.
 
 use super::cluster_url::ClusterUrl;
 use super::sentinel_url::SentinelUrl;
 use super::single_url::SingleUrl;
 use std::str::FromStr;
 
-/// The URL of a Redis: of a single one, of one that sentinels name, or of a Redis Cluster.
+/// The URL of a single Redis, of a Redis with sentinels, or of a Redis Cluster.
 #[derive(Clone)]
 pub enum AnyUrl {
     /// A single Redis.
     Single(SingleUrl),
-    /// One that sentinels name.
+    /// A Redis whose sentinels name the master.
     Sentinel(SentinelUrl),
     /// A Redis Cluster.
     Cluster(ClusterUrl),
@@ -21,7 +21,7 @@ pub enum AnyUrl {
 impl FromStr for AnyUrl {
     type Err = String;
 
-    /// Refuses by name what is wrong, without the user and the password.
+    /// Names each fault without repeating the user or the password.
     fn from_str(text: &str) -> Result<Self, String> {
         if ClusterUrl::is_meant_by(text) {
             text.parse().map(Self::Cluster)

@@ -8,25 +8,25 @@ use std::str::FromStr;
 
 /// `redis+cluster://[user[:password]@]host[:port],…`; `rediss+cluster://` for TLS.
 ///
-/// One node that answers is enough: it names the others, and their addresses are used as the cluster announces them.
+/// One reachable node is enough: that node names the other nodes, and the announced addresses are used.
 #[derive(Clone)]
 pub struct ClusterUrl {
-    /// Some nodes; at least one.
+    /// Some nodes of the cluster; at least one.
     pub(crate) nodes: Vec<Node>,
     tls: bool,
-    /// The login; the address stands for that of any node.
+    /// The login; the address is a placeholder for the address of any node.
     redis: ConnectionInfo,
 }
 
 // === impl ClusterUrl ===
 
 impl ClusterUrl {
-    /// Whether a URL is meant as one of these.
+    /// Returns true if the URL has a cluster scheme.
     pub fn is_meant_by(url: &str) -> bool {
         CLUSTER.schemes.iter().any(|(scheme, _)| url.starts_with(scheme))
     }
 
-    /// How to connect to a node.
+    /// Connection parameters of a node.
     pub(crate) fn node(&self, node: &Node) -> ConnectionInfo {
         self.redis.clone().set_addr(node.at(self.tls))
     }
@@ -35,7 +35,7 @@ impl ClusterUrl {
 impl FromStr for ClusterUrl {
     type Err = String;
 
-    /// Refuses by name what is wrong, without the user and the password.
+    /// Names each fault without repeating the user or the password.
     fn from_str(text: &str) -> Result<Self, String> {
         let hosts = Hosts::read(text, &CLUSTER)?;
         let nodes = hosts.nodes(&CLUSTER)?;

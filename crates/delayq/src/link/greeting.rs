@@ -1,5 +1,5 @@
-//! What a Redis says to a client before the client says anything: one with as many clients as it takes tells each new client
-//! so, and hangs up. A client that writes at once may lose that answer to the reset of the connection.
+//! The greeting of a full Redis: a Redis with `maxclients` clients sends each new client an error before the client
+//! writes, and hangs up. A client that writes at once may lose that error to the reset of the connection.
 
 use redis::ConnectionAddr;
 use std::time::Duration;
@@ -7,12 +7,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-/// How long it may take: Redis says it at once.
+/// Maximum time to wait for the greeting; Redis sends the error at once.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// As every version of Redis and Valkey begins it.
+/// The beginning of the error in every version of Redis and Valkey.
 const FULL: &[u8] = b"-ERR max number of clients";
 
-/// Whether the Redis there has as many clients as its `maxclients` allows. One over TLS cannot say so.
+/// Returns true if the Redis at this address has as many clients as its `maxclients` allows. Over TLS this cannot be
+/// detected.
 pub(super) async fn is_full(address: &ConnectionAddr) -> bool {
     let heard = async {
         match address {

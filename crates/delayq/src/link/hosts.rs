@@ -1,4 +1,4 @@
-//! What the URLs that name several hosts have in common: a login, the hosts, and what follows.
+//! The common grammar of URLs that name several hosts: a login, the hosts, and the rest.
 
 use super::node::Node;
 use delayq_core::url::UrlForm;
@@ -9,7 +9,7 @@ pub(super) struct Hosts<'a> {
     pub(super) tls: bool,
     login: &'a str,
     hosts: &'a str,
-    /// What follows the hosts and a slash.
+    /// The path after the hosts and a slash.
     pub(super) path: &'a str,
     query: &'a str,
 }
@@ -29,7 +29,7 @@ impl<'a> Hosts<'a> {
         Ok(Self { tls, login, hosts, path, query })
     }
 
-    /// The hosts, of which each is a `what` and listens on this port unless the URL says otherwise.
+    /// The hosts, each a `what`; the port applies where the URL gives none.
     pub(super) fn nodes(
         &self,
         &UrlForm { host: what, port, shape, .. }: &UrlForm,
@@ -49,7 +49,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// The only host, which listens on this port unless the URL says otherwise.
+    /// The only host; the port applies where the URL gives none.
     pub(super) fn only(&self, port: u16) -> Result<Node, String> {
         if self.hosts.contains(',') {
             return Err(
@@ -68,11 +68,11 @@ impl<'a> Hosts<'a> {
         pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     }
 
-    /// The login and the database; the address stands for that of any server.
+    /// The login and the database; the address is a placeholder for the address of any server.
     pub(super) fn redis(&self, database: u16) -> Result<ConnectionInfo, String> {
         let login = if self.login.is_empty() { String::new() } else { format!("{}@", self.login) };
         let redis = format!("redis://{login}host/{database}");
-        // Behind a # nothing is read: neither the login nor the database.
+        // Everything after a # is ignored: the login as well as the database.
         let redis =
             Some(redis).filter(|redis| !redis.contains('#')).map(IntoConnectionInfo::into_connection_info);
         redis.and_then(Result::ok).ok_or_else(|| {

@@ -1,13 +1,13 @@
-//! The certificate by which a client says who it is, and what a failed handshake means.
+//! The client certificate, and the meaning of a failed handshake.
 
 use redis::ClientTlsConfig;
 use std::fmt;
 
-/// What a failure says that has nothing to do with a certificate of the client's own: nobody listens, the name is
-/// unknown, or the client refuses the server's certificate.
+/// Failure texts that are unrelated to the client's own certificate: the connection is refused, the name is unknown, or
+/// the client refuses the server's certificate.
 const OTHER_CAUSES: [&str; 4] = ["connection refused", "lookup", "peer certificate", "verify failed"];
 
-/// What the words of a failed handshake mean, and what mends it.
+/// Texts of a failed handshake, with meaning and cure.
 const MEANINGS: [(&str, &str); 8] = [
     (
         "causedasendentity",
@@ -29,14 +29,14 @@ const MEANINGS: [(&str, &str); 8] = [
     ("not valid for name", "name the server as its certificate does"),
     ("certificate expired", "renew it, and compare the clocks of both hosts"),
     ("invalidcontenttype", "the server does not speak TLS at this port"),
-    // It waits for the end of a line, which a handshake may not have.
+    // A server without TLS waits for the end of a line, and a handshake may not contain any.
     ("timed out", "a server that does not speak TLS at this port may stay silent"),
 ];
 
-/// What a client sees of a server that ends its connection.
+/// Failure texts that a client sees when the server ends the connection.
 const ENDED: [&str; 4] = ["broken pipe", "connection reset", "terminated", "end of file"];
 
-/// A client's certificate and its private key, for a Redis that asks for one. It prints neither.
+/// A client's certificate and private key, for a Redis that requires client certificates. `Debug` prints neither.
 #[derive(Clone)]
 pub struct Identity {
     cert_pem: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct Identity {
 // === impl Identity ===
 
 impl Identity {
-    /// The certificate, which may be followed by those that signed it, and its key without a passphrase; both PEM.
+    /// The certificate, optionally followed by the chain of authorities, and the key without a passphrase; both PEM.
     pub fn from_pem(cert_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
         Self { cert_pem: cert_pem.into(), key_pem: key_pem.into() }
     }
@@ -62,8 +62,9 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why a client has no connection over TLS, and what mends it. The server may miss a certificate of the client's, or trust in
-/// the one that it `shows`: in TLS 1.3 the reset of a server that refuses it can overtake the alert that says so.
+/// Explains why a TLS connection failed, with the cure. The server may require a client certificate, or may not trust
+/// the certificate that the client `shows`: in TLS 1.3 the reset of a server that refuses a certificate can overtake
+/// the alert that says so.
 #[must_use]
 pub fn of_certificate(why: String, shows: bool) -> String {
     let lower = why.to_lowercase();
@@ -79,13 +80,13 @@ pub fn of_certificate(why: String, shows: bool) -> String {
     }
 }
 
-/// Whether the server ended the connection.
+/// Returns true if the server ended the connection.
 pub(super) fn is_ended(why: &str) -> bool {
     let lower = why.to_lowercase();
     ENDED.iter().any(|words| lower.contains(words))
 }
 
-/// Why a client has no connection without TLS, and what a server that ends it may want.
+/// Explains why a connection without TLS failed, with a hint at the server's likely requirement.
 #[must_use]
 pub(super) fn without_tls(why: String) -> String {
     if !is_ended(&why) {

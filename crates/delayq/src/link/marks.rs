@@ -1,7 +1,7 @@
-//! The deployment that the master of sentinels keeps: another master that keeps another deployment is not followed.
+//! The deployment behind a sentinel master: a new master that keeps another deployment is not followed.
 //!
-//! The first master counts, and each later one that keeps the same deployment. If the deployment is another one on the master
-//! that was known last, it was lost there and created again.
+//! The first master counts, and so does each later master that keeps the same deployment. If the last known master
+//! itself has another deployment, the deployment was lost there and created again.
 
 use super::node::Node;
 use delayq_core::identity::DeploymentId;
@@ -10,17 +10,17 @@ use delayq_core::shard::ShardId;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use std::sync::Mutex;
 
-/// Most shards that are looked at: those of a node may have moved away.
+/// Maximum number of shards to check; a node may have given some shards away.
 const MOST: usize = 8;
 
-/// The shards by which a deployment is recognised, and the one that was seen last.
+/// The shards by which a deployment is recognised, and the deployment seen last.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     metas: Vec<Vec<u8>>,
     seen: Mutex<Option<Seen>>,
 }
 
-/// A deployment, and the master that kept it.
+/// A deployment, with the master that kept the deployment.
 #[derive(Clone, Debug)]
 struct Seen {
     identity: DeploymentId,
@@ -30,13 +30,13 @@ struct Seen {
 // === impl Marks ===
 
 impl Marks {
-    /// The first of these shards, which the Redis has.
+    /// The marks of a Redis with these shards: the first few shards.
     pub(crate) fn of(keys: &Keys, shards: impl Iterator<Item = ShardId>) -> Self {
         let metas = shards.take(MOST).map(|shard| keys.meta(shard).into()).collect();
         Self { metas, seen: Mutex::default() }
     }
 
-    /// What asks a Redis for its marks.
+    /// The commands that read the marks of a Redis.
     pub(super) fn questions(&self) -> impl Iterator<Item = Cmd> {
         self.metas.iter().map(|meta| {
             let mut question = cmd("HMGET");
@@ -45,10 +45,10 @@ impl Marks {
         })
     }
 
-    /// Takes in the answers of a master.
+    /// Compares and records the answers of a master.
     ///
     /// # Errors
-    /// It keeps another deployment: both, the other one first.
+    /// The master keeps another deployment: the found identity first, then the known identity.
     pub(super) fn compare(
         &self,
         master: &Node,

@@ -1,6 +1,6 @@
-//! The master that keeps a deployment, wherever it is, and new connections to it.
+//! The master that keeps a deployment, and new connections to this master.
 //!
-//! What its sentinels say is checked on the new connection itself, before anything is written over it.
+//! The sentinels' answer is verified on the new connection itself, before any write.
 
 use super::cluster_url::ClusterUrl;
 use super::marks::Marks;
@@ -16,27 +16,27 @@ use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline, Value};
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// The master of a place; all links of a client share it.
+/// The master of a place; shared by all links of a client.
 pub(crate) struct Master {
     settings: LinkSettings,
-    /// What it is called among several Redises.
+    /// The name among several Redises.
     name: Option<NodeName>,
     address: Arc<str>,
     place: Place,
 }
 
 enum Place {
-    /// At one address.
+    /// One fixed address.
     Fixed,
     /// A node of a cluster.
     Node(Box<ConnectionInfo>, OnDoubt),
-    /// Where its sentinels say, if the deployment is there.
+    /// At the address that the sentinels name, if the deployment is there.
     Sentinels(Box<Sentinels>, Marks),
-    /// The URL cannot be read: why.
+    /// The URL cannot be read; holds the reason.
     Unreadable(String),
 }
 
-/// A node of a cluster, and how to connect to it.
+/// A node of a cluster, with connection parameters.
 pub(crate) struct NodeOfCluster {
     pub(crate) node: Node,
     pub(crate) info: ConnectionInfo,
@@ -44,7 +44,7 @@ pub(crate) struct NodeOfCluster {
     pub(crate) on_doubt: OnDoubt,
 }
 
-/// Has the cluster asked again who has which slot, whenever one of its nodes is in doubt.
+/// Has the cluster's slot map refreshed whenever a node is in doubt.
 pub(crate) type OnDoubt = Box<dyn Fn() + Send + Sync>;
 
 /// A connection to a master.
@@ -53,7 +53,7 @@ pub(crate) struct Connected {
     pub(crate) connection: MultiplexedConnection,
     /// The address of this master.
     pub(crate) address: Arc<str>,
-    /// For how long it is the master; `None`: nobody says.
+    /// The time for which this Redis is the master; `None` if there are no sentinels.
     pub(crate) term: Option<Term>,
 }
 
@@ -75,7 +75,7 @@ impl Master {
         Self { name: None, address: settings.address().into(), settings, place }
     }
 
-    /// One of several Redises.
+    /// A master among several named Redises.
     pub(super) fn named(name: &NodeName, settings: LinkSettings, marks: Marks) -> Self {
         let master = Self::new(settings, marks);
         let address = format!("{name} ({})", master.address).into();
@@ -96,12 +96,12 @@ impl Master {
         self.name.as_ref()
     }
 
-    /// The place's address, without secrets; behind its name, if it has one.
+    /// The address without secrets, after the name of a named Redis.
     pub(crate) fn address(&self) -> &Arc<str> {
         &self.address
     }
 
-    /// Has the sentinels asked again before the next connection, or the cluster who has which slot.
+    /// Has the sentinels asked again before the next connection, or the cluster's slot map refreshed.
     pub(crate) fn doubt(&self) {
         match &self.place {
             Place::Sentinels(sentinels, _) => sentinels.doubt(),
@@ -110,7 +110,7 @@ impl Master {
         }
     }
 
-    /// What each sentinel says now; `None`: there are none.
+    /// Asks every sentinel now; `None` if there are no sentinels.
     pub(super) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
         match &self.place {
             Place::Sentinels(sentinels, _) => Some(sentinels.report().await),
@@ -118,10 +118,10 @@ impl Master {
         }
     }
 
-    /// A new connection.
+    /// Makes a new connection.
     ///
     /// # Errors
-    /// It could not be made, or what answers is no master: nothing was written.
+    /// The connection failed, or the server is no master: nothing was written.
     pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<Connected, Error> {
         match &self.place {
             Place::Fixed => self.connect_at(self.settings.info()?, config).await,
@@ -224,7 +224,7 @@ impl Master {
     }
 }
 
-/// Whether the answer to ROLE is that of a master.
+/// Returns true if ROLE names a master.
 fn is_master(role: &Value) -> bool {
     let Value::Array(words) = role else { return false };
     matches!(words.first(), Some(Value::BulkString(role)) if role == b"master")

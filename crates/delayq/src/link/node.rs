@@ -1,4 +1,4 @@
-//! A server by its host and port.
+//! A server by host and port.
 
 use redis::ConnectionAddr;
 use std::fmt;
@@ -29,8 +29,9 @@ impl Node {
         (!host.is_empty() && host.chars().all(sound) && port != 0).then(|| Self::new(host, port))
     }
 
-    /// Reads where an answer of this node redirects to: `host:port`, of which the host may be missing, and an IPv6 address
-    /// has no brackets. `None`: nowhere; `?` is a node that has no name, and port 0 one that its node does not know.
+    /// Reads the target of a redirection by this node: `host:port`, where the host may be missing and an IPv6 address
+    /// has no brackets. `None` if there is no target: `?` is a node without a name, and port 0 a node with an unknown
+    /// port.
     pub(crate) fn redirected(&self, text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { &self.host } else { host };

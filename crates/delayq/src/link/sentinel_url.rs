@@ -1,4 +1,4 @@
-//! The URL of a Redis whose sentinels say where it is.
+//! The URL of a Redis whose sentinels name the master.
 
 use super::hosts::Hosts;
 use super::node::Node;
@@ -8,27 +8,27 @@ use std::str::FromStr;
 
 /// `redis+sentinel://[user[:password]@]host[:port],…/service[?db=N]`; `rediss+sentinel://` for TLS.
 ///
-/// User and password are those of the Redis, not of its sentinels.
+/// User and password belong to the Redis, not to the sentinels.
 #[derive(Clone)]
 pub struct SentinelUrl {
     /// The sentinels; at least one.
     pub(super) nodes: Vec<Node>,
-    /// What they call the master.
+    /// The sentinels' name for the master.
     pub(super) service: String,
     pub(super) tls: bool,
-    /// The login and the database; the address stands for the master's.
+    /// The login and the database; the address is a placeholder for the master's address.
     pub(super) redis: ConnectionInfo,
 }
 
 // === impl SentinelUrl ===
 
 impl SentinelUrl {
-    /// Whether a URL is meant as one of these.
+    /// Returns true if the URL has a sentinel scheme.
     pub fn is_meant_by(url: &str) -> bool {
         SENTINEL.schemes.iter().any(|(scheme, _)| url.starts_with(scheme))
     }
 
-    /// How to connect to the master once it is known.
+    /// Connection parameters of the master at this node.
     pub(super) fn master(&self, node: &Node) -> ConnectionInfo {
         self.redis.clone().set_addr(node.at(self.tls))
     }
@@ -37,7 +37,7 @@ impl SentinelUrl {
 impl FromStr for SentinelUrl {
     type Err = String;
 
-    /// Refuses by name what is wrong, without the user and the password.
+    /// Names each fault without repeating the user or the password.
     fn from_str(text: &str) -> Result<Self, String> {
         let hosts = Hosts::read(text, &SENTINEL)?;
         let nodes = hosts.nodes(&SENTINEL)?;

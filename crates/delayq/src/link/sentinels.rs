@@ -1,7 +1,7 @@
-//! The sentinels of a master, each followed on a connection of its own, and the master that they agree on.
+//! The sentinels of a master, each followed on a separate connection, and the master elected from the answers.
 //!
-//! A [`Term`] is the time during which one Redis is the master. It ends as soon as most of the sentinels name another one;
-//! connections of an ended term are not used again. A client that doubts its master raises the round:
+//! A [`Term`] is the time during which one Redis is the master. A term ends as soon as most of the sentinels name
+//! another master; connections of an ended term are not used again. A client that doubts the master raises the round:
 //! each sentinel is then asked again at once, and only answers of that round count.
 
 mod board;
@@ -22,10 +22,10 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use views::{Answered, View, told};
 
-/// How long the first sentinel's answer waits for others, which may know better.
+/// Extra time, after the first sentinel's answer, to wait for more recent answers of other sentinels.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The sentinels of one master. They are followed from the first question on, until this is dropped.
+/// The sentinels of one master. The sentinels are followed from the first question until this value is dropped.
 pub(crate) struct Sentinels {
     url: SentinelUrl,
     settings: LinkSettings,
@@ -33,13 +33,13 @@ pub(crate) struct Sentinels {
     following: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
-/// One sentinel, and what it said.
+/// The answer of one sentinel.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SentinelReport {
-    /// Its address.
+    /// The sentinel's address.
     pub address: String,
-    /// The master that it names and what else it said, or why it said nothing.
+    /// The master that the sentinel names with further facts, or the reason for a missing answer.
     pub said: Result<(String, SentinelFacts), String>,
 }
 
@@ -55,15 +55,16 @@ impl Sentinels {
         &self.url
     }
 
-    /// From now on only answers to newer questions count.
+    /// Makes only answers to newer questions count.
     pub(super) fn doubt(&self) {
         self.board.raise_round();
     }
 
-    /// The present master. At least one sentinel answers now.
+    /// Returns the present master. At least one sentinel answers now.
     ///
     /// # Errors
-    /// What each sentinel said, if none of them answers, or those that do differ and no master is known.
+    /// No sentinel answers, or the answering sentinels differ and no master is known; the text holds each sentinel's
+    /// answer.
     pub(super) async fn term(&self) -> Result<Term, String> {
         let heard = matches!(self.hear().await, Answered::Well | Answered::Partly);
         if heard {
@@ -75,7 +76,7 @@ impl Sentinels {
         term.ok_or_else(|| format!("{who} master of {service}: {}", told(&self.board.views())))
     }
 
-    /// What each sentinel says now.
+    /// Asks every sentinel now.
     pub(super) async fn report(&self) -> Vec<SentinelReport> {
         self.doubt();
         self.hear().await;
@@ -91,7 +92,7 @@ impl Sentinels {
         self.follow();
         let round = self.board.round();
         let at_all = self.board.until(round, |answered| answered != Answered::NotYet);
-        // Those that hang are given up by then, each with its reason.
+        // By then, sentinels that hang are given up, each with its reason.
         if timeout(self.settings.connect_timeout + PATIENCE, at_all).await.is_err() {
             return Answered::NotYet;
         }
@@ -102,7 +103,7 @@ impl Sentinels {
         }
     }
 
-    /// Follows each sentinel, unless that is done already. A runtime that ended has taken its tasks with it.
+    /// Follows each sentinel, unless the tasks already run. A runtime that ended has aborted its tasks.
     fn follow(&self) {
         let mut following = self.following.lock().expect("nothing panics while it holds the tasks");
         if !following.is_empty() && !following.iter().any(AbortOnDropHandle::is_finished) {

@@ -1,4 +1,4 @@
-//! Where a Redis is, who asks it, and how long to wait for it.
+//! Address, login and time limits of a Redis.
 
 use super::address;
 use super::any_url::AnyUrl;
@@ -19,51 +19,52 @@ use redis::{
 use std::fmt;
 use std::time::Duration;
 
-/// Where a Redis is, and how long to wait for it.
+/// Address, login and time limits of a Redis.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LinkSettings {
-    /// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS, `redis+unix:///path?db=N`; or, for a Redis whose sentinels say where it is,
-    /// `redis+sentinel://host:port,host:port/service?db=N`, `rediss+sentinel://…` for TLS; or, for a Redis Cluster,
-    /// `redis+cluster://host:port,host:port`, `rediss+cluster://…` for TLS.
+    /// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS, `redis+unix:///path?db=N`; for a Redis whose
+    /// sentinels name the master, `redis+sentinel://host:port,host:port/service?db=N`, `rediss+sentinel://…` for TLS;
+    /// for a Redis Cluster, `redis+cluster://host:port,host:port`, `rediss+cluster://…` for TLS.
     pub url: String,
-    /// The ACL user; `None`: the default user, or the one in the URL.
+    /// The ACL user; `None`: the default user, or the user in the URL.
     pub username: Option<String>,
-    /// Its password, read for each connection; `None`: the one in the URL, or none.
+    /// The user's password, read for each connection; `None`: the password in the URL, if any.
     pub password: Option<Password>,
-    /// The certificate authorities to trust with `rediss://`, PEM; `None`: those of the system.
+    /// The certificate authorities to trust with `rediss://`, PEM; `None`: the authorities of the system.
     pub ca_pem: Option<Vec<u8>>,
-    /// The client's certificate, for a Redis that asks for one; `None`: none. Needs TLS. Errors name it by its parts, `cert`
-    /// and `key`.
+    /// The client's certificate, for a Redis that requires client certificates; `None` to send no certificate. Needs
+    /// TLS. Errors name the two parts, `cert` and `key`.
     pub identity: Option<Identity>,
-    /// How long a connection may take to be made, 1 ms to 24 h. Default 1 s.
+    /// Maximum time to make a connection, 1 ms to 24 h. Default 1 s.
     pub connect_timeout: Duration,
-    /// How long one call may take, connecting included, 1 ms to 24 h. Default 2 s.
+    /// Maximum time of one call including connecting, 1 ms to 24 h. Default 2 s.
     pub deadline: Duration,
-    /// How long a write to a topic that asks for durability may take to be confirmed: from 1 ms to half of `deadline`, which is
+    /// Maximum time to confirm a write to a topic that asks for durability: from 1 ms to half of `deadline`, which is
     /// the default.
     pub confirm_timeout: Option<Duration>,
     /// Silence after which the system probes the connection, 1 s to 32,767 s. Default 5 s.
     pub keepalive: Duration,
-    /// How the sentinels are asked, where the URL names some.
+    /// Login and TLS of the sentinels, where the URL names sentinels.
     pub sentinel: SentinelSettings,
-    /// Whether to speak RESP2, for a server or a proxy without HELLO; a deployment needs RESP3. Default false.
+    /// Speaks RESP2, for a server or a proxy without HELLO; a deployment needs RESP3. Default false.
     pub resp2: bool,
 }
 
-/// How sentinels are asked, where that differs from their Redis.
+/// Login and TLS of the sentinels, where different from the Redis.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct SentinelSettings {
     /// The user; `None`: the default user.
     pub username: Option<String>,
-    /// Its password, read for each connection; `None`: none. The one of the Redis is never sent to a sentinel.
+    /// The sentinels' password, read for each connection; `None`: no password. The Redis's own password is never sent
+    /// to a sentinel.
     pub password: Option<Password>,
-    /// Whether they speak TLS; `None`: as the URL says of the Redis.
+    /// True if the sentinels speak TLS; `None`: as the URL says of the Redis.
     pub tls: Option<bool>,
     /// The certificate authorities to trust with TLS, PEM; `None`: as for the Redis.
     pub ca_pem: Option<Vec<u8>>,
-    /// The client's certificate, for sentinels that ask for one; `None`: as for the Redis.
+    /// The client's certificate, for sentinels that require client certificates; `None`: as for the Redis.
     pub identity: Option<Identity>,
 }
 
@@ -99,14 +100,14 @@ impl LinkSettings {
         resp2: bool,
     }
 
-    /// Sets [`Self::identity`]: the client's certificate, which those that signed it may follow, and its key without a
-    /// passphrase; both PEM.
+    /// Sets [`Self::identity`]: the client's certificate, optionally followed by the chain of authorities, and the key
+    /// without a passphrase; both PEM.
     #[must_use]
     pub fn identity(self, cert_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
         Self { identity: Some(Identity::from_pem(cert_pem, key_pem)), ..self }
     }
 
-    /// How long a write may take to be confirmed.
+    /// Maximum time to confirm a write.
     pub(crate) fn confirmed_within(&self) -> Duration {
         self.confirm_timeout.unwrap_or(self.deadline / 2)
     }
@@ -122,7 +123,7 @@ impl LinkSettings {
         Ok(())
     }
 
-    /// The address without its secrets.
+    /// The address without secrets.
     pub fn address(&self) -> String {
         address::printed(&self.url)
     }
@@ -130,7 +131,7 @@ impl LinkSettings {
     /// Checks that the settings can be used, without connecting.
     ///
     /// # Errors
-    /// An option is outside its range ([`Error::Option`]); or the URL, the certificates or the password's file are invalid.
+    /// An option is outside its range ([`Error::Option`]); or the URL, the certificates or the password file are invalid.
     pub fn check(&self) -> Result<(), Error> {
         self.check_ranges()?;
         let unusable = |why| Error::Unreachable { address: self.address(), why };
@@ -151,11 +152,12 @@ impl LinkSettings {
         url.map(SingleUrl::into).map_err(|why| Error::Unreachable { address: self.address(), why })
     }
 
-    /// A client of a Redis at the place that `info` says; its login holds where none is set here.
+    /// A client of the Redis at the place that `info` names; the login of `info` applies where these settings have
+    /// none.
     pub(crate) fn client(&self, info: ConnectionInfo) -> Result<Client, Error> {
         let unusable = |error: RedisError| Error::of_connecting(&self.address(), &error);
         self.check_ranges()?;
-        // A file that is being replaced is there again a moment later.
+        // A file that is being replaced is readable again a moment later.
         let unreadable = |why| Error::Unreachable { address: self.address(), why };
         let info = with_login(info, self.username.as_deref(), self.password.as_ref()).map_err(unreadable)?;
         let protocol = if self.resp2 { None } else { Some(ProtocolVersion::RESP3) };
@@ -163,7 +165,7 @@ impl LinkSettings {
             .map_err(unusable)
     }
 
-    /// Why no connection was made to a Redis at this address.
+    /// The error of a failed connection to a Redis at this address.
     pub(crate) async fn unconnected(&self, address: &str, at: &ConnectionAddr, error: &RedisError) -> Error {
         match Error::of_connecting(address, error) {
             Error::Unreachable { address, why } if is_ended(&why) && is_full(at).await => {
@@ -177,7 +179,7 @@ impl LinkSettings {
         }
     }
 
-    /// The same of a sentinel, as `why` says.
+    /// Adds the same explanation to a sentinel's failure `why`.
     pub(crate) fn sentinel_unconnected(&self, why: String) -> String {
         if self.sentinel_tls() { of_certificate(why, self.sentinel_identity().is_some()) } else { why }
     }
@@ -225,13 +227,13 @@ impl LinkSettings {
     }
 }
 
-/// What differs from the system's authorities and no certificate of the client's own.
+/// The TLS settings, or `None` for the system's authorities without a client certificate.
 fn certificates(ca_pem: Option<&[u8]>, identity: Option<&Identity>) -> Option<TlsCertificates> {
     let (root_cert, client_tls) = (ca_pem.map(<[u8]>::to_vec), identity.map(Identity::shown));
     (root_cert.is_some() || client_tls.is_some()).then_some(TlsCertificates { client_tls, root_cert })
 }
 
-/// Lays a login over that of a URL. The password is read now.
+/// Overrides the login of a URL. The password is read now.
 fn with_login(
     info: ConnectionInfo,
     username: Option<&str>,

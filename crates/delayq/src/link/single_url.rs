@@ -1,15 +1,15 @@
 //! The URL of a single Redis.
 //!
-//! Nothing in it is ignored: what has no meaning here is refused by name. A refusal repeats no part of the URL, because a
-//! password may stand where none belongs.
+//! Nothing in the URL is ignored: every part without a meaning here is refused by name. A refusal repeats no part of
+//! the URL, because a password may stand in the wrong place.
 
 use super::hosts::Hosts;
 use delayq_core::url::{SINGLE, SOCKET};
 use redis::{ConnectionInfo, IntoConnectionInfo};
 use std::str::FromStr;
 
-/// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS; or `unix:///path`, `redis+unix:///path`. Either may be
-/// followed by `?db=N`, the path of a socket by `&user=` and `&pass=` as well.
+/// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS; or `unix:///path`, `redis+unix:///path`. Either
+/// may be followed by `?db=N`, the path of a socket by `&user=` and `&pass=` as well.
 #[derive(Clone)]
 pub struct SingleUrl(ConnectionInfo);
 

@@ -1,9 +1,9 @@
-//! For how long one Redis is the master, as far as its sentinels say.
+//! The time for which one Redis is the master, according to the sentinels.
 
 use super::node::Node;
 use tokio_util::sync::CancellationToken;
 
-/// The time during which sentinels name one master. Clones end together.
+/// The time during which sentinels name the same master. Clones end together.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
     pub(super) master: Node,
@@ -17,7 +17,7 @@ impl Term {
         Self { master, over: CancellationToken::new() }
     }
 
-    /// The master's address, and whose it is.
+    /// The master's address, with the name of the service.
     pub(super) fn address(&self, service: &str) -> String {
         format!("{}, the master of {service}", self.master)
     }
@@ -30,7 +30,7 @@ impl Term {
         self.over.is_cancelled()
     }
 
-    /// Waits for its end. Cancel safe.
+    /// Waits for the end of the term. Cancel safe.
     pub(crate) async fn over(&self) {
         self.over.cancelled().await;
     }

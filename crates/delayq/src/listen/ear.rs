@@ -1,7 +1,8 @@
-//! Listening on one connection: to the channels of shards that are at one Redis.
+//! Listening on one connection to the channels of shards at one Redis.
 //!
-//! A node of a cluster refuses the channel of a shard that it does not have, and ends the subscription when it gives the shard
-//! away. The others are followed on; that one is tried again until it is followed at another node.
+//! A cluster node refuses the channel of a shard that belongs to another node, and ends the subscription when the shard
+//! leaves. The other shards are still followed; the refused subscription is retried until the shard is followed at
+//! another node.
 
 use super::followed::Followed;
 use crate::error::Error;
@@ -20,24 +21,24 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often an idle connection is asked whether it is still there.
+/// Interval of the checks that an idle connection is still alive.
 const PING_EVERY: Duration = Duration::from_secs(2);
-/// Minimum rest before the next try to connect, plus up to as much again at random, so that the clients of a lost Redis do
-/// not reconnect in step.
+/// Minimum pause before the next attempt to connect, plus up to as much again at random, so that the clients of a lost
+/// Redis do not reconnect in step.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 
-/// What a listener reports.
+/// A report of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// The shard's next due time has come nearer.
     Wake(ShardId, UnixMillis),
-    /// The ready queue of this topic was empty and is not any more; `None`: any topic may be.
+    /// The ready queue of this topic is no longer empty; `None`: of any topic.
     Ready(ShardId, Option<Topic>),
-    /// The connection is new: notifications before it are lost. Ask every shard.
+    /// The connection is new: earlier notifications are lost. Ask every shard.
     Resync,
 }
 
-/// Which other shards to follow.
+/// A change of the followed shards.
 #[derive(Debug)]
 pub(super) enum Change {
     Add(Vec<ShardId>),
@@ -54,21 +55,21 @@ pub(super) struct Ear {
     notify: mpsc::UnboundedSender<Notification>,
     /// Changes when this Redis no longer takes writes, or no longer answers.
     doubts: watch::Receiver<Instant>,
-    /// Of a node of a cluster, the shards whose channels it may not take away.
+    /// The shards whose channels must stay; only for a cluster node.
     kept: Option<Kept>,
-    /// Of a node of a cluster, the shards that it said it does not have.
+    /// The shards that a cluster node refused as another node's.
     elsewhere: BTreeSet<ShardId>,
 }
 
-/// What the connection itself reports.
+/// A loss that the connection itself reports.
 enum Loss {
-    /// It broke.
+    /// The connection broke.
     All,
     /// The server ended the subscription of this shard.
     Of(ShardId),
 }
 
-/// Shards whose channels are subscribed to, as the connection itself sees them.
+/// Shards with a subscription, as seen by the connection itself.
 type Kept = Arc<Mutex<BTreeSet<ShardId>>>;
 
 // === impl Ear ===
@@ -102,7 +103,7 @@ impl Ear {
         }
     }
 
-    /// Listens on one connection until it breaks; `Ok` when nobody wants to listen any more.
+    /// Listens on one connection until the connection breaks; `Ok` after the listener is dropped.
     async fn connected(&mut self) -> Result<(), Error> {
         self.doubts.mark_unchanged();
         let (lost, mut losses) = mpsc::unbounded_channel();
@@ -116,7 +117,7 @@ impl Ear {
             }
         };
         tokio::pin!(over);
-        // Some of them may have left this node while there was no connection.
+        // Some shards may have left this node while there was no connection.
         while let Ok(change) = self.changes.try_recv() {
             self.follow(&change);
         }
@@ -143,7 +144,7 @@ impl Ear {
                     }
                 }
                 () = &mut over => return Err(succeeded(address)),
-                // The sender belongs to the link, which this one holds.
+                // The sender belongs to the link, which this ear holds.
                 Ok(()) = self.doubts.changed() => return Err(succeeded(address)),
                 change = self.changes.recv() => match change {
                     None => return Ok(()),
@@ -154,8 +155,8 @@ impl Ear {
         }
     }
 
-    /// Asks whether the connection is still there. If not, the link's own connection is in doubt too, unless it has answered
-    /// since.
+    /// Checks that the connection is alive. If the check fails, the link's own connection is in doubt too, unless an
+    /// answer has arrived there since.
     async fn ping(&self, connection: &mut MultiplexedConnection, address: &str) -> Result<(), Error> {
         let sent = Instant::now();
         let ping = redis::cmd("PING");
@@ -179,7 +180,7 @@ impl Ear {
             Change::Remove(shards) => {
                 for (_, answer) in self.send(connection, "SUNSUBSCRIBE", &shards).await {
                     match answer {
-                        // The node that gave a shard away has ended its subscriptions itself.
+                        // The node that gave a shard away has itself ended the subscriptions of the shard.
                         Err(Error::Redis { code, .. }) if code == "MOVED" => {}
                         answer => answer?,
                     }
@@ -199,7 +200,8 @@ impl Ear {
         }
     }
 
-    /// This node does not have the shard any more, or not yet: the cluster is asked who has.
+    /// Notes that this node no longer has the shard, or does not have the shard yet, and has the cluster's slot map
+    /// refreshed.
     fn is_elsewhere(&mut self, shard: ShardId) {
         if self.shards.contains(&shard) {
             self.elsewhere.insert(shard);
@@ -213,7 +215,7 @@ impl Ear {
         }
     }
 
-    /// Subscribes to the channels of shards; those of which the node says that they are elsewhere are not followed yet.
+    /// Subscribes to the channels of shards; a shard that the node refuses as another node's is not followed yet.
     async fn subscribe(
         &mut self,
         connection: &MultiplexedConnection,
@@ -231,7 +233,7 @@ impl Ear {
         Ok(())
     }
 
-    /// Joins the workers of its topics. Without that, messages come all the same.
+    /// Joins the workers of the followed topics. Messages arrive even if this fails.
     async fn be_counted(&self, connection: &MultiplexedConnection) {
         let (mut command, mut connection) = (redis::cmd("SSUBSCRIBE"), connection.clone());
         self.followed.topics.iter().for_each(|topic| {
@@ -242,8 +244,8 @@ impl Ear {
         }
     }
 
-    /// An answer for each shard: a cluster takes no channels of several slots in one command, and what has the plain URL of a
-    /// Redis may see it become one.
+    /// Sends one command for each shard: a cluster takes no channels of several slots in one command, and a Redis
+    /// behind a plain URL may turn into a cluster node.
     async fn send(
         &self,
         connection: &MultiplexedConnection,
@@ -290,7 +292,8 @@ fn understand(keys: &Keys, push: &PushInfo) -> Option<Notification> {
     }
 }
 
-/// The shard of which the server ended a subscription that is still wanted: it is at another node now.
+/// The shard of a subscription that the server ended although the shard is still wanted: the shard is at another node
+/// now.
 fn taken(keys: &Keys, kept: &Kept, push: &PushInfo) -> Option<ShardId> {
     let (shard, _) = keys.parse_channel(&text(push.data.first())?)?;
     lock(kept).contains(&shard).then_some(shard)
@@ -308,7 +311,7 @@ fn succeeded(address: String) -> Error {
     Error::Unreachable { address, why: "another connection to it was replaced".to_owned() }
 }
 
-/// A connection of which each push is handed to `receiver`.
+/// Makes a connection that passes each push to `receiver`.
 async fn connect(master: &Master, receiver: impl AsyncPushSender) -> Result<Connected, Error> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(master.settings().connect_timeout))
@@ -317,10 +320,10 @@ async fn connect(master: &Master, receiver: impl AsyncPushSender) -> Result<Conn
     master.connect(&config).await
 }
 
-/// Subscribes and unsubscribes once, on its own connection: whether this user may.
+/// Subscribes and unsubscribes once, on a separate connection, to check the user's permission.
 ///
 /// # Errors
-/// Redis cannot be reached, or denies it.
+/// Redis cannot be reached, or denies a command.
 pub(crate) async fn try_listening(master: &Master, keys: &Keys, shard: ShardId) -> Result<(), Error> {
     let Connected { mut connection, address, .. } = connect(master, |_: PushInfo| Ok::<(), ()>(())).await?;
     let channels = [Channel::Wake, Channel::Ready].map(|kind| keys.channel(shard, kind));

@@ -9,14 +9,14 @@ use std::sync::Arc;
 pub(crate) struct Followed {
     /// The channel of each shard.
     pub(crate) channel: Channel,
-    /// The topics whose workers this listener is counted among.
+    /// The topics that count this listener among their workers.
     pub(crate) topics: Arc<[Topic]>,
 }
 
 // === impl Followed ===
 
 impl From<Channel> for Followed {
-    /// Counted nowhere.
+    /// Follows the channel without being counted as a worker.
     fn from(channel: Channel) -> Self {
         Self { channel, topics: Arc::default() }
     }

@@ -1,4 +1,4 @@
-//! Listening to several nodes: one ear at each, for the shards that are there.
+//! Listening to several nodes: one ear at each node, for the shards at that node.
 
 use super::ear::{Change, Ear, Notification};
 use super::followed::Followed;
@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
-/// How soon shards are placed again of which no node says where they are.
+/// Pause before shards without a known node are looked up again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Moves shards to the ears of their nodes.
+/// Assigns each shard to the ear of the shard's node.
 pub(super) struct Spread {
     calls: Calls,
     followed: Followed,
@@ -27,7 +27,7 @@ pub(super) struct Spread {
     places: Places,
 }
 
-/// An ear, and the shards that it follows.
+/// An ear with the followed shards.
 struct Placed {
     shards: BTreeSet<ShardId>,
     changes: mpsc::UnboundedSender<Change>,
@@ -49,7 +49,7 @@ impl Spread {
         Self { calls, followed, shards, changes, notify, ears: BTreeMap::new(), places }
     }
 
-    /// Ends when nobody wants to listen any more.
+    /// Runs until the listener is dropped.
     pub(super) async fn run(mut self) {
         loop {
             let is_whole = self.place().await;
@@ -70,7 +70,7 @@ impl Spread {
         }
     }
 
-    /// What is added is subscribed to again where it is followed already, so that a resync follows.
+    /// Subscribes again to added shards that are followed already, so that a resync follows.
     fn change(&mut self, change: Change) {
         match change {
             Change::Add(shards) => {
@@ -85,7 +85,8 @@ impl Spread {
         }
     }
 
-    /// Has each shard followed at its node, and nowhere else. Whether each has one, as far as any may have it.
+    /// Has each shard followed at the shard's node, and nowhere else. Returns true if each shard that can have a node
+    /// has a node.
     async fn place(&mut self) -> bool {
         let has_node = |shard: &ShardId| self.calls.nodes().has_node(*shard);
         let shards: Vec<ShardId> = self.shards.iter().copied().filter(has_node).collect();

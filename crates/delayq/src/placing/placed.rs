@@ -1,4 +1,4 @@
-//! A message on its way to where it belongs, after the places where it belonged before the deployment grew.
+//! A message on the way to its shard, after the shards from before a growth of the deployment.
 
 use delayq_core::id::{Group, MessageId, Topic};
 use delayq_core::layout::{CallerLayout, Placement};
@@ -9,32 +9,33 @@ use delayq_core::verbs::put::PutItem;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// A message on its way to where it belongs.
+/// A message on the way to its shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) message: Arc<Message>,
     pub(crate) place: Place,
-    /// Whether it may go to any shard: it has neither an own id nor a group, and its generated id was given here.
+    /// True if the message may go to any shard: a message without an own id and without a group, with an id that was
+    /// generated here.
     pub(crate) is_free: bool,
-    /// Whether an outage ended an attempt.
+    /// True if an outage ended an attempt.
     pub(crate) is_repeated: bool,
-    /// When this process first tried it, where that try's answer was lost.
+    /// Start of this process's first attempt, if the answer to that attempt was lost.
     pub(crate) lost: Option<Instant>,
-    /// When its first try began, on Redis's clock, where that try's answer was lost.
+    /// Start of the first attempt on Redis's clock, if the answer to that attempt was lost.
     pub(crate) first_try: Option<UnixMillis>,
 }
 
-/// How far a message has come.
+/// The progress of a message through shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The layout by which it is placed.
+    /// The layout that determined the shards.
     layout: u32,
-    /// The places that are still to be asked, the next one last.
+    /// The earlier shards that are still to be asked, the next shard last.
     earlier: Vec<ShardId>,
     home: ShardId,
 }
 
-/// What the messages of one call have in common: shard, layout and topic.
+/// The common properties of puts that share a call: shard, layout and topic.
 pub(crate) type PutKey = (ShardId, u32, Topic);
 
 // === impl Place ===
@@ -44,17 +45,17 @@ impl Place {
         Self { layout: known.word(), earlier: places.earlier, home: places.home }
     }
 
-    /// The shard that comes next.
+    /// The next shard to ask.
     pub(crate) fn at(&self) -> ShardId {
         self.earlier.last().copied().unwrap_or(self.home)
     }
 
-    /// The shard that it belongs to.
+    /// The shard to which the message belongs.
     pub(crate) fn home(&self) -> ShardId {
         self.home
     }
 
-    /// Whether that is an earlier place, which is only asked.
+    /// Returns true if the next shard is an earlier shard, which is only asked.
     fn is_earlier(&self) -> bool {
         !self.earlier.is_empty()
     }
@@ -63,19 +64,19 @@ impl Place {
 // === impl Placed ===
 
 impl Placed {
-    /// A message that was not tried yet.
+    /// A message before the first attempt.
     pub(crate) fn new(message: Message, place: Place, is_free: bool) -> Self {
         let message = Arc::new(message);
         Self { message, place, is_free, is_repeated: false, lost: None, first_try: None }
     }
 
-    /// Its id and its group.
+    /// The id and the group of the message.
     pub(crate) fn name(&self) -> (&MessageId, Option<&Group>) {
         let id = self.message.id.as_ref().expect("a message has its id once it is placed");
         (id, self.message.group.as_ref())
     }
 
-    /// What its call is about.
+    /// The key by which puts share a call.
     pub(crate) fn key(&self) -> PutKey {
         (self.place.at(), self.place.layout, self.message.topic.clone())
     }
@@ -84,13 +85,13 @@ impl Placed {
         PutItem { message: &self.message, earlier: self.place.is_earlier(), first_try: self.first_try }
     }
 
-    /// Moves on to the next place: this one does not know the message.
+    /// Moves on to the next shard, after this shard answered that the message is unknown.
     pub(crate) fn next_place(&mut self) {
         self.place.earlier.pop();
     }
 
-    /// Begins again by the layout that is known now, if that is another one. What it was answered so far is asked
-    /// again: nothing was stored.
+    /// Starts over under the layout that is known now, if the layout has changed. Earlier shards are asked again:
+    /// nothing was stored.
     pub(crate) fn place_again(&mut self, known: &CallerLayout) -> bool {
         let another = known.word() != self.place.layout;
         if another {

@@ -1,4 +1,4 @@
-//! Changing what is pending: cancel and reschedule, one, many or a whole group.
+//! Changing pending messages: cancel and reschedule, for one message, many messages or a whole group.
 
 use super::targets::Question;
 use super::{GroupTally, Producer};
@@ -20,7 +20,7 @@ use delayq_core::verbs::reschedule::{self, Reschedule, RescheduleOutcome};
 // === impl Producer ===
 
 impl Producer {
-    /// Cancels a message, so that it is not delivered. Puts of the same id that this producer has in flight come first.
+    /// Cancels a message, which is then not delivered. Puts of the same id that this producer has in flight come first.
     ///
     /// # Errors
     /// Redis cannot be used, and there is no spool. Safe to repeat after any error.
@@ -29,13 +29,13 @@ impl Producer {
         outcomes.pop().expect("one outcome for one target")
     }
 
-    /// Cancels many messages of one topic: one answer each, in order.
+    /// Cancels many messages of one topic. Returns one answer for each target, in order.
     #[must_use = "each has its own answer"]
     pub async fn cancel_many(&self, topic: &Topic, targets: &[Target]) -> Vec<Result<CancelOutcome, Error>> {
         self.cancel_recorded(topic, targets, &[]).await
     }
 
-    /// Cancels messages, each under its record; without records, as calls of their own.
+    /// Cancels messages, each under a record; without records, as separate calls.
     pub(super) async fn cancel_recorded(
         &self,
         topic: &Topic,
@@ -56,10 +56,11 @@ impl Producer {
         self.in_order(names, record, write, |_| CancelOutcome::Spooled).await
     }
 
-    /// Cancels every pending message of a group (`&group`), or those of one topic ([`Members::of_topic`]), in bounded steps.
+    /// Cancels every pending message of a group (`&group`), or the group's messages of one topic
+    /// ([`Members::of_topic`]), in bounded steps.
     ///
     /// # Errors
-    /// Some may be cancelled then; safe to repeat.
+    /// Some messages may be cancelled by then; safe to repeat.
     pub async fn cancel_group(&self, members: impl Into<Members>) -> Result<GroupTally, Error> {
         let members = members.into();
         self.group_in_order(&members, GroupChange::Cancel, self.cancel_group_now(&members)).await
@@ -82,11 +83,11 @@ impl Producer {
         Ok(tally)
     }
 
-    /// Changes the due time of a pending message; its id stays.
+    /// Changes the due time of a pending message; the id stays the same.
     ///
     /// # Errors
-    /// After *unknown* the change may have been made: repeating it is safe if it is to an absolute time, or names
-    /// the expected one.
+    /// After *unknown* the change may have been made: a repeat is safe if the change is to an absolute time, or names
+    /// the expected time.
     pub async fn reschedule(
         &self,
         topic: &Topic,
@@ -97,7 +98,7 @@ impl Producer {
         outcomes.pop().expect("one outcome for one target")
     }
 
-    /// Changes the due times of many messages of one topic: one answer each, in order.
+    /// Changes the due times of many messages of one topic. Returns one answer for each change, in order.
     #[must_use = "each has its own answer"]
     pub async fn reschedule_many(
         &self,
@@ -107,7 +108,7 @@ impl Producer {
         self.reschedule_recorded(topic, changes, &[]).await
     }
 
-    /// Reschedules messages, each under its record; without records, as calls of their own.
+    /// Reschedules messages, each under a record; without records, as separate calls.
     pub(super) async fn reschedule_recorded(
         &self,
         topic: &Topic,
@@ -145,11 +146,12 @@ impl Producer {
         self.in_order(names, record, write, |_| RescheduleOutcome::Spooled).await
     }
 
-    /// Shifts the due times of a group (`&group`), or of its messages of one topic ([`Members::of_topic`]), by at least a
-    /// millisecond, in bounded steps, each message once. Under the same `token` a repeat continues, and moves nothing twice.
+    /// Shifts the due times of a group (`&group`), or of the group's messages of one topic ([`Members::of_topic`]), by
+    /// at least a millisecond, in bounded steps, each message once. A repeat under the same `token` continues, and
+    /// moves no message twice.
     ///
     /// # Errors
-    /// The token is invalid; else some may be shifted: repeat it with the same token.
+    /// The token is invalid; otherwise some messages may be shifted: repeat the call with the same token.
     pub async fn reschedule_group(
         &self,
         members: impl Into<Members>,
@@ -184,8 +186,8 @@ impl Producer {
         Ok(tally)
     }
 
-    /// The error of a group's step at a shard, whose node may be silent: an outage leaves unknown what was changed, if steps
-    /// before it have changed something.
+    /// The error of a group's step at a shard; the node may be silent. After an outage the fate is unknown if earlier
+    /// steps have changed messages.
     fn failed_at(&self, shard: ShardId, tally: GroupTally, error: Error) -> Error {
         self.note(shard, &error);
         if tally.changed > 0 && error.is_outage() { error.into_unknown() } else { error }

@@ -10,10 +10,12 @@ use delayq_core::verbs::finish::{self, FinishOutcome, FinishWhich};
 // === impl Producer ===
 
 impl Producer {
-    /// Ends messages of one topic: pending ones are cancelled, leased ones delivered, dead letters deleted. One answer each,
-    /// in order. An own id without its group is not found.
+    /// Ends messages of one topic: pending messages are cancelled, leased messages are marked as delivered, dead
+    /// letters are deleted. Returns one answer for each target, in order. An own id in a group is only found together
+    /// with the group.
     ///
-    /// For gateways to protocols without receipts: a holder whose lease has run out ends the message for the next one too.
+    /// For gateways to protocols without receipts: a holder with an expired lease also ends the message for the next
+    /// holder.
     #[must_use = "each has its own answer"]
     pub async fn finish_many(
         &self,

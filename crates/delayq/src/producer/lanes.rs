@@ -1,5 +1,5 @@
-//! The queues of a producer: one for puts that wait for nothing, and one for each durability that topics ask for. So replicas
-//! that do not confirm hold up only those who wait for them.
+//! The queues of a producer: one for puts without a wait, and another for each durability of a topic. Replicas that do
+//! not confirm therefore only hold up callers that wait for replicas.
 
 use super::room::Room;
 use super::sending::Sender;
@@ -11,21 +11,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
-/// Pipelines in flight at once for each durability that topics ask for: one at work, the others on the network.
+/// Pipelines in flight at once in each queue: one in Redis, the rest on the network.
 const IN_FLIGHT: usize = 4;
-/// Maximum bytes of messages in one pipeline, which a single message may exceed. Times [`IN_FLIGHT`], they have to cross the
-/// network within the deadline of a call: 0.4 s at 100 Mbit/s.
+/// Maximum bytes of messages in one pipeline, which a single message may exceed. [`IN_FLIGHT`] full pipelines have to
+/// cross the network within the deadline of a call: 0.4 s at 100 Mbit/s.
 const PIPELINE_BYTES: usize = 1 << 20;
-/// Maximum bytes of messages that wait or are in flight for each durability, before callers have to wait.
+/// Maximum bytes of waiting and in-flight messages in each queue; beyond that, callers have to wait.
 const QUEUE_BYTES: u32 = 64 << 20;
 
-/// The queues of a producer, which end with its last clone.
+/// The queues of a producer, which end with the producer's last clone.
 pub(super) struct Lanes {
     sender: Arc<Sender>,
     lanes: Mutex<BTreeMap<Waits, Lane>>,
 }
 
-/// A queue, and how much may wait in it. Cheap to clone.
+/// A queue with a byte budget. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Lane {
     pub(super) queue: mpsc::UnboundedSender<Vec<Waiting>>,
@@ -41,7 +41,7 @@ impl Lanes {
         lanes
     }
 
-    /// The queue of puts that wait for this. The first put that does starts it.
+    /// Returns the queue of puts with these waits, and starts the queue if necessary.
     pub(super) fn of(&self, waits: &Waits) -> Lane {
         let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
         if let Some(lane) = lanes.get(waits) {

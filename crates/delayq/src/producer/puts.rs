@@ -22,7 +22,7 @@ pub(super) struct Puts {
     placing: Placing,
     /// The puts that are not answered yet.
     waiting: Vec<Option<Waiting>>,
-    /// The durability of the queue; `None` after the puts have left their queue.
+    /// The durability of the queue; `None` after the puts have left the queue.
     waits: Option<Waits>,
     began: Instant,
     until: Instant,
@@ -39,7 +39,8 @@ impl Puts {
         (Self { placing: placing.clone(), waiting, waits: Some(waits.clone()), began, until }, rules)
     }
 
-    /// Notes that the puts have left their queue and delay no others: from now on each waits for what its topic asks.
+    /// Notes that the puts have left the queue and no longer delay other puts: from now on each put waits for the
+    /// durability of the topic.
     pub(super) fn leave_queue(&mut self) {
         self.waits = None;
     }
@@ -52,7 +53,7 @@ impl Puts {
         items.iter().map(|&item| self.put(item).item()).collect()
     }
 
-    /// Answers the caller, who may be gone: the put stays carried out.
+    /// Answers the caller, even if the caller is gone: the put stays carried out.
     fn answer(&mut self, item: usize, shard: ShardId, answer: Result<PutOutcome, Error>) {
         let Waiting { put, answer: caller, handed } =
             self.waiting[item].take().expect("an item is answered once");
@@ -133,7 +134,7 @@ impl Load for Puts {
         }
     }
 
-    /// Drops the puts that their callers gave up, and fails the repeats that cannot be dated.
+    /// Drops abandoned puts, and fails the repeats that cannot be dated.
     async fn prepare(&mut self, mut items: Vec<usize>) -> Vec<usize> {
         items.retain(|&item| {
             let is_given_up = self.waiting[item].as_ref().is_none_or(|waiting| waiting.answer.is_closed());

@@ -1,4 +1,4 @@
-//! Putting messages: in the order of the spool, through the queue of what their topic waits for.
+//! Putting messages: in the order of the spool, through the queue of the topic's durability.
 
 use super::dating::date;
 use super::waiting::{Answered, Handed, Waiting};
@@ -37,7 +37,7 @@ impl Sending {
         }
     }
 
-    /// Returns a message as it was sent last, and its shard.
+    /// Returns the message and the shard of the last attempt.
     fn last(&self, i: usize) -> (ShardId, &Arc<Message>) {
         match self.elsewhere[i].get() {
             Some((shard, message)) => (*shard, message),
@@ -49,7 +49,7 @@ impl Sending {
 // === impl Producer ===
 
 impl Producer {
-    /// Puts messages, in the order of the spool if there is one. Returns one answer each, in order.
+    /// Puts messages, in the order of the spool if there is a spool. Returns one answer for each put, in order.
     pub(super) async fn put_in_order(&self, puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
         let (began, sending) = (clock::instant(), Sending::new(puts));
         let record = |i: usize| {
@@ -76,7 +76,7 @@ impl Producer {
         answers.into_iter().enumerate().map(answer).collect()
     }
 
-    /// Queues messages, and waits for their answers. A repeat that cannot be dated fails.
+    /// Queues messages, and waits for the answers. A repeat that cannot be dated fails.
     async fn put_now(&self, mut puts: Vec<Placed>) -> Vec<Answered> {
         let until = Rules::once(&self.client.calls).until;
         let dated = date(&self.client.calls, &mut puts.iter_mut().collect::<Vec<_>>(), until).await;

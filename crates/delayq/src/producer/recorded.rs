@@ -1,4 +1,4 @@
-//! Writes that were recorded before they were sent: under its record, a repeat gets the answer of the first call.
+//! Writes that were recorded before sending: a repeat under the same record gets the answer of the first call.
 
 use super::Producer;
 use crate::calls::{Batch, batches, scatter_batches};
@@ -11,7 +11,7 @@ use delayq_core::verbs::cancel::CancelOutcome;
 use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
 use delayq_core::verbs::settled;
 
-/// About how many bytes one record takes in a call.
+/// Approximate bytes of one record in a call.
 const RECORD_BYTES: usize = 32;
 
 /// A producer of recorded writes. A put names its record in [`Message::record`](crate::Message::record).
@@ -21,12 +21,12 @@ pub struct Recorded<'a>(&'a Producer);
 // === impl Recorded ===
 
 impl<'a> Recorded<'a> {
-    /// Over the connection of this producer.
+    /// Sends over the connection of this producer.
     pub fn by(producer: &'a Producer) -> Self {
         Self(producer)
     }
 
-    /// Cancels messages of one topic: one answer each, in order.
+    /// Cancels messages of one topic. Returns one answer for each target, in order.
     #[must_use = "each has its own answer"]
     pub async fn cancel_many(
         &self,
@@ -37,7 +37,7 @@ impl<'a> Recorded<'a> {
         self.0.cancel_recorded(topic, targets, records).await
     }
 
-    /// Changes the due times of messages of one topic: one answer each, in order.
+    /// Changes the due times of messages of one topic. Returns one answer for each change, in order.
     #[must_use = "each has its own answer"]
     pub async fn reschedule_many(
         &self,
@@ -48,10 +48,10 @@ impl<'a> Recorded<'a> {
         self.0.reschedule_recorded(topic, changes, records).await
     }
 
-    /// Forgets the answers to these records, once their sources have noted them.
+    /// Forgets the answers to these records, once the sources of the records have noted the answers.
     ///
     /// # Errors
-    /// Some may be kept; Redis forgets them after 30 days.
+    /// Some answers may be kept; Redis forgets each answer after 30 days.
     pub async fn settled(&self, records: &[(Target, RecordId)]) -> Result<(), Error> {
         let calls = &self.0.client.calls;
         let (layout, mut places) = (calls.shared_layout(), Vec::new());

@@ -1,16 +1,16 @@
-//! Room for messages that wait or are under way: who comes when there is none waits for it.
+//! The byte budget of waiting and in-flight messages. Back-pressure: callers wait until the budget has room.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// So many bytes.
+/// A budget in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     left: Arc<Semaphore>,
     bytes: u32,
 }
 
-/// Room that is taken, until it is dropped.
+/// Room that is taken until this value is dropped.
 pub(super) type Taken = OwnedSemaphorePermit;
 
 // === impl Room ===
@@ -20,7 +20,8 @@ impl Room {
         Self { left: Arc::new(Semaphore::new(bytes as usize)), bytes }
     }
 
-    /// Takes room for so many bytes, in the order of the callers; all of it where it is more than there is.
+    /// Takes room for this many bytes, in the order of the callers; a request larger than the budget takes the whole
+    /// budget.
     pub(super) async fn take(&self, bytes: usize) -> Taken {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bytes);
         let taken = Arc::clone(&self.left).acquire_many_owned(bytes).await;

@@ -14,8 +14,8 @@ pub(super) struct Sender {
 // === impl Sender ===
 
 impl Sender {
-    /// Sends one call for each shard and topic, in one pipeline that waits for `waits`. Puts that have to be sent again
-    /// continue in the background, so that the queue does not wait for them.
+    /// Sends a call for each shard and topic, in a single pipeline that waits for `waits`. Repeated puts continue in
+    /// the background, so that the queue is not held up.
     pub(super) async fn send(&self, gathered: Vec<Waiting>, waits: &Waits) {
         let present = self.placing.present_shard();
         if gathered.iter().any(|waiting| waiting.put.place.home() == present) {

@@ -1,5 +1,4 @@
-//! The way past a Redis that cannot be used: what was to be done goes to the spool, and what comes later for the same
-//! message goes behind it.
+//! The way around an unusable Redis: writes go to the spool, followed by later writes to the same messages.
 
 use super::under_way::Named;
 use super::{GroupTally, Producer};
@@ -13,9 +12,10 @@ use std::sync::Arc;
 // === impl Producer ===
 
 impl Producer {
-    /// Carries out writes, after those of the same messages that were handed over before, and in the order of the spool:
-    /// writes whose message has a record waiting there go behind it, the others to Redis by `write`, unless it is known to be
-    /// silent, and what Redis cannot take goes to the spool. One answer each, in order; `spooled` is that of the spool.
+    /// Carries out writes in the order of the spool, after earlier writes to the same messages. If a record of the
+    /// message waits in the spool, the write goes behind that record. Other writes go to Redis by `write`, unless the
+    /// node is known to be silent, and writes that Redis cannot take go to the spool. Returns one answer for each
+    /// write, in order; `spooled` makes the answer of a spooled write.
     pub(super) async fn in_order<'m, T, W: Future<Output = Vec<Result<T, Error>>>>(
         &self,
         names: impl ExactSizeIterator<Item = Named<'m>> + Clone,
@@ -26,7 +26,7 @@ impl Producer {
         let count = names.len();
         self.under_way.of_messages(names.clone()).await;
         let mut answers = self.outages(names);
-        // What an outage keeps from Redis goes to the spool whatever waits there.
+        // Writes to a silent node go to the spool, whatever waits there.
         let mut open: Vec<usize> = (0..count).filter(|&i| answers[i].is_none()).collect();
         if !open.is_empty()
             && let Some(spool) = self.spool_that_may_hold()
@@ -36,7 +36,7 @@ impl Producer {
                 answers[i] = match behind {
                     Ok(false) => None,
                     Ok(true) => Some(Ok(spooled(i))),
-                    // What cannot go behind an older write must not overtake it either.
+                    // A write that cannot go behind an older write must not overtake the older write either.
                     Err(refusal) => Some(Err(Arc::new(Error::Spool { refusal, outage: None }))),
                 };
             }
@@ -50,7 +50,7 @@ impl Producer {
         answers.into_iter().map(|answer| answer.map_err(Arc::unwrap_or_clone)).collect()
     }
 
-    /// Why writes are not sent now, those whose node is known to be silent.
+    /// Returns the errors of writes that are not sent now because the node is known to be silent.
     fn outages<'m, T>(&self, names: impl Iterator<Item = Named<'m>>) -> Vec<Option<Result<T, Arc<Error>>>> {
         let outages = self.circuit.outages();
         let layout = self.client.calls.known().layout;
@@ -60,7 +60,8 @@ impl Producer {
         names.map(|name| if outages.is_none() { None } else { outage(name).map(Err) }).collect()
     }
 
-    /// Hands what Redis cannot take until it is back, or an operator has mended it, to the spool, if there is one.
+    /// Moves failed writes to the spool, if there is a spool: after an outage, or after an error that an operator can
+    /// mend.
     async fn spool_outages<T>(
         &self,
         answers: &mut [Result<T, Arc<Error>>],
@@ -90,7 +91,7 @@ impl Producer {
         }
     }
 
-    /// Appends records, although the caller gives up meanwhile: later writes of their messages wait for it.
+    /// Appends records, even if the caller gives up meanwhile: later writes to these messages wait for the append.
     async fn append(
         &self,
         spool: &Arc<dyn Spool>,
@@ -140,7 +141,7 @@ impl Producer {
         let Some(spool) = &self.spool else { return answer };
         let (spool, ticket) = (Arc::clone(spool), self.under_way.begin_change(group));
         let record = record(outage.fate());
-        // Although the caller gives up meanwhile: later writes of the group wait for it.
+        // Continues even if the caller gives up meanwhile: later writes to the group wait for the append.
         let appended = finished(async move {
             let taken = spool.append_group(record, false).await;
             drop(ticket);
@@ -157,7 +158,7 @@ impl Producer {
     }
 }
 
-/// Runs what a caller that gives up must not stop.
+/// Runs work to its end, even if the caller gives up.
 async fn finished<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, SpoolRefusal> {

@@ -1,4 +1,4 @@
-//! Looks for messages in their shards: the present one first, then the shards from before a growth.
+//! Finding messages in shards: in the present shard first, then in the shards from before a growth.
 
 use super::Producer;
 use crate::calls::{Batch, Load, carry};
@@ -8,7 +8,7 @@ use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 use delayq_core::target::Target;
 
-/// About how many bytes one target takes in a call: an id and a group of at most 128 each, and two times.
+/// Approximate bytes of one target in a call: an id and a group of at most 128 each, and two times.
 const TARGET_BYTES: usize = 384;
 
 /// The question about each target.
@@ -16,7 +16,7 @@ pub(super) struct Question<R, D, U> {
     /// Makes the call for some targets at a shard.
     pub(super) request: R,
     pub(super) read: D,
-    /// Whether the shard does not know the message.
+    /// Returns true if the shard does not know the message.
     pub(super) unknown: U,
 }
 
@@ -25,7 +25,7 @@ struct Targets<'a, T, R, D, U> {
     producer: &'a Producer,
     targets: &'a [&'a Target],
     question: Question<R, D, U>,
-    /// The shards asked for each target; the last one is the present one.
+    /// The shards asked for each target; the last shard in each list is the present shard.
     asked: Vec<Vec<ShardId>>,
     answers: Vec<Option<Result<T, Error>>>,
 }
@@ -33,8 +33,8 @@ struct Targets<'a, T, R, D, U> {
 // === impl Producer ===
 
 impl Producer {
-    /// Asks the shards of each target, the present one first, until a shard knows the message. Returns one answer each, in
-    /// order.
+    /// Asks the shards of each target, the present shard first, until a shard knows the message. Returns one answer for
+    /// each target, in order.
     pub(super) async fn where_known<T: Send>(
         &self,
         targets: &[&Target],
@@ -62,8 +62,8 @@ impl Producer {
 // === impl Targets ===
 
 impl<T, R, D, U> Targets<'_, T, R, D, U> {
-    /// Moves a target on to its next shard. Returns whether there is one, by the layout that is known now: the last call may
-    /// have met a growth.
+    /// Moves a target on to the next shard by the layout that is known now: the last call may have met a growth.
+    /// Returns true if there is a next shard.
     fn next_shard(&mut self, item: usize) -> bool {
         let shards = self.producer.client.calls.shared_layout().shards_of(self.targets[item]);
         let asked = &mut self.asked[item];

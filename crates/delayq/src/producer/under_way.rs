@@ -1,38 +1,38 @@
-//! Writes that were handed over and not answered, by what names their messages: a later write of one of them waits.
+//! Writes in flight by the names of messages: a later write to the same message waits.
 //!
-//! A caller may give a put up, by a timeout, and then cancel the message. The cancel must find what the put stores, although
-//! that put is still in a queue, or is sent once more because Redis did not know its script.
+//! A caller may abandon a put by a timeout, and then cancel the message. The cancel must find the message of that put,
+//! even if the put is still in a queue, or is sent again because Redis did not know the script.
 
 use delayq_core::id::{Group, MessageId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// By what a message is placed.
+/// The names that place a message.
 pub(super) type Named<'m> = (&'m MessageId, Option<&'m Group>);
 
-/// The writes of a producer that are under way. Cheap to clone: all clones are the same.
+/// The writes of a producer that are in flight. Cheap to clone: all clones share the same state.
 #[derive(Clone, Default)]
 pub(super) struct UnderWay(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     last: u64,
-    /// Each name with the number of a hand-over, and what is cancelled at its end.
+    /// Each name with the number of the hand-over, and the token that is cancelled at the end.
     open: BTreeMap<(Name, u64), CancellationToken>,
 }
 
-/// What a later write may name.
+/// A name by which a later write may refer to a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Id(Vec<u8>),
-    /// A message is of this group.
+    /// A message belongs to this group.
     Group(String),
     /// This group is changed.
     Change(String),
 }
 
-/// Writes that were handed over together. They are answered, or will not be sent, when this is dropped.
+/// Writes that were handed over together. On drop, all writes are answered or will not be sent.
 pub(super) struct Ticket {
     under_way: UnderWay,
     number: u64,
@@ -43,13 +43,13 @@ pub(super) struct Ticket {
 // === impl UnderWay ===
 
 impl UnderWay {
-    /// Puts of messages with these names are handed over; `None`: there are no names.
+    /// Registers puts of messages with these names; `None` if there are no names.
     pub(super) fn begin<'m>(&self, puts: impl Iterator<Item = Named<'m>>) -> Option<Ticket> {
         let names: Vec<Name> = puts.flat_map(names).collect();
         if names.is_empty() { None } else { Some(self.open(names)) }
     }
 
-    /// A change of this group is handed over.
+    /// Registers a change of this group.
     pub(super) fn begin_change(&self, group: &Group) -> Ticket {
         self.open(vec![Name::Change(group.as_str().to_owned())])
     }
@@ -64,7 +64,7 @@ impl UnderWay {
         Ticket { under_way: self.clone(), number, names, _end: end.drop_guard() }
     }
 
-    /// Waits for the writes of these messages, and the changes of their groups, that were handed over before.
+    /// Waits for earlier writes to these messages, and for earlier changes of the groups.
     pub(super) async fn of_messages<'m>(&self, messages: impl Iterator<Item = Named<'m>>) {
         self.ended(messages.flat_map(|(id, group)| {
             let change = group.map(|group| Name::Change(group.as_str().to_owned()));
@@ -73,7 +73,7 @@ impl UnderWay {
         .await;
     }
 
-    /// Waits for the writes of a group that were handed over before.
+    /// Waits for earlier writes to the messages of a group, and for earlier changes of the group.
     pub(super) async fn of_group(&self, group: &Group) {
         let name = group.as_str();
         self.ended([Name::Group(name.to_owned()), Name::Change(name.to_owned())].into_iter()).await;

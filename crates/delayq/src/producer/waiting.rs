@@ -1,4 +1,4 @@
-//! A put that waits for its answer.
+//! A put that waits for an answer.
 
 use super::room::Taken;
 use super::under_way::Ticket;
@@ -22,12 +22,12 @@ pub(super) struct Waiting {
 pub(super) struct Answered {
     /// The shard that was asked last.
     pub(super) shard: ShardId,
-    /// The message as sent last: a shard of another node changes its id.
+    /// The message of the last attempt: a shard of another node changes the id.
     pub(super) message: Arc<Message>,
     pub(super) answer: Result<PutOutcome, Error>,
 }
 
-/// The room and the names of puts that were queued together, until all of them are answered or dropped.
+/// The room and the names of puts that were queued together, until all of these puts are answered or dropped.
 pub(super) struct Handed {
     pub(super) _room: Taken,
     pub(super) _ticket: Option<Ticket>,

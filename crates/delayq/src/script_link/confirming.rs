@@ -1,4 +1,4 @@
-//! Waiting until replicas or a disk have what the calls of a pipeline wrote.
+//! Waiting until replicas or a disk have the writes of a pipeline.
 
 use crate::clock;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is waited for behind the calls of one pipeline, and for how long.
+/// The confirmations that a pipeline waits for, with a time limit.
 pub(super) struct Confirming<'w> {
     waits: &'w Waits,
     within_ms: u64,
@@ -18,13 +18,13 @@ pub(super) struct Confirming<'w> {
 // === impl Confirming ===
 
 impl<'w> Confirming<'w> {
-    /// `until`: the deadline of the calls. Half of what is left is kept for sending them once more. Redis waits for one after the
-    /// other.
+    /// `until` is the deadline of the calls. Half of the remaining time is kept for a repeat. Redis waits for the two
+    /// commands in turn.
     pub(super) fn new(waits: &'w Waits, settings: &LinkSettings, until: Instant) -> Self {
         let left = until.saturating_duration_since(clock::instant()) / 2;
         let commands = u32::from(waits.disk()) + u32::from(waits.replicas() > 0);
         let within = settings.confirmed_within().min(left) / commands.max(1);
-        // Redis takes 0 for ever.
+        // Redis treats a timeout of 0 as infinite.
         Self { waits, within_ms: (within.as_micros().div_ceil(1000) as u64).max(1) }
     }
 
@@ -38,7 +38,8 @@ impl<'w> Confirming<'w> {
         }
     }
 
-    /// The error of the calls that Redis answered, by the answers to the commands that wait; `None`: all is confirmed.
+    /// Reads the answers to the waiting commands. Returns the error for calls without the required confirmations;
+    /// `None` if everything is confirmed.
     pub(super) fn read(
         &self,
         address: &str,
@@ -78,13 +79,13 @@ impl<'w> Confirming<'w> {
     }
 }
 
-/// Whether the master became a replica meanwhile: nothing was waited for.
+/// Returns true if the master became a replica meanwhile: the wait did not take place.
 fn is_demotion(error: &&RedisError) -> bool {
     error.code() == Some("UNBLOCKED")
         || error.detail().is_some_and(|detail| detail.contains("replica instances"))
 }
 
-/// What a command answered; an error as text.
+/// Reads the answer to a command; an error becomes text.
 fn answer<T: FromRedisValue>(answer: Option<RedisResult<Value>>) -> Result<T, String> {
     let answer = answer.expect("one answer for one command");
     answer

@@ -1,4 +1,4 @@
-//! What Redis answered, as the protocol reads it.
+//! Answers of Redis as values of the protocol.
 
 use delayq_core::reply::Value;
 

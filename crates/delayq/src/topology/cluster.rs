@@ -1,12 +1,12 @@
-//! The nodes of a Redis Cluster, and which of them has which slot.
+//! The nodes of a Redis Cluster, and the node of each slot.
 //!
-//! The map is learned from CLUSTER SLOTS, which names the port that this connection would use, with or without TLS. It is
-//! asked for again when a node refuses a call for its slot, a connection is lost, a node is silent, and from time to time;
-//! ever less often while such doubts bring nothing new.
-//! Of the nodes that answer the one that has seen the latest epoch is believed: a node that is cut off from the others
-//! still answers with the map of before.
+//! The map is learned from CLUSTER SLOTS, which names the port that this connection would use, with or without TLS. The
+//! map is refreshed when a node refuses a call because of the slot, when a connection is lost, when a node is silent,
+//! and at intervals; ever less often while doubts bring nothing new. Among the answering nodes, the node with the
+//! latest epoch is believed: a node that is cut off from the cluster still answers with the old map.
 //!
-//! Nothing is sent again here: what a node refused as MOVED was not carried out, and only that is sent to another one.
+//! Nothing is sent again here: a call that a node refused as MOVED was not carried out, and only a refused call is sent
+//! to another node.
 
 mod asking;
 mod board;
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-/// A Redis Cluster. Its map is asked for from the first use on, until this is dropped.
+/// A Redis Cluster. The map is refreshed from the first use until this value is dropped.
 pub(crate) struct Cluster {
     board: Arc<Board>,
     asking: Mutex<Option<AbortOnDropHandle<()>>>,
@@ -42,23 +42,23 @@ impl Cluster {
         &self.board
     }
 
-    /// The map, as it was known last. The first time a node is asked for it.
+    /// Returns the last known map. The first call asks a node.
     ///
     /// # Errors
-    /// What each node said: [`Error::Unfit`] if those that answered refuse for good.
+    /// Each node's failure: [`Error::Unfit`] if all that answered refuse for good.
     pub(crate) async fn map(&self) -> Result<Arc<SlotMap>, Error> {
         self.ask();
         let mut views = self.board.view.subscribe();
         if let Some(map) = &views.borrow().map {
             return Ok(Arc::clone(map));
         }
-        // What was said before this question does not count.
+        // Answers from before this question do not count.
         if views.borrow().round >= *self.board.round.borrow() {
             self.board.doubt();
         }
         let round = *self.board.round.borrow();
         let answered = views.wait_for(|view| view.map.is_some() || view.round >= round);
-        // The rest after the round before, and the round itself.
+        // The pause after the previous round, plus the round itself.
         let within = self.board.settings().connect_timeout + 2 * PATIENCE;
         let failed = match timeout(within, answered).await {
             Ok(view) => match view.expect("the sender is this cluster's own").clone() {
@@ -74,7 +74,8 @@ impl Cluster {
         Err(failed.unwrap_or_else(silence))
     }
 
-    /// Asks for the map from now on, unless that is done already. A runtime that ended has taken its tasks with it.
+    /// Starts the task that refreshes the map, unless the task already runs. A runtime that ended has aborted its
+    /// tasks.
     fn ask(&self) {
         let mut asking = self.asking.lock().expect("nothing panics while it holds the task");
         if asking.as_ref().is_none_or(AbortOnDropHandle::is_finished) {

@@ -1,14 +1,14 @@
-//! Shards, or their slots, by the nodes that have them.
+//! Shards or slots, grouped by node.
 
 use crate::error::Error;
 use crate::link::Link;
 use std::sync::Arc;
 
-/// Where some shards or slots are, each named by its place among them.
+/// Shards or slots by node, each given as an index into the input.
 #[derive(Default)]
 pub(crate) struct Grouped {
-    /// Each node that has some, and which.
+    /// Each node with the indices of the node's shards.
     pub(crate) nodes: Vec<(Arc<Link>, Vec<usize>)>,
-    /// Those that no node has, or of which none says who has them: nothing can be sent there.
+    /// Shards without a known node: nothing can be sent.
     pub(crate) nowhere: Vec<(usize, Error)>,
 }

@@ -1,5 +1,5 @@
-//! Which of several Redises has which shard: as the map says, until a shard says otherwise. Shared by all connections of a
-//! client.
+//! The node of each shard among several Redises: the map applies until a shard records another node. Shared by all
+//! connections of a client.
 
 use super::node_map::NodeMap;
 use delayq_core::id::NodeName;
@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Which node has which shard. Cheap to clone.
+/// The node of each shard. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Homes {
     map: NodeMap,
     told: Arc<watch::Sender<Told>>,
 }
 
-/// What shards said.
+/// The placement that shards recorded.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// Rises with each shard that is elsewhere.
+    /// Increases whenever a shard turns out to be elsewhere.
     pub(crate) version: u64,
-    /// Of shards that are not where the map has them, or that it does not have, their nodes.
+    /// The nodes of shards that are missing from the map or have another node in the map.
     elsewhere: BTreeMap<ShardId, usize>,
 }
 
@@ -35,13 +35,13 @@ impl Homes {
         &self.map
     }
 
-    /// The node of a shard, by its place among all; `None`: none is known.
+    /// The index of the shard's node; `None` if unknown.
     pub(crate) fn home(&self, shard: ShardId) -> Option<usize> {
         let elsewhere = self.told.borrow().elsewhere.get(&shard).copied();
         elsewhere.or_else(|| self.map.home(shard))
     }
 
-    /// A shard records that this node has it. Whether there is such a node.
+    /// Notes that a shard records this node. Returns true if the node exists.
     pub(super) fn learn(&self, shard: ShardId, node: &NodeName) -> bool {
         let Some(home) = self.map.nodes().iter().position(|known| known.name == *node) else { return false };
         self.told.send_if_modified(|told| {
@@ -61,7 +61,7 @@ impl Homes {
         true
     }
 
-    /// Follows what shards say.
+    /// Follows the recorded placement.
     pub(super) fn told(&self) -> watch::Receiver<Told> {
         self.told.subscribe()
     }

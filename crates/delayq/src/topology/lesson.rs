@@ -1,8 +1,8 @@
 //! Learning the node of a shard from a refused call.
 //!
-//! A node of a cluster answers MOVED with the node that has the slot now. Of several Redises, each shard records which one
-//! has it, at the node that it has left as at the new one. Before the new node is promoted it is a replica and refuses all
-//! writes: a call that a record sent there fails as *not applied*, and any other caller asks what the shard records.
+//! A cluster node answers MOVED with the present node of the slot. Among several Redises, each shard records the
+//! present node, both at the former node and at the new node. Until the promotion the new node is a replica and refuses
+//! all writes: a call that a record sent there fails as *not applied*, and any other caller reads the shard's record.
 
 use super::Nodes;
 use crate::error::Error;
@@ -10,16 +10,16 @@ use crate::link::{Link, Node};
 use delayq_core::layout::{LayoutWord, RecordedPlace};
 use delayq_core::shard::ShardId;
 
-/// What a refusal says about the node of its shard.
+/// The meaning of a refusal for the placement of the shard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
     /// Nothing.
     Nothing,
-    /// Another node of the cluster has the slot, which is known now.
+    /// Another node of the cluster has the slot; the new node has been noted.
     Slot,
-    /// Another one of several Redises has the shard, which is known now.
+    /// Another Redis of several has the shard; the new node has been noted.
     Node,
-    /// The shard has left its node, and the next one does not serve it yet.
+    /// The shard has left the node, and the next node does not serve the shard yet.
     Between,
     /// The node is a replica: the shard may record another node.
     Replica,
@@ -28,7 +28,7 @@ pub(crate) enum Lesson {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Learns from the error that this node answered to a call.
+    /// Learns from the error with which this node answered a call.
     pub(crate) fn learn_from(&self, link: &Link, shard: ShardId, error: &Error) -> Lesson {
         match error {
             Error::Redis { code, detail } if code == "MOVED" => self.redirected(link, shard, detail),

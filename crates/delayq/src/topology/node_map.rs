@@ -1,4 +1,4 @@
-//! Several Redises that keep a deployment together, and which of them has which shard. Pure.
+//! Several Redises that keep a deployment together, and the node of each shard. Pure.
 
 use crate::link::{ClusterUrl, LinkSettings};
 use delayq_core::id::NodeName;
@@ -6,41 +6,41 @@ use delayq_core::ranges::ShardRanges;
 use delayq_core::shard::ShardId;
 use std::sync::Arc;
 
-/// One of several Redises, and the shards that it keeps.
+/// A Redis among several, with a part of the shards.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// What it is called; recorded in each of its shards.
+    /// The node's name, recorded in each shard of the node.
     pub name: NodeName,
-    /// Its shards; those of a growth that is to come included.
+    /// The node's shards, including the shards of a planned growth.
     pub shards: ShardRanges,
-    /// Where it is: one Redis, or one that sentinels name.
+    /// The node's address: one Redis, with or without sentinels.
     pub link: LinkSettings,
 }
 
-/// Several Redises, of which each shard has one. Cheap to clone.
+/// Several Redises; each shard has one node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct NodeMap {
     nodes: Arc<[NodeSettings]>,
-    /// Of each shard, from 0 on, its node among these.
+    /// The node of each shard as an index into `nodes`, from shard 0.
     homes: Arc<[u16]>,
 }
 
-/// Why nodes keep no deployment together.
+/// The reason why the nodes cannot keep a deployment together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeMapError {
     /// There is no node.
     #[error("there is no node")]
     Empty,
-    /// Two nodes have one name.
+    /// Two nodes have the same name.
     #[error("two nodes are called {0}")]
     SameName(NodeName),
-    /// Two nodes have one address.
+    /// Two nodes have the same address.
     #[error("the nodes {0} and {1} have the same URL")]
     SameUrl(NodeName, NodeName),
     /// The address of a node is that of a Redis Cluster.
     #[error("node {0} is a Redis Cluster, which spreads its shards itself: write it as redis.url")]
     Cluster(NodeName),
-    /// A shard has no node, and a later one has.
+    /// A shard has no node, but a later shard has.
     #[error("shard {0} has no node")]
     Gap(ShardId),
     /// A shard has two nodes.
@@ -51,8 +51,10 @@ pub enum NodeMapError {
 // === impl NodeMap ===
 
 impl NodeMap {
+    /// Checks the nodes and builds the map.
+    ///
     /// # Errors
-    /// A shard has two nodes or none, or two nodes are one.
+    /// A shard has two nodes or none, or two nodes have the same name or address.
     pub fn new(nodes: Vec<NodeSettings>) -> Result<Self, NodeMapError> {
         if nodes.is_empty() {
             return Err(NodeMapError::Empty);
@@ -78,17 +80,17 @@ impl NodeMap {
         &self.nodes
     }
 
-    /// How many shards have a node: all from 0 on.
+    /// Number of shards with a node: all shards from 0.
     pub fn shards(&self) -> usize {
         self.homes.len()
     }
 
-    /// The node of a shard; `None`: it has none.
+    /// The shard's node, if there is one.
     pub fn node(&self, shard: ShardId) -> Option<&NodeSettings> {
         self.home(shard).map(|node| &self.nodes[node])
     }
 
-    /// The node of a shard, by its place among all; `None`: it has none.
+    /// The index of the shard's node, if there is one.
     pub(crate) fn home(&self, shard: ShardId) -> Option<usize> {
         self.homes.get(usize::from(shard.get())).map(|&node| node.into())
     }

@@ -1,14 +1,14 @@
-//! What is said of a shard that is not where the map of the nodes has it.
+//! Errors about a shard that is not at the node that the map names.
 
 use crate::error::Error;
 use delayq_core::id::NodeName;
 use delayq_core::shard::ShardId;
 
-/// Checks the node that a shard records against the one at which it was found. Before a deployment of one Redis is named,
-/// its shards record none.
+/// Compares the node that a shard records with the node at which the shard was found. Until the Redis of a single-Redis
+/// deployment is named, the shards record no node.
 ///
 /// # Errors
-/// They differ.
+/// The two nodes differ.
 pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&NodeName>) -> Result<(), Error> {
     if at == recorded || (at.is_some() && recorded.is_none()) {
         return Ok(());
@@ -24,7 +24,7 @@ pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&Nod
     )))
 }
 
-/// A shard that its node does not have was found at another one.
+/// The error for a shard that was found at another node than expected.
 pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeName) -> Error {
     let wanted = wanted.map_or("nobody", NodeName::as_str);
     Error::Deployment(format!(
@@ -32,7 +32,7 @@ pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeN
     ))
 }
 
-/// A shard has left its node and is not served by the other one yet.
+/// The error for a shard that has left a node and is not served by the next node yet.
 pub(crate) fn moving(shard: ShardId) -> Error {
     Error::Redis {
         code: "TRYAGAIN".to_owned(),

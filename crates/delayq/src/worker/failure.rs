@@ -1,47 +1,48 @@
-//! Why a handler has not finished its message, and what becomes of that.
+//! The failure of a handler, and the fate of the message.
 
 use delayq_core::reason;
 use std::error::Error;
 use std::time::Duration;
 
-/// Why a handler has not finished its message, and what becomes of that. Made of any error by `?`: then the message is tried
-/// again after its back-off, as long as it has attempts left.
+/// The failure of a handler, and the fate of the message. Any error becomes a failure by `?`: the message is then
+/// retried after the back-off, as long as attempts are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub(super) reason: String,
     pub(super) then: Then,
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// It is tried again after this delay, or after its back-off.
+    /// Retry after this delay, or after the back-off.
     Retry(Option<Duration>),
-    /// It becomes a dead letter.
+    /// Move to the dead letters.
     Bury,
 }
 
 // === impl Failure ===
 
 impl Failure {
-    /// The message is tried again after its back-off; after its last attempt it becomes a dead letter with the reason.
+    /// Retries the message after the back-off; after the last attempt, the message becomes a dead letter with the
+    /// reason.
     pub fn retry(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), then: Then::Retry(None) }
     }
 
-    /// As [`Self::retry`], after this delay.
+    /// Like [`Self::retry`], after this delay.
     pub fn retry_after(delay: Duration, reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), then: Then::Retry(Some(delay)) }
     }
 
-    /// The message becomes a dead letter with the reason now: no attempt can succeed.
+    /// Makes the message a dead letter with the reason now: no attempt can succeed.
     pub fn bury(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), then: Then::Bury }
     }
 }
 
 impl<E: Error> From<E> for Failure {
-    /// The error's text and those of its sources.
+    /// Takes the text of the error and of all sources.
     fn from(error: E) -> Self {
         Self::retry(reason::of_error(&error))
     }

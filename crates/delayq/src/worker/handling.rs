@@ -1,4 +1,4 @@
-//! One message: its handler, and what becomes of the message by that.
+//! Runs the handler of one message, and settles the message.
 
 use super::failure::{Failure, Then};
 use super::job::Job;
@@ -15,15 +15,15 @@ use std::sync::Arc;
 /// The handler of a topic.
 pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
-/// What the log says of a message.
+/// The message as named in the log.
 struct About {
     topic: Topic,
     id: MessageId,
     attempt: u16,
 }
 
-/// Has a message handled, and settles it. If this is dropped before the handler has ended, the message is given back, and its
-/// attempt does not count.
+/// Runs the handler of a message, and settles the message. If this future is dropped before the handler has finished,
+/// the message is given back, and the attempt does not count.
 pub(super) async fn handle(handler: Handler, delivery: Delivery) {
     let (received, held) = delivery.split();
     let about = About { topic: received.topic.clone(), id: received.id.clone(), attempt: received.attempt() };
@@ -37,7 +37,7 @@ pub(super) async fn handle(handler: Handler, delivery: Delivery) {
     }
 }
 
-/// What the handler comes to; a panic is a failed attempt.
+/// Runs the handler; a panic is a failed attempt.
 async fn run(handler: Handler, job: Job) -> Result<(), Failure> {
     let handled = AssertUnwindSafe(async move { handler(job).await }).catch_unwind().await;
     handled.unwrap_or_else(|panic| Err(Failure::retry(format!("panicked: {}", said(&*panic)))))

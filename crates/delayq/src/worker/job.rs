@@ -1,10 +1,10 @@
-//! A message in the hands of its handler.
+//! A message in the hands of a handler.
 
 use crate::consumer::Received;
 use std::ops::Deref;
 use tokio_util::sync::CancellationToken;
 
-/// A message in the hands of its handler. Its lease is extended while the handler runs; the worker settles it.
+/// A message in the hands of a handler. The lease is extended while the handler runs; the worker settles the message.
 #[derive(Debug)]
 pub struct Job {
     pub(super) received: Received,

@@ -1,4 +1,4 @@
-//! The topics that share a number of places: a consumer, and the handlers that run.
+//! Topics that share a concurrency: one consumer, and the running handlers.
 
 use super::handling::{Handler, handle};
 use crate::client::Client;
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// The topics that share a number of places, in order of preference.
+/// Topics that share a concurrency, in order of preference.
 pub(super) struct Serving {
     pub(super) handlers: Vec<(Topic, Handler)>,
     pub(super) concurrency: usize,
@@ -18,7 +18,7 @@ pub(super) struct Serving {
 // === impl Serving ===
 
 impl Serving {
-    /// Has messages handled until `stopping`, and then gives back what no handler has finished within `grace`.
+    /// Handles messages until `stopping`, and then gives back the messages that no handler has finished within `grace`.
     pub(super) async fn run(
         self,
         client: Client,
@@ -44,7 +44,7 @@ impl Serving {
         tokio::join!(consumer.stop(), end(running, grace));
     }
 
-    /// How its consumer works.
+    /// Returns the options of the consumer.
     pub(super) fn options(&self, lease: Option<Duration>) -> ConsumerOptions {
         let topics: Vec<Topic> = self.handlers.iter().map(|(topic, _)| topic.clone()).collect();
         ConsumerOptions { lease, ..ConsumerOptions::new(topics).concurrency(self.concurrency) }
@@ -56,7 +56,7 @@ impl Serving {
     }
 }
 
-/// Waits for the handlers that run. Those that have not ended within `grace` are dropped, which gives their messages back.
+/// Waits for running handlers. Handlers that exceed `grace` are dropped, and the drop gives the messages back.
 async fn end(mut running: JoinSet<()>, grace: Duration) {
     let all = async { while running.join_next().await.is_some() {} };
     if timeout(grace, all).await.is_err() {

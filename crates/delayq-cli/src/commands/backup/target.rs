@@ -1,4 +1,4 @@
-//! Where a backup is written: a file that only its owner can read, or standard output.
+//! Destination of a backup: a file that only the owner can read, or standard output.
 
 use crate::backup_line::{Begin, Checkpoint, LeftOut, Record};
 use crate::failure::{self, BACKUP_UNUSABLE};
@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Lines are written in pieces of this size.
+/// Buffer size for reading and writing lines.
 const PIECE_BYTES: usize = 1 << 18;
 
 /// The file, or standard output.
@@ -17,7 +17,7 @@ pub(super) struct Target {
     out: Out,
 }
 
-/// A backup that was interrupted: what it is of, and how far it is.
+/// Scope and progress of an interrupted backup.
 pub(super) struct Interrupted {
     pub(super) begin: Begin,
     pub(super) left_out: LeftOut,
@@ -32,7 +32,7 @@ enum Out {
 // === impl Target ===
 
 impl Target {
-    /// A new file; `overwrite` replaces what is there.
+    /// Creates a file; `overwrite` replaces an existing file.
     pub(super) fn create(path: &Path, overwrite: bool) -> Result<Self, Fault> {
         if path.as_os_str() == "-" {
             let out = Out::Stdout(BufWriter::with_capacity(PIECE_BYTES, std::io::stdout()));
@@ -46,7 +46,7 @@ impl Target {
         };
         match options.open(path) {
             Ok(file) => {
-                // A file that was there keeps its mode; a device must.
+                // Opening does not change the mode of an existing file; the mode of a device must stay.
                 if overwrite && file.metadata().is_ok_and(|found| found.is_file()) {
                     let private = file.set_permissions(Permissions::from_mode(0o600));
                     private.map_err(|error| failure::file(path, "write to", error))?;
@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    /// The file of an interrupted backup, without what was written behind its last checkpoint.
+    /// Opens the file of an interrupted backup and drops the lines behind the last checkpoint.
     pub(super) fn resume(path: &Path) -> Result<(Self, Interrupted), Fault> {
         if path.as_os_str() == "-" {
             return Err(unusable(path, "only a file can be continued"));
@@ -73,7 +73,7 @@ impl Target {
         loop {
             line.clear();
             let read = input.read_until(b'\n', &mut line).map_err(cannot)?;
-            // A line that was cut off is none: it counts as if it were not there.
+            // A line that was cut off is ignored.
             if !line.ends_with(b"\n") {
                 break;
             }
@@ -102,7 +102,7 @@ impl Target {
         matches!(self.out, Out::Stdout(_))
     }
 
-    /// What the user does about an interruption, as the end of a sentence.
+    /// Tells the user how to resume, as the end of a sentence.
     pub(super) const fn how_to_resume(&self) -> &'static str {
         if self.is_stdout() { "" } else { "; continue with --resume" }
     }
@@ -117,7 +117,7 @@ impl Target {
         self.written(written)
     }
 
-    /// Everything is on the disk behind this.
+    /// Writes everything to the disk.
     pub(super) fn finish(mut self) -> Result<(), Fault> {
         self.flush()?;
         match &self.out {
@@ -138,7 +138,7 @@ impl Target {
     }
 }
 
-/// A backup that cannot be used so.
+/// A fault for a backup that cannot be used as asked.
 pub(super) fn unusable(path: &Path, why: &str) -> Fault {
     Fault::new(&BACKUP_UNUSABLE, format!("{}: {why}", path.display()))
 }

@@ -8,10 +8,10 @@ use serde_json::Value;
 use std::io::Write as _;
 use tar::{Builder, Header};
 
-/// What the archive's only folder is called.
+/// Name of the archive's only folder.
 const FOLDER: &str = "delayq-bundle";
 
-/// An archive under construction, in memory: what goes in is bounded.
+/// An archive under construction, in memory: the size of the contents is bounded.
 pub(super) struct Archive {
     builder: Builder<GzEncoder<Vec<u8>>>,
     redactor: Redactor,
@@ -24,7 +24,7 @@ pub(super) struct Archive {
 pub(super) struct Packed {
     pub(super) file: String,
     pub(super) bytes: usize,
-    /// Why the part could not be had; the file says so as well.
+    /// Reason for a missing part; also in the file.
     pub(super) why: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Archive {
         Self { builder: Builder::new(encoder), redactor, seconds, packed: Vec::new() }
     }
 
-    /// Adds a text, or a file that says why there is none.
+    /// Adds a text, or a file with the reason for the missing text.
     pub(super) fn text(&mut self, file: &str, text: Result<String, String>) {
         let (file, text, why) = match text {
             Ok(text) => (file.to_owned(), self.redactor.redact(&text), None),
@@ -61,7 +61,7 @@ impl Archive {
         self.text(file, text);
     }
 
-    /// The archive whole, and what is in it.
+    /// Returns the archive and a list of the packed files.
     pub(super) fn finish(self) -> (Vec<u8>, Vec<Packed>) {
         let finished = self.builder.into_inner().and_then(|mut encoder| {
             encoder.flush()?;

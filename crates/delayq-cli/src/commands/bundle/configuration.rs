@@ -1,4 +1,4 @@
-//! The configuration in force without any secret, and the secrets that have to be kept out of everything else.
+//! The configuration in force without any secret, and the secrets to keep out of everything else.
 
 use crate::deployment::Global;
 use crate::whole::WholeConfig;
@@ -7,19 +7,19 @@ use delayq_service::config::{Environment, MASK, SecretString, load, secrets as s
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// A part of a path from here on is taken for a token, as some webhooks have in their URL.
+/// Minimum length of a path part that is taken for a token, as in the URLs of some webhooks.
 const TOKEN: usize = 16;
-/// A header with one of these in its name is a login.
+/// Words in the name of a header that mark a login.
 const LOGINS: [&str; 8] = ["auth", "cookie", "key", "pass", "secret", "session", "signature", "token"];
 
-/// The configuration as it may be shown.
+/// The configuration in a form that may be shown.
 pub(super) struct Configuration {
-    /// As TOML, or why there is none.
+    /// As TOML, or the reason for the lack of a configuration.
     pub(super) shown: Result<String, String>,
-    /// Where it comes from: the file, and the variables that override it, by name.
+    /// Origin of the configuration: the file, and the names of the variables that override parts of the file.
     pub(super) sources: Value,
     pub(super) secrets: Vec<SecretString>,
-    /// What the configuration has in plain view and is a secret all the same: headers, and tokens in paths.
+    /// Secrets that the configuration has in plain view: headers, and tokens in paths.
     pub(super) more: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Configuration {
                 return Self { shown: Err(why), sources: json!({}), secrets: Vec::new(), more: Vec::new() };
             }
         };
-        // What an option or a variable overrides is no secret in force, and one all the same.
+        // An overridden secret is not in force, but must be kept out as well.
         let mut secrets = secrets_of(&loaded.config);
         global.apply(&mut loaded.config.deployment, &mut loaded.config.redis);
         secrets.extend(secrets_of(&loaded.config));
@@ -53,7 +53,7 @@ impl Configuration {
     }
 }
 
-/// The lines of private keys and credentials, whose files the configuration names.
+/// Collects the lines of private keys and credentials from the files that the configuration names.
 fn of_files(config: &toml::Value, more: &mut Vec<String>) {
     for (name, value) in config.as_table().into_iter().flatten() {
         match value {
@@ -67,7 +67,7 @@ fn of_files(config: &toml::Value, more: &mut Vec<String>) {
     }
 }
 
-/// Takes out what may be a secret and is not written as one: paths of webhooks, and headers and destinations of routes.
+/// Masks possible secrets that are not marked as secret: paths of webhooks, and headers and destinations of routes.
 fn strip(config: &mut toml::Value, more: &mut Vec<String>) {
     let sinks = config.get_mut("sinks").and_then(toml::Value::as_table_mut).into_iter().flatten();
     let mut webhooks = BTreeSet::new();
@@ -103,8 +103,8 @@ fn tokens(path: &str) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// The words of a header's value that are not filled in and may be a secret: of a login all, of another those that are long
-/// enough for a token and, unlike names, have a digit.
+/// The words of a header's value that are not filled in and may be a secret. Every word of a login counts. In any other
+/// header a word counts if long enough for a token and, unlike a name, with a digit.
 fn literals(name: &str, template: &str) -> Vec<String> {
     let name = name.to_ascii_lowercase();
     let is_login = LOGINS.iter().any(|word| name.contains(word));

@@ -1,4 +1,4 @@
-//! This host: what runs on it, what it allows, and its logs.
+//! This host: system facts, limits and logs.
 
 use delayq_service::Fault;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Files of the system that tell what a process can expect.
+/// System files that describe the resources of a process.
 pub(super) const FILES: [(&str, &str); 8] = [
     ("host/kernel.txt", "/proc/version"),
     ("host/system.txt", "/etc/os-release"),
@@ -20,9 +20,9 @@ pub(super) const FILES: [(&str, &str); 8] = [
     ("host/cgroup-memory.txt", "/sys/fs/cgroup/memory.max"),
 ];
 
-/// Of each log, this many bytes at its end.
+/// Bytes packed from the end of each log.
 const LOG_BYTES: u64 = 8 << 20;
-/// Of the journal, so many lines.
+/// Lines packed from the end of the journal.
 const JOURNAL_LINES: &str = "20000";
 const JOURNAL_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -50,7 +50,7 @@ pub(super) fn log(path: &Path) -> Result<String, String> {
     })
 }
 
-/// What the units of delayq on this host wrote into the journal.
+/// Reads the journal entries of delayq's units on this host.
 pub(super) async fn journal() -> Result<String, String> {
     let mut journalctl = Command::new("journalctl");
     journalctl.args(["--unit", "delayq-*", "--lines", JOURNAL_LINES, "--no-pager", "--output", "short-iso"]);
@@ -68,7 +68,7 @@ pub(super) async fn journal() -> Result<String, String> {
     }
 }
 
-/// A fault as the reason of what is missing.
+/// Turns a fault into the reason for a missing part.
 #[allow(clippy::needless_pass_by_value, reason = "made for map_err")]
 pub(super) fn why(fault: Fault) -> String {
     fault.to_string()

@@ -1,23 +1,24 @@
-//! Keeps secrets out of a text: those that the configuration has, wherever they stand, and what looks like one.
+//! Removes secrets from a text: every secret of the configuration, and any text that looks like a secret.
 
 use delayq_service::config::{ExposeSecret as _, MASK, SecretString};
 use percent_encoding::percent_decode_str;
 use regex::Regex;
 
-/// A shorter secret is not searched for: it would spoil every other word. From the configuration it is missing all the same.
+/// Shorter secrets are not searched for, because that would damage unrelated words. The packed configuration lacks
+/// short secrets all the same.
 const SHORTEST: usize = 4;
 
-/// What a secret is called.
+/// Names of secrets.
 const NAME: &str = r"(?:(?:\b|_)pass|password|passwd|passphrase|secret(?:[-_][a-z_-]+)?|token|authorization|(?:api|access|private)[-_]?key)";
 
-/// What looks like a secret, with `NAME` for [`NAME`], and what is put there.
+/// Patterns of secrets, with `NAME` for [`NAME`], and the replacement of each.
 const PATTERNS: [(&str, &str); 8] = [
     (r"(?i)\b([a-z][a-z0-9+.-]*://[^\s/@:]*:)[^\s@/]+@", "${1}***@"),
-    // In quotes, to the last of them; those of JSON in a string of JSON are escaped.
+    // Quoted values, up to the closing quote. JSON inside a JSON string has escaped quotes.
     (r#"(?i)(NAME\\"\s*:\s*\\")(?:[^\\"\n]|\\{2,}.|\\[^"\n])+"#, "${1}***"),
     (r#"(?i)(NAME["']?\s*[:=]\s*")(?:[^\\"\n]|\\.)+"#, "${1}***"),
     (r"(?i)(NAME[']?\s*[:=]\s*')[^'\n]+", "${1}***"),
-    // JSON stays JSON where the value has no quotes.
+    // Values without quotes become quoted, so that JSON stays JSON.
     (r#"(?i)(NAME\\"\s*:\s*)[^\s"'\\,;{}\[\]]+"#, r#"${1}\"***\""#),
     (r#"(?i)(NAME"\s*:\s*)[^\s"'\\,;{}\[\]]+"#, r#"${1}"***""#),
     (r#"(?i)(NAME'?\s*[:=]\s*(?:bearer\s+|basic\s+)?|\bbearer\s+)[^\s"'\\,;{}\[\]]+"#, "${1}***"),
@@ -26,7 +27,7 @@ const PATTERNS: [(&str, &str); 8] = [
 
 /// Removes secrets from texts.
 pub(super) struct Redactor {
-    /// The longest first: one may be a part of another.
+    /// The longest first, because a secret may be a part of another secret.
     secrets: Vec<String>,
     patterns: Vec<(Regex, &'static str)>,
 }
@@ -38,7 +39,7 @@ impl Redactor {
         let plain = secrets.iter().map(|secret| secret.expose_secret().to_owned()).chain(more);
         let mut all: Vec<String> = Vec::new();
         for secret in plain {
-            // As it stands in a URL, and as a server is told it; in JSON its quotes are escaped.
+            // A secret is searched for in three forms: percent-decoded, with the escapes of JSON, and plain.
             all.extend(percent_decode_str(&secret).decode_utf8().ok().map(Into::into));
             let json = serde_json::to_string(&secret).expect("a string serialises");
             all.push(json.trim_matches('"').to_owned());

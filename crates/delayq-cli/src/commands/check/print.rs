@@ -1,4 +1,4 @@
-//! A check as Nagios, Prometheus and people read it.
+//! Prints a check for Nagios, Prometheus and people.
 
 use super::status::Status;
 use crate::output::{Judgement, Output};
@@ -9,13 +9,13 @@ use delayq_look::{Check, Limits, Look, Pair, Topics};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The name of a state, and how many messages are in it.
+/// Name of a state, and the function that counts the messages in that state.
 type State = (&'static str, fn(&Numbers) -> u64);
 
-/// What a line says if nothing is wrong, after Redis.
+/// Checks that the line names after Redis if nothing is wrong.
 const HEADLINE: [&str; 5] = ["timers", "overdue", "ready age", "ready messages", "dead letters"];
 
-/// One line: the status, what is wrong or else the most important, and the performance data behind a bar.
+/// A line: the status, the faults or else the most important checks, and the performance data behind a bar.
 pub(super) fn nagios(status: Status, look: Option<&Look>, checks: &[Check], limits: &Limits) -> String {
     let told = match status {
         Status::Ok => {
@@ -32,14 +32,14 @@ pub(super) fn nagios(status: Status, look: Option<&Look>, checks: &[Check], limi
     }
 }
 
-/// The worst first.
+/// Faults, the worst first.
 fn wrong(checks: &[Check]) -> Vec<String> {
     let of = |verdict| checks.iter().filter(move |check| check.verdict == verdict);
     let told = |Check { what, found, .. }: &Check| format!("{what}: {found}");
     of(Judgement::Bad).chain(of(Judgement::Warning)).map(told).collect()
 }
 
-/// Redis, of several nodes the one with the least room.
+/// Redis; with several nodes, the node with the least room.
 fn redis(look: &Look) -> Option<String> {
     let nodes = &look.servers.as_ref()?.as_ref().ok()?.nodes;
     let NodeFacts { address, facts, .. } = nodes.iter().flatten().max_by_key(|node| fullness(node))?;
@@ -52,7 +52,7 @@ fn redis(look: &Look) -> Option<String> {
     Some(format!("{which}version {}, {memory}", facts.version))
 }
 
-/// How many thousandths of its limit a node uses, if it has one, and how many bytes that is.
+/// Thousandths of the memory limit that a node uses, zero without a limit; and the used bytes.
 fn fullness(NodeFacts { facts, .. }: &NodeFacts) -> (u64, u64) {
     let used = facts.used_memory_bytes;
     (used.saturating_mul(1000).checked_div(facts.maxmemory_bytes).unwrap_or(0), used)
@@ -90,7 +90,7 @@ fn drained(fleet: &Fleet) -> usize {
     fleet.members.iter().filter(|member| member.drained).count()
 }
 
-/// The text format of Prometheus.
+/// The check in the text format of Prometheus.
 pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) -> String {
     let mut text = String::new();
     let mut metric = |name: &str, help: &str, values: Vec<(String, f64)>| {
@@ -172,7 +172,7 @@ pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) 
     text.trim_end().to_owned()
 }
 
-/// A table.
+/// A table for people.
 pub(super) fn human(output: Output, checks: &[Check]) -> String {
     let mut rows = output.rows(&["check", "status", "found", "what to do"]);
     for Check { what, verdict, found, advice, .. } in checks {

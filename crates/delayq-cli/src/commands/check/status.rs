@@ -1,4 +1,4 @@
-//! The status of a check, as plugins of Nagios say it.
+//! The status of a check, in the words of Nagios plugins.
 
 use crate::output::Judgement;
 

@@ -9,7 +9,7 @@ use delayq_service::Fault;
 use serde_json::json;
 use std::time::Duration;
 
-/// How often the counters are read.
+/// Interval between two reads of the counters.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Follows until Ctrl-C.
@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Redis cannot be used.
 pub(super) async fn follow(context: &Context, topic: &Topic) -> Result<(), Fault> {
     tokio::select! {
-        // Listened for before the first line is printed, so that a reader of it may end this.
+        // Ctrl-C is caught before the first line is printed, so that a reader of the line may end the command.
         biased;
         _ = tokio::signal::ctrl_c() => Ok(()),
         followed = follow_numbers(context, topic) => followed,

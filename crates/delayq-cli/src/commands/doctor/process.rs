@@ -1,12 +1,12 @@
-//! The process that the configuration is for, where it runs on this host: what keeps it from being ready, such as a
-//! destination that rests.
+//! The process that the configuration is for, if on this host: the reason for not being ready, for example a resting
+//! destination.
 
 use crate::deployment::Context;
 use delayq_look::Check;
 use delayq_service::config::Listen;
 use delayq_service::unready;
 
-/// What its admin endpoint says; nothing where no process listens there: it may run on another host.
+/// Asks the admin endpoint. No check if no process listens there: the process may run on another host.
 pub(super) async fn check(context: &Context) -> Option<Check> {
     let Listen::At(address) = context.config.admin.listen.clone() else { return None };
     let shown = address.to_string();

@@ -1,4 +1,4 @@
-//! The topics: does every one with messages have a route or a reader, and none of them both?
+//! Checks that every topic with messages has a route or a reader, and that no topic has both.
 
 use crate::deployment::Global;
 use crate::output::counted;
@@ -12,21 +12,21 @@ use delayq_service::config::{Environment, load};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How long ready messages are watched: a forwarder or worker reserves within it.
+/// Time for which ready messages are watched: a forwarder or worker reserves within this time.
 const WATCHED: Duration = Duration::from_secs(1);
 
 /// A topic with messages.
 struct Waiting {
     topic: Topic,
     numbers: Numbers,
-    /// Messages are ready, and nobody reserves them.
+    /// Messages are ready, but no consumer reserves any.
     idle: bool,
 }
 
-/// What a configuration of this host says may not be so elsewhere, and a second is a moment: `delayq check` goes by the age
-/// of what waits instead.
+/// Quiet checks, because another host may have another configuration and a second is a short time to watch.
+/// `delayq check` judges the age of waiting messages instead.
 pub(super) async fn checks(global: &Global, look: &Look) -> Vec<Check> {
-    // The judge says why they are missing.
+    // The judge explains the missing topics.
     let Some(Ok(topics)) = &look.topics else { return Vec::new() };
     checks_of(global, &look.part.admin(), topics).await.into_iter().map(Check::quiet).collect()
 }
@@ -76,7 +76,7 @@ async fn shared(admin: &Admin, topics: &Topics, settings: &Settings) -> Vec<Chec
         .collect()
 }
 
-/// The topics that have messages. Those with ready ones are counted again a moment later.
+/// Returns the topics with messages. Topics with ready messages are counted again a moment later.
 async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<Waiting>, Error> {
     let with_messages = topics.numbers.iter().filter(|(_, numbers)| numbers.pending() > 0);
     let of = |(topic, numbers): (&Topic, &Numbers)| Waiting {
@@ -96,12 +96,12 @@ async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<Waiting>, Error> 
     Ok(all)
 }
 
-/// Whether messages are ready that anybody could reserve, and nobody holds one.
+/// Returns whether ready messages could be reserved, and no message is leased.
 fn may_be_idle(numbers: &Numbers) -> bool {
     numbers.ready > 0 && numbers.leased == 0 && numbers.paused == 0 && numbers.rate.is_none()
 }
 
-/// What grows when messages are reserved and settled.
+/// Numbers that grow as messages are reserved and settled.
 fn settled(numbers: &Numbers) -> [u64; 2] {
     [numbers.delivered, numbers.dead]
 }

@@ -1,4 +1,4 @@
-//! The spool of this host: can it be written, does a compensator read it, and how long has something waited?
+//! The spool of this host: write access, running compensator, and age of the waiting records.
 
 use crate::deployment::Context;
 use crate::output::duration;
@@ -7,15 +7,15 @@ use delayq_spool::{SpoolError, SpoolReader};
 use std::path::Path;
 use std::time::Duration;
 
-/// The file by which the one compensator of a spool is known.
+/// Lock file of the spool's single compensator.
 const LEASE: &str = "compensator.lock";
-/// Its database.
+/// Database of the spool.
 const DATABASE: &str = "spool.db";
-/// A record that has waited for longer does not wait for a passing outage only.
+/// A record that has waited for longer points to more than a passing outage.
 const SLOW: Duration = Duration::from_secs(60);
 const START: &str = "start delayq-compensator on this host: systemctl start delayq-compensator";
 
-/// The spool, where one is configured.
+/// Checks the spool, if configured.
 pub(super) fn check(context: &Context) -> Option<Check> {
     let folder = context.config.spool.folder()?;
     Some(match std::fs::metadata(folder) {
@@ -32,7 +32,7 @@ pub(super) fn check(context: &Context) -> Option<Check> {
     })
 }
 
-/// Whether a compensator reads it, and what waits. A lease that can be had is nobody's; it is given back at once.
+/// Checks for a compensator and for waiting records. A lease that can be taken has no holder, and is released at once.
 fn reader(folder: &Path) -> Check {
     let shown = folder.display();
     let never = !folder.join(LEASE).exists();

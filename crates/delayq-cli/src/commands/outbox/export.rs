@@ -1,4 +1,4 @@
-//! The rows that are kept aside as NDJSON, in the lines of `delayq spool export`.
+//! Exports the rows that are kept aside as NDJSON, in the format of `delayq spool export`.
 
 use crate::commands::spool::export::line_of_message;
 use crate::failure::RECORDS_UNREADABLE;
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use delayq_compensator::{AsideRow, OutboxKeeper};
 use delayq_service::Fault;
 
-/// So many rows are read at a time.
+/// Rows read at a time.
 const PAGE: usize = 100;
 
 /// Print rows that are set aside as NDJSON

@@ -1,4 +1,4 @@
-//! One row that is kept aside, with its payload.
+//! A row that is kept aside, with the payload.
 
 use crate::commands::get::shown;
 use crate::commands::spool::record::{fields_of_message, json_of_message};
@@ -8,7 +8,7 @@ use delayq_compensator::{AsideRow, OutboxKeeper};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
-/// Prints a row, or only its payload.
+/// Prints a row, or only the payload.
 pub(super) async fn show(
     keeper: &mut OutboxKeeper,
     number: u64,
@@ -29,7 +29,7 @@ pub(super) async fn show(
     })
 }
 
-/// How a row is kept aside.
+/// State of a row that is kept aside.
 pub(super) const fn state(found: &AsideRow) -> &'static str {
     if found.rests { "resting" } else { "rejected" }
 }

@@ -16,60 +16,60 @@ use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
 
-/// A line longer than this is no message: twice the largest payload in base64, and room for the rest.
+/// Maximum length of a line: twice the largest payload in base64, and room for the rest.
 const LONGEST_LINE_BYTES: usize = 4 * 1024 * 1024;
-/// A terminal shows how many lines were read each time that it is so many more.
+/// Lines between two updates of the line count on a terminal.
 const COUNTED_EVERY: u64 = 256;
 
-/// What to read and how.
+/// The input, and the options for reading.
 pub(crate) struct Many {
     pub(crate) from: PathBuf,
-    /// Lines before this one are not put; the first is 1.
+    /// Lines before this line are not put; the first line is 1.
     pub(crate) from_line: u64,
     pub(crate) strict: bool,
     pub(crate) in_flight: usize,
 }
 
-/// What a line is.
+/// Interprets lines.
 ///
 /// # Contract
-/// Lines come in order, each once, without their ends, and none is empty.
+/// Lines come in order, each once, without line ends, and never empty.
 pub(crate) trait Lines {
-    /// What becomes of the line, once all that it asks for besides a put is done.
+    /// Interprets a line, and carries out everything that the line requests except a put.
     async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault>;
 }
 
-/// A line as it was understood.
+/// An interpreted line.
 pub(crate) enum Line {
     /// A message to put.
     Put(Box<Message>),
-    /// What belongs to a backup and is no message; it is done.
+    /// A record of a backup that is not a message; already carried out.
     Record,
-    /// What is not asked for.
+    /// A line that was not requested.
     LeftOut,
 }
 
 /// A line that cannot be served.
 pub(crate) enum LineFault {
-    /// It is refused, and the others are put.
+    /// The line is refused; all other lines are put.
     Refused(String),
-    /// Nothing behind it can be served either.
+    /// No later line can be served either.
     Stop(Fault),
 }
 
-/// What became of the lines.
+/// Number of lines by outcome.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     lines: u64,
     outcomes: BTreeMap<&'static str, u64>,
     refused: u64,
-    /// Lines of a backup that are no messages.
+    /// Lines of a backup that are not messages.
     #[serde(skip_serializing_if = "is_zero")]
     records: u64,
-    /// Lines that were not asked for.
+    /// Lines that were not requested.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: u64,
-    /// The first line that may not have been put, because Redis failed or the user stopped it.
+    /// The first line that may not have been put, because Redis failed or the user interrupted the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_at_line: Option<u64>,
 }
@@ -81,7 +81,7 @@ struct Run<'c, L> {
     json: bool,
     summary: Summary,
     bar: ProgressBar,
-    /// Why it has to stop.
+    /// The reason to stop.
     stop: Option<Fault>,
 }
 
@@ -93,7 +93,7 @@ impl Many {
     /// Puts all lines.
     ///
     /// # Errors
-    /// The input cannot be read, a line was refused (the others are put), or Redis cannot be used.
+    /// The input cannot be read, a line was refused (all other lines are put), or Redis cannot be used.
     pub(crate) async fn run(
         &self,
         context: &Context,
@@ -141,8 +141,8 @@ impl<L: Lines> Run<'_, L> {
                 biased;
                 _ = &mut interrupt => self.interrupt(),
                 Some(answer) = under_way.next() => self.answered(answer),
-                // Cancel safe: the beginning of a line stays in `line`. Back-pressure: not even read while so many puts
-                // are in flight.
+                // Cancel safe: the beginning of a line stays in `line`. Back-pressure: no line is read while the
+                // maximum number of puts is in flight.
                 read = input.read_until(b'\n', &mut line), if under_way.len() < self.many.in_flight => {
                     read.map_err(|error| failure::file(&self.many.from, "read", error))?;
                     if line.is_empty() {
@@ -159,7 +159,7 @@ impl<L: Lines> Run<'_, L> {
         Ok(())
     }
 
-    /// Begins the put of a line; `None`: there is nothing to put.
+    /// Begins the put of a line; `None` if there is nothing to put.
     async fn begin(
         &mut self,
         line: &[u8],
@@ -220,7 +220,7 @@ impl<L: Lines> Run<'_, L> {
         self.stop = Some(Fault::new(fault.code(), message).because(fault));
     }
 
-    /// Stops before the next line; what is in flight is still waited for.
+    /// Stops before the next line; puts in flight are still awaited.
     fn interrupt(&mut self) {
         let first = self.summary.lines + 1;
         self.summary.stopped_at_line = Some(first);
@@ -280,7 +280,7 @@ fn bar(context: &Context, bytes: u64) -> ProgressBar {
     if !context.output.lively {
         return ProgressBar::hidden();
     }
-    // The length of a pipe is not known: its lines are counted.
+    // The length of a pipe is unknown, so lines are counted.
     let (bar, style) = match bytes {
         0 => (ProgressBar::new_spinner(), "{spinner} {msg}, {bytes}"),
         _ => (ProgressBar::new(bytes), "{spinner} {bytes}/{total_bytes} {wide_bar} {eta}"),

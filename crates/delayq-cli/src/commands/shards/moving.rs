@@ -1,4 +1,4 @@
-//! `delayq shards move`, `name` and `clean`: from one Redis to several, and from several to more.
+//! `delayq shards move`, `name` and `clean`: from a single Redis to several, and from several to more.
 
 use crate::confirm::confirm;
 use crate::deployment::Context;

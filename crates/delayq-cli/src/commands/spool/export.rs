@@ -1,4 +1,4 @@
-//! The records of a spool as NDJSON: puts as lines that `delayq put --from` reads, other verbs as lines of their own.
+//! The records of a spool as NDJSON: puts as lines that `delayq put --from` reads, other verbs as separate lines.
 //!
 //! ```json
 //! {"topic":"orders","id":"order-17","due":1800000000000,"payload":"{}", …}
@@ -8,7 +8,7 @@
 //! {"cancel_group":{"group":"user-5"}}
 //! {"shift_group":{"group":"user-5","by_ms":-60000,"token":"storm-17"}}
 //! ```
-//! A delay counts from when the write was tried, so its `due` or `to` is a time of this host's clock.
+//! A delay counts from the time of the write attempt, so the exported `due` or `to` is a time of this host's clock.
 
 use super::record::due_at;
 use super::select::{is_of, pages};
@@ -22,7 +22,7 @@ use delayq_service::put_line::line_of_put;
 use delayq_spool::SpoolReader;
 use serde_json::{Value, json};
 
-/// So many records are read at a time.
+/// Records read at a time.
 const PAGE: usize = 100;
 
 /// Print records as NDJSON
@@ -61,7 +61,7 @@ enum Verb {
     ShiftGroup,
 }
 
-/// What was printed.
+/// Result of an export.
 #[derive(Default)]
 struct Tally {
     lines: u64,

@@ -1,4 +1,4 @@
-//! One record of a spool, with its payload.
+//! A single record of a spool, with the payload.
 
 use super::unusable;
 use crate::commands::get::shown;
@@ -19,7 +19,7 @@ struct Found {
     record: Result<AnyRecord, String>,
 }
 
-/// Prints a record, or only its payload.
+/// Prints a record, or only the payload.
 pub(super) fn show(
     reader: &SpoolReader,
     number: u64,
@@ -42,7 +42,7 @@ pub(super) fn show(
     })
 }
 
-/// When a put is due, by this host's clock if its delay counts from when it was tried.
+/// Due time of a put; a delay counts from the attempt, on this host's clock.
 pub(super) fn due_at(due: Due, tried_at: UnixMillis) -> UnixMillis {
     match due {
         Due::At(due) => due,

@@ -1,4 +1,4 @@
-//! Which records of a spool: by number, or all that match.
+//! Selects records of a spool: by number, or all that match.
 
 use super::unusable;
 use clap::Args;
@@ -7,7 +7,7 @@ use delayq::spool::AnyRecord;
 use delayq_service::Fault;
 use delayq_spool::{SpoolError, SpoolReader};
 
-/// So many records are read at a time.
+/// Records read at a time.
 const PAGE: usize = 500;
 
 /// Which records.
@@ -30,7 +30,7 @@ pub(super) struct Select {
 // === impl Select ===
 
 impl Select {
-    /// Their numbers now.
+    /// Returns the numbers of the selected records.
     pub(super) fn numbers(&self, reader: &SpoolReader, waiting: bool) -> Result<Vec<u64>, Fault> {
         if !self.all {
             return Ok(self.numbers.clone());
@@ -59,8 +59,8 @@ impl Select {
     }
 }
 
-/// Whether a record is of one of these topics; if they are empty, every record is, also an unreadable one. A change of a group
-/// is of no topic.
+/// Returns whether a record is of a given topic. Without topics every record matches, even an unreadable record. A
+/// change of a group is of no topic.
 pub(super) fn is_of(record: &Result<AnyRecord, String>, topics: &[Topic]) -> bool {
     topics.is_empty()
         || record

@@ -15,7 +15,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// How often etcd and Redis are asked how far the shards are.
+/// Interval between two reads of the drain's progress from etcd and Redis.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Move all shards from a running timer to the others, and keep it without any
@@ -98,8 +98,8 @@ impl Drain {
         })
     }
 
-    /// Waits until no shard is planned for the timer, and other timers, if any, own its shards in Redis. Returns the number of
-    /// shards that no timer takes.
+    /// Waits until no shard is planned for the timer, and other timers, if any, own the timer's shards in Redis.
+    /// Returns the number of shards that no timer takes.
     async fn wait(
         &self,
         context: &Context,

@@ -1,4 +1,4 @@
-//! What is shown: the rows of each page, from two looks. Pure.
+//! The rows of each page, computed from two looks. Pure.
 
 use super::sample::{Process, Sample};
 use crate::commands::topics::flow;
@@ -10,17 +10,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A shard that is overdue for so long is shown in red.
+/// A shard overdue for this long is shown in red.
 const OVERDUE: Duration = Duration::from_secs(2);
 
-/// One frame.
+/// The contents of the screen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Frame {
     pub(super) shards: Vec<ShardRow>,
     pub(super) topics: Vec<TopicRow>,
     pub(super) processes: Vec<ProcessRow>,
     pub(super) destinations: Vec<DestinationRow>,
-    /// What could not be seen.
+    /// Parts that could not be seen.
     pub(super) unseen: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct ShardRow {
     owner: String,
     epoch: u64,
     messages: u64,
-    /// How many more messages it holds each second.
+    /// Growth of the number of messages per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     growth_per_s: Option<f64>,
     leases: u64,
@@ -45,7 +45,7 @@ pub(super) struct TopicRow {
     ready: u64,
     leased: u64,
     dead: u64,
-    /// Zero without such a message.
+    /// Zero without a ready message.
     ready_for_ms: u64,
     unhandled_for_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,16 +80,16 @@ pub(super) struct DestinationRow {
     circuit: &'static str,
 }
 
-/// A row as text: its colour and its cells.
+/// A row as text: colour and cells.
 pub(super) type Line = (Option<Judgement>, Vec<String>);
 
-/// A page: its columns, marked as those of [`Output::rows`](crate::output::Output::rows), and its rows.
+/// A page: columns, marked as in [`Output::rows`](crate::output::Output::rows), and rows.
 pub(super) struct Table {
     pub(super) columns: Vec<&'static str>,
     pub(super) lines: Vec<Line>,
 }
 
-/// The pages.
+/// The pages of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Page {
     #[default]
@@ -117,7 +117,7 @@ impl Page {
 // === impl Frame ===
 
 impl Frame {
-    /// The rows, with rates since the look before.
+    /// The rows, with rates since the earlier look.
     pub(super) fn between(before: Option<&Sample>, now: &Sample) -> Self {
         let seconds = before.map(|before| now.at.saturating_duration_since(before.at).as_secs_f64());
         let Look { shards, topics, .. } = &now.look;
@@ -186,7 +186,7 @@ impl Frame {
     }
 }
 
-/// What rates count from.
+/// The reference for rates and ages.
 struct Since<'s> {
     before: Option<&'s Sample>,
     /// Redis's clock.
@@ -225,7 +225,7 @@ impl Since<'_> {
         let earlier = self.before.and_then(|before| before.look.topics.as_ref()?.as_ref().ok());
         let earlier = earlier.and_then(|topics| topics.numbers.get(topic));
         let rate = |of: fn(&Numbers) -> u64| {
-            // A topic that is new since then had nothing.
+            // A topic that is new since the earlier look had nothing.
             let zero = self.before.map(|_| 0.0);
             self.rate(earlier.map(|numbers| of(numbers) as f64).or(zero), of(numbers) as f64)
         };
@@ -279,7 +279,7 @@ impl Since<'_> {
     }
 }
 
-/// The destinations of a forwarder, and what keeps each from being sent to.
+/// The destinations of a forwarder, with the circuit state of each.
 fn destinations(process: &Process) -> Vec<DestinationRow> {
     let Ok(exported) = &process.exported else { return Vec::new() };
     let braked = |labels: &BTreeMap<String, String>| {
@@ -380,17 +380,17 @@ impl DestinationRow {
     }
 }
 
-/// A duration in one unit, so that it can be sorted by.
+/// A duration in a fixed unit, so that rows can be sorted by duration.
 fn seconds(length: Duration) -> String {
     format!("{:.1} s", length.as_secs_f64())
 }
 
-/// How long something has waited; empty where nothing does.
+/// A waiting time; empty for zero.
 fn age(ms: u64) -> String {
     if ms == 0 { String::new() } else { seconds(Duration::from_millis(ms)) }
 }
 
-/// A rate; empty where there is no look before.
+/// A rate; empty without an earlier look.
 fn number(rate: Option<f64>) -> String {
     rate.map_or(String::new(), |rate| format!("{rate:.0}"))
 }

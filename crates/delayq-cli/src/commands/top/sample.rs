@@ -1,4 +1,4 @@
-//! One look at the deployment: Redis's shards and topics, and what the processes export.
+//! A look at the deployment: Redis's shards and topics, and the exports of the processes.
 
 use crate::deployment::Context;
 use crate::endpoints::known;
@@ -8,19 +8,19 @@ use delayq_service::config::HostPort;
 use futures_util::future::join_all;
 use std::time::Instant;
 
-/// At most so many topics are counted at each look: a count asks every shard.
+/// Maximum topics counted at each look, because a count asks every shard.
 const TOPICS: usize = 100;
 
-/// What was seen at one moment.
+/// The deployment at a single moment.
 pub(super) struct Sample {
     pub(super) at: Instant,
     pub(super) look: Look,
     pub(super) processes: Vec<Process>,
-    /// Why the registrations could not be read.
+    /// The reason, if the registrations could not be read.
     pub(super) unregistered: Option<String>,
 }
 
-/// A process: what it exports, or why it does not answer.
+/// A process: the exported metrics, or the reason for the missing answer.
 pub(super) struct Process {
     pub(super) name: String,
     pub(super) exported: Result<Exposition, String>,
@@ -30,7 +30,7 @@ pub(super) struct Process {
 // === impl Sample ===
 
 impl Sample {
-    /// Looks. Costs Redis three short scripts a shard, and one more for each topic and shard.
+    /// Takes a look. Costs Redis three short scripts a shard, and another script for each topic and shard.
     pub(super) async fn take(context: &Context, endpoints: &[HostPort]) -> Self {
         let at = Instant::now();
         let want = Want { layouts: true, topics: Which::All(Some(TOPICS)), ..Want::default() };
@@ -39,7 +39,7 @@ impl Sample {
         Self { at, look, processes, unregistered }
     }
 
-    /// What of Redis and etcd is missing, a line each.
+    /// The missing parts of Redis and etcd, a line each.
     pub(super) fn missing(&self) -> Vec<String> {
         let shards = self.look.shards.as_ref().err().map(|why| format!("shards: {why}"));
         let processes = self.unregistered.as_ref().map(|why| format!("processes: {why}"));

@@ -1,11 +1,11 @@
-//! The live screen: which page is shown, how it is sorted and filtered, and its lines. Pure.
+//! The live screen: the shown page, the sort order, the filter and the lines. Pure.
 
 use super::frame::{Frame, Line, Page, Table};
 use crate::output::{Judgement, counted};
 use crate::printable::printable;
 use std::cmp::Ordering;
 
-/// What somebody pressed.
+/// A pressed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Letter(char),
@@ -19,17 +19,17 @@ pub(super) enum Key {
     Interrupt,
 }
 
-/// What is shown.
+/// The state of the screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Screen {
     page: Page,
-    /// The column by which rows are sorted; as they come without one.
+    /// The column by which rows are sorted; `None` keeps the order of the frame.
     sorted_by: Option<usize>,
     descending: bool,
     filter: String,
     is_typing: bool,
     pub(super) is_paused: bool,
-    /// How many rows are scrolled away.
+    /// Number of rows that are scrolled away.
     scrolled: usize,
 }
 
@@ -41,7 +41,7 @@ const HELP: &str = "1-4 tab page  s sort  r reverse  / filter  p pause  q quit";
 // === impl Screen ===
 
 impl Screen {
-    /// Changes what is shown; whether to end.
+    /// Applies a key; returns whether to end.
     pub(super) fn press(&mut self, key: Key) -> bool {
         match key {
             Key::Interrupt => return true,
@@ -77,13 +77,13 @@ impl Screen {
         (self.page, self.sorted_by, self.scrolled) = (page, None, 0);
     }
 
-    /// The lines that fit the terminal; the last one is the help, or the filter.
+    /// The lines that fit the terminal; the last line is the help, or the filter.
     pub(super) fn lines(&mut self, frame: &Frame, width: usize, height: usize) -> Vec<Shown> {
         let mut table = frame.table(self.page);
         let needle = self.filter.to_lowercase();
         table.lines.retain(|line| line.1.iter().any(|cell| cell.to_lowercase().contains(&needle)));
         let Table { columns, lines: mut rows } = narrowed(table, width);
-        // Behind the last column comes none.
+        // Behind the last column, rows are unsorted again.
         self.sorted_by = self.sorted_by.filter(|&column| column < columns.len());
         if let Some(column) = self.sorted_by {
             rows.sort_by(|(_, one), (_, other)| compare(&one[column], &other[column]));
@@ -142,7 +142,7 @@ fn is_right(column: &str) -> bool {
     column.trim_start_matches('?').starts_with('>')
 }
 
-/// Leaves out optional columns, the last first, until the others have room for their cells.
+/// Leaves out optional columns, the last first, until the remaining columns have room for all cells.
 fn narrowed(mut table: Table, width: usize) -> Table {
     while whole(&widest(&table.columns, &table.lines)) > width {
         let Some(column) = table.columns.iter().rposition(|column| column.starts_with('?')) else { break };
@@ -154,12 +154,12 @@ fn narrowed(mut table: Table, width: usize) -> Table {
     table
 }
 
-/// How wide a line of columns is.
+/// Width of a line of columns.
 fn whole(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
 }
 
-/// The width of each column's widest cell; of its name with the mark of the sorted column at least.
+/// The width of each column's widest cell; at least the width of the name with the mark of the sorted column.
 fn widest(columns: &[&str], rows: &[Line]) -> Vec<usize> {
     let cell = |column: usize| rows.iter().map(move |(_, cells)| cells[column].chars().count());
     let widest =
@@ -167,7 +167,7 @@ fn widest(columns: &[&str], rows: &[Line]) -> Vec<usize> {
     columns.iter().enumerate().map(widest).collect()
 }
 
-/// How wide each column is: as its widest cell, but the widest columns give way until all fit.
+/// The width of each column: as wide as the widest cell, but the widest columns give way until all columns fit.
 fn widths(columns: &[&str], rows: &[Line], width: usize) -> Vec<usize> {
     let mut widths = widest(columns, rows);
     while whole(&widths) > width {
@@ -191,7 +191,7 @@ fn cut(text: &str, width: usize) -> String {
     }
 }
 
-/// Numbers by their value, whatever unit follows; everything else by its letters.
+/// Compares numbers by value, whatever unit follows, and all other text by letters.
 fn compare(one: &str, other: &str) -> Ordering {
     let number = |text: &str| {
         let end = text.find(|c: char| !(c.is_ascii_digit() || ".-".contains(c))).unwrap_or(text.len());

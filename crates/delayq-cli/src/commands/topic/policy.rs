@@ -1,4 +1,4 @@
-//! A topic's policy: changing some of its settings, and showing all of them.
+//! A topic's policy: changing some settings, and showing all settings.
 
 use crate::deployment::Context;
 use crate::failure::{SERVER_UNFIT, UNKNOWN, of_core, unknown, usage};
@@ -12,7 +12,7 @@ use delayq_service::policy_text::{set_one, text};
 use serde_json::json;
 use std::time::Duration;
 
-/// The shortest lease that the command line sets: a worker extends its leases three times in each.
+/// The shortest lease that the command line sets: a worker extends a lease three times within the lease's length.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
 /// Changes of a policy on the command line.
@@ -34,7 +34,7 @@ pub(super) struct Set {
 #[derive(Clone, Debug, Default)]
 struct Changes(Policy);
 
-/// What `--reset` names.
+/// The settings that `--reset` names.
 #[derive(Clone, Copy, Debug)]
 enum Reset {
     All,
@@ -44,7 +44,7 @@ enum Reset {
 // === impl Set ===
 
 impl Set {
-    /// Changes the policy, and prints it whole with what changed.
+    /// Changes the policy, and prints the whole policy with the changes.
     pub(super) async fn run(self, context: &Context) -> Result<(), Fault> {
         let (set, reset) = (&self.changes.0, self.resets());
         if reset.is_empty() && *set == Policy::default() {
@@ -156,7 +156,7 @@ fn changed(setting: PolicySetting, value: &str) -> Result<Policy, String> {
     }
 }
 
-/// A topic that is not there may be created with its policy.
+/// Suggests `--create`, because a missing topic may be created with a policy.
 fn or_create(fault: Fault) -> Fault {
     match fault.code() == &UNKNOWN {
         true => unknown(format!("{}; for a new topic, add --create", fault.message())),
@@ -164,7 +164,7 @@ fn or_create(fault: Fault) -> Fault {
     }
 }
 
-/// Refuses a durability that a Redis can never confirm; says so where it cannot now.
+/// Refuses a durability that a Redis can never confirm; complains about a durability that cannot be confirmed now.
 async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
     for node in admin.check_nodes().await.map_err(of_core)? {
         let Err(why) = node.facts.confirms(durability) else { continue };
@@ -182,7 +182,7 @@ async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A setting as it is in force, and whether that is its default.
+/// A setting in force, marked if at the default.
 pub(super) fn in_force(policy: &Policy, setting: PolicySetting) -> String {
     let value = text(&policy.in_force(), setting).unwrap_or_default();
     if text(policy, setting).is_some() { value } else { format!("{value} (default)") }

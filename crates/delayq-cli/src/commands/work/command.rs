@@ -1,4 +1,4 @@
-//! A running command: its input, the end of what it writes to standard error, and the end of its process group.
+//! A running command: input, tail of standard error, and end of the process group.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
@@ -11,12 +11,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::task::JoinHandle;
 
-/// How much of standard error is kept.
+/// Bytes kept of standard error.
 const TAIL_BYTES: usize = 4096;
-/// How long a command that has ended may still be heard: what it started may hold its standard error open for ever.
+/// Time to read standard error after a command has ended: processes started by the command may hold the pipe open for
+/// ever.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Started, in a process group of its own. Dropped before its end, the group is killed.
+/// A command in a separate process group. A drop before the end kills the group.
 pub(super) struct Running {
     child: Child,
     tail: Tail,
@@ -30,7 +31,8 @@ struct Tail(Arc<Mutex<VecDeque<u8>>>);
 // === impl Running ===
 
 impl Running {
-    /// Starts it. Its group keeps Ctrl-C on the terminal from it: `delayq work` waits for it.
+    /// Starts the command. The separate group shields the command from Ctrl-C on the terminal, because `delayq work`
+    /// waits for the command.
     pub(super) fn start(
         program: &OsString,
         arguments: &[OsString],
@@ -49,12 +51,12 @@ impl Running {
         Ok(Self { child, tail, copying })
     }
 
-    /// Gives it its input and waits for its end: how it ended, and the last of its standard error.
+    /// Writes the payload to the command and waits for the end. Returns the exit status and the tail of standard error.
     pub(super) async fn end(&mut self, payload: &[u8]) -> std::io::Result<(ExitStatus, String)> {
         let stdin = self.child.stdin.take();
         let feed = async {
             if let Some(mut stdin) = stdin {
-                // A command that does not read its input is no failure: its exit code decides.
+                // A command that does not read the payload has not failed: the exit code decides.
                 let _ = stdin.write_all(payload).await;
             }
         };
@@ -68,7 +70,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that was waited for has no id any more, and what it left running stays.
+        // A command that was waited for has no id any more, and processes left by the command stay.
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
             let _ = kill_process_group(pid, Signal::KILL);
@@ -86,7 +88,7 @@ impl Tail {
         kept.drain(..surplus);
     }
 
-    /// From the beginning of a line where anything was cut off.
+    /// The tail as text; if bytes were cut off, from the beginning of a line.
     fn text(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = &*kept.make_contiguous();
@@ -98,7 +100,7 @@ impl Tail {
     }
 }
 
-/// Copies a command's standard error to this process's until it closes.
+/// Copies a command's standard error to this process's standard error until the pipe closes.
 async fn copy(mut stderr: ChildStderr, tail: Tail) {
     let mut bytes = [0; 4096];
     while let Ok(read @ 1..) = stderr.read(&mut bytes).await {

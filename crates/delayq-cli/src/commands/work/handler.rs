@@ -1,4 +1,4 @@
-//! What `delayq work` does with a message: print it, or run a command.
+//! Handles the messages of `delayq work`: prints a message, or runs a command.
 
 use crate::commands::work::command::Running;
 use crate::failure::{PROGRAM_MISSING, file};
@@ -19,32 +19,32 @@ pub(super) struct Handler {
     output: Output,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 pub(super) enum Judgement {
-    /// It is done: ack it.
+    /// The message is done: ack.
     Done,
-    /// Not this time: release it.
+    /// The attempt failed: release.
     Failed {
         /// The reason.
         why: String,
-        /// The last of what the command wrote to standard error.
+        /// The tail of the command's standard error.
         stderr: String,
     },
-    /// It was cancelled meanwhile, or its lease is lost.
+    /// The message was cancelled meanwhile, or the lease is lost.
     Lost,
-    /// No message can be handled.
+    /// No message can be handled, because of this fault.
     Impossible(Fault),
 }
 
 // === impl Handler ===
 
 impl Handler {
-    /// Without a command, payloads are printed.
+    /// Without a command, the handler prints payloads.
     pub(super) fn new(command: Vec<OsString>, output: Output) -> Self {
         Self { command: command.into(), output }
     }
 
-    /// Handles one. Dropped, the command and its process group are ended.
+    /// Handles a message. Dropping the future ends the command and the process group.
     pub(super) async fn handle(&self, delivery: &Delivery) -> Judgement {
         let Some((program, arguments)) = self.command.split_first() else { return self.print(delivery) };
         let mut running = match Running::start(program, arguments, environment(delivery)) {

@@ -1,4 +1,4 @@
-//! Why a worker may wait in vain, or get only some of the messages: said when it starts, a line for each reason.
+//! Reasons for a worker to wait in vain, or to get only some of the messages: printed at the start, a line each.
 
 use crate::deployment::{Context, Global};
 use crate::look::known;
@@ -8,8 +8,8 @@ use delayq::Topic;
 use delayq_look::{Check, Look, Want, Which, without_timer};
 use delayq_service::config::{Environment, load};
 
-/// Names missing, paused and routed topics, and shards without a timer. What cannot be asked now is left unsaid: the worker
-/// asks again.
+/// Names missing, paused and routed topics, and shards without a timer. A failed look is not reported here, because the
+/// worker asks again.
 pub(super) async fn explain(global: &Global, context: &Context, topics: &[Topic]) {
     name_routes(global, topics);
     let look = Look::take(&context.deployment, Want { topics: Which::Only(topics), ..Want::default() }).await;

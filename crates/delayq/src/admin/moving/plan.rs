@@ -1,22 +1,22 @@
-//! What is to be done for a move, by what the shards record at each node. Pure.
+//! Plans a move from the records of the shards at each node. Pure.
 
 use delayq_core::id::NodeName;
 use delayq_core::layout::RecordedPlace;
 use delayq_core::shard::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What shards record, at each node that has them or a copy of them.
+/// The records of shards, at each node that has a shard or a copy.
 #[derive(Debug, Default)]
 pub(super) struct Records(BTreeMap<NodeName, BTreeMap<ShardId, RecordedPlace>>);
 
-/// What is to be done.
+/// The steps of a move.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Planned {
-    /// The node that they come from; `None`: all are there.
+    /// The old node of the shards; `None`: all shards are at the new node.
     pub(super) from: Option<NodeName>,
-    /// Those that are not served by the new node.
+    /// The shards that the new node does not serve.
     pub(super) left: BTreeSet<ShardId>,
-    /// Of those, the ones that are to be fenced.
+    /// The shards of `left` that are to be fenced.
     pub(super) to_fence: BTreeSet<ShardId>,
 }
 
@@ -27,7 +27,7 @@ impl Records {
         self.0.insert(node, records);
     }
 
-    /// The nodes at which a shard says that it is there.
+    /// Returns the nodes at which a shard is recorded as present.
     pub(super) fn keepers(&self, shard: ShardId) -> Vec<&NodeName> {
         let keeps =
             |node: &NodeName, place: &RecordedPlace| matches!(place, RecordedPlace::Here(at) if at == node);
@@ -38,7 +38,7 @@ impl Records {
         nodes.map(|(node, _)| node).collect()
     }
 
-    /// The other node that has a fence of a move of the shard to this one.
+    /// Returns the other node that has a fence for a move of the shard to this node.
     fn fenced(&self, shard: ShardId, to: &NodeName) -> Option<&NodeName> {
         let is_fence = |place: &RecordedPlace| matches!(place, RecordedPlace::Moved(at, Some(_)) if at == to);
         let mut nodes =
@@ -60,7 +60,7 @@ impl<'r> IntoIterator for &'r Records {
     }
 }
 
-/// What is to be done to move shards to a node, or why they cannot be.
+/// Plans a move of shards to a node, or returns the reason for a refusal.
 pub(super) fn plan(records: &Records, shards: &BTreeSet<ShardId>, to: &NodeName) -> Result<Planned, String> {
     let mut planned = Planned { from: None, left: BTreeSet::new(), to_fence: BTreeSet::new() };
     for &shard in shards {

@@ -1,4 +1,4 @@
-//! Whether a node is a replica of another one, and its promotion.
+//! Checks that a node is a replica of another node, and promotes the replica.
 
 use crate::error::Error;
 use crate::link::Link;
@@ -6,7 +6,7 @@ use delayq_core::id::NodeName;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a Redis says of its replication and persistence.
+/// The replication and persistence state of a Redis.
 pub(super) struct Replication(HashMap<String, String>);
 
 // === impl Replication ===
@@ -26,7 +26,7 @@ impl Replication {
         self.says("role", "slave")
     }
 
-    /// Why this one cannot take shards over from the other, whose replica it is to be.
+    /// Returns the reason why this node, the intended replica, cannot take shards over from the old node.
     fn objection(&self, old: &Self) -> Option<&'static str> {
         let same = |name| self.0.get(name) == old.0.get(name);
         Some(match () {
@@ -46,8 +46,8 @@ impl Replication {
     }
 }
 
-/// Checks that the new node can take shards over from the old one. Whether it still is its replica. `begins`: whether any
-/// shard is yet to be fenced, for which it has to be.
+/// Checks that the new node can take shards over from the old node. Returns true if the new node still is a replica.
+/// `begins`: true if any shard is yet to be fenced, which requires a replica.
 pub(super) async fn check(
     old: &Arc<Link>,
     new: &Arc<Link>,
@@ -73,8 +73,8 @@ pub(super) async fn check(
     }
 }
 
-/// A promotion that is denied after the fence would leave the shards to nobody, so its command is tried before: that a replica
-/// follows whom it follows changes nothing.
+/// A promotion that is denied after the fence would leave the shards without a node, so the command is tried before,
+/// with the present master: that changes nothing.
 async fn try_promotion(new: &Link, of_new: &Replication, to: &NodeName) -> Result<(), Error> {
     let [host, port] =
         ["master_host", "master_port"].map(|name| of_new.0.get(name).cloned().unwrap_or_default());
@@ -86,8 +86,8 @@ async fn try_promotion(new: &Link, of_new: &Replication, to: &NodeName) -> Resul
     }
 }
 
-/// Makes a replica a master, if it is one. Returns why it could not write that into its configuration file, which would
-/// make it a replica again at its next start.
+/// Promotes a node, if the node is a replica. Returns the reason if the promotion could not be written to the
+/// configuration file: the next start would make the node a replica again.
 pub(super) async fn promote(new: &Arc<Link>) -> Result<Option<String>, Error> {
     if Replication::of(new).await?.is_replica() {
         new.run(redis::cmd("REPLICAOF").arg("NO").arg("ONE")).await?;

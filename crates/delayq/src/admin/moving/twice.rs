@@ -1,5 +1,5 @@
-//! Shards that two nodes serve: after a move, an older copy of the former node came back. Its processes and those of the new
-//! node do not see each other's messages.
+//! Finds shards that two nodes serve: after a move, an older copy of the former node came back. Processes of the two
+//! nodes do not see each other's messages.
 
 use super::{Admin, Records};
 use crate::topology::NodeMap;
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 // === impl Admin ===
 
 impl Admin {
-    /// The shards that several of several Redises serve, with these nodes. Nodes that cannot be asked now, and shards that
-    /// cannot be read, are left out; of one Redis, or of a cluster, there are none.
+    /// Returns the shards that more than one Redis serves, with these nodes. Nodes that do not answer, and unreadable
+    /// shards, are left out. A single Redis, or a cluster, has no such shards.
     pub async fn shards_kept_twice(&self) -> BTreeMap<ShardId, Vec<NodeName>> {
         let map = self.client.calls.nodes().map();
         let (all, mut records) = (self.shards(), Records::default());

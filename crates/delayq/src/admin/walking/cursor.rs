@@ -1,4 +1,4 @@
-//! Where a walk over every message continues, and its text.
+//! The position of a walk over every message, and the text form.
 
 use delayq_core::ranges::ShardRanges;
 use delayq_core::shard::ShardId;
@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// What stands for no shards.
+/// The text for an empty list of shards.
 const NONE: &str = "-";
 
-/// Where a walk continues: it holds whatever becomes of the nodes. As text it has no spaces.
+/// The position of a walk, valid regardless of changes of the nodes. The text form has no spaces.
 ///
 /// ```text
 /// 0-7                          these shards are through
@@ -17,21 +17,21 @@ const NONE: &str = "-";
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WalkCursor {
-    /// Of these shards all was shown.
+    /// The finished shards.
     pub(super) through: BTreeSet<ShardId>,
-    /// The node that is being walked over.
+    /// The present node.
     pub(super) visit: Option<Visit>,
 }
 
 /// A walk over the keys of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Visit {
-    /// What tells the state of the node in which it began from every later one that orders its keys otherwise, or in which
-    /// keys came back that were away meanwhile.
+    /// The state of the node at the start of the visit. A later state differs if the node orders the keys otherwise, or
+    /// if keys came back that were away meanwhile.
     pub(super) state: String,
-    /// Of SCAN.
+    /// The cursor of SCAN.
     pub(super) cursor: u64,
-    /// The shards that the node had as a whole when it began.
+    /// The shards that the node had completely at the start.
     pub(super) shards: BTreeSet<ShardId>,
 }
 

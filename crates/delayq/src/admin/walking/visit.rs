@@ -1,4 +1,4 @@
-//! The nodes that a walk visits, and whether a shard was at one of them all the time.
+//! The nodes that a walk visits, and the check that a shard stayed at a node all the time.
 
 use super::cursor::Visit;
 use crate::admin::Admin;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 // === impl Admin ===
 
 impl Admin {
-    /// Begins with the next node that has other shards than those that are through; `None`: there are none.
+    /// Begins with the next node that has unfinished shards; `None`: all shards are finished.
     pub(super) async fn next_visit(
         &self,
         through: &BTreeSet<ShardId>,
@@ -26,7 +26,7 @@ impl Admin {
             match found {
                 Ok(found) => {
                     let found = found.ok_or(Error::Uninitialised(shard))?;
-                    // Of a growth that is under way.
+                    // A growth may be in progress.
                     calls.shared_layout().learn(&found.layout);
                     there.push(shard);
                 }
@@ -44,7 +44,7 @@ impl Admin {
         left.first().map_or(Ok(None), |&shard| Err(moving(shard)))
     }
 
-    /// The node of a visit, if there is still one in that state.
+    /// Returns the node of a visit, if a node is still in that state.
     pub(super) async fn found_again(&self, visit: Visit) -> Result<Option<(Arc<Link>, Visit)>, Error> {
         let shards: Vec<ShardId> = visit.shards.iter().copied().collect();
         for (link, _) in self.client.calls.by_node(&shards).await? {
@@ -55,7 +55,7 @@ impl Admin {
         Ok(None)
     }
 
-    /// Of these shards, those that this node has with all their keys.
+    /// Returns the shards that this node has with all keys.
     pub(super) async fn whole_at(
         &self,
         link: &Link,
@@ -76,8 +76,8 @@ impl Admin {
         Ok(whole)
     }
 
-    /// What changes when a node is replaced by another process, even if it is replaced by the former one again, and when
-    /// a node of a cluster is given a slot.
+    /// Returns a state that changes if the node is replaced by another process, even if the former process returns
+    /// later, and if a cluster node is given a slot.
     pub(super) async fn state_of(&self, link: &Link) -> Result<String, Error> {
         let info: String = link.query("INFO", &redis::cmd("INFO")).await?;
         let run_id = field(&info, "run_id");
@@ -93,13 +93,13 @@ impl Admin {
     }
 }
 
-/// A field of what a node says of itself; empty: it does not say it.
+/// Returns a field of a node's report; empty if missing.
 fn field<'t>(text: &'t str, name: &str) -> &'t str {
     let value = |line: &'t str| line.trim().strip_prefix(name)?.strip_prefix(':');
     text.lines().find_map(value).unwrap_or_default()
 }
 
-/// Whether a call was refused because its shard is leaving the node, or has left it.
+/// Returns true if a call was refused because the shard is leaving the node, or has left.
 pub(super) fn is_on_its_way(error: &Error) -> bool {
     matches!(error, Error::Redis { code, .. } if ["ASK", "MOVED", "TRYAGAIN"].contains(&code.as_str()))
 }

@@ -1,4 +1,4 @@
-//! What is known of a master by its sentinels, and the term that follows from it.
+//! The sentinels' views of a master, and the resulting term.
 
 use super::views::{Answered, Said, View, answered, elect, voters};
 use crate::link::node::Node;
@@ -6,7 +6,8 @@ use crate::link::term::Term;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-/// The views of all sentinels of one master. Those who follow them write, those who connect read.
+/// The views of all sentinels of one master. Written by the tasks that follow the sentinels, read by connecting
+/// callers.
 pub(super) struct Board {
     service: String,
     views: watch::Sender<Vec<View>>,
@@ -48,14 +49,14 @@ impl Board {
         self.round.send_modify(|round| *round += 1);
     }
 
-    /// Waits until the round is answered so.
+    /// Waits until `enough` accepts the state of the round's answers.
     pub(super) async fn until(&self, round: u64, enough: impl Fn(Answered) -> bool) -> Answered {
         let mut views = self.views.subscribe();
         let views = views.wait_for(|views| enough(answered(views, round))).await;
         answered(&views.expect("the sender is this board's own"), round)
     }
 
-    /// Takes in the news of one sentinel. Another master that most of all sentinels name ends the term.
+    /// Records the news of one sentinel. The term ends when a majority of all sentinels names another master.
     pub(super) fn note(&self, index: usize, round: u64, news: Result<Said, String>) {
         let mut slot = self.slot();
         let mut elected = None;
@@ -70,7 +71,7 @@ impl Board {
         }
     }
 
-    /// Has the sentinels that answer elect a master, unless one is known.
+    /// Has the answering sentinels elect a master, unless a master is known.
     pub(super) fn settle(&self) {
         let mut slot = self.slot();
         let views = self.views.borrow();
@@ -93,7 +94,7 @@ impl Board {
         });
     }
 
-    /// Logs a sentinel that no longer answers, and one that does again.
+    /// Logs a sentinel that no longer answers, and a sentinel that answers again.
     fn tell(&self, view: &View, news: &Result<Said, String>) {
         let (service, sentinel) = (&self.service, &view.node);
         match (&view.news, news) {

@@ -1,4 +1,4 @@
-//! Following one sentinel: what it says is asked for at each doubt, whenever it reports a failover, and regularly.
+//! Following one sentinel, with a question at each doubt, after each reported failover, and at regular intervals.
 
 use super::board::Board;
 use super::views::{Said, SentinelFacts};
@@ -12,17 +12,18 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-/// How often a sentinel is asked unasked, plus up to as much again at random: the net below its notifications.
+/// Interval between regular questions, plus up to as much again at random: the safety net below the notifications.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Shortest time between two questions, however many doubt.
+/// Minimum time between two questions, regardless of the number of doubts.
 const ASK_PAUSE: Duration = Duration::from_millis(50);
-/// Longest rest before the next try to connect, plus up to as much again at random; a doubt shortens it.
+/// Maximum pause before the next attempt to connect, plus up to as much again at random; a doubt shortens the pause.
 const RECONNECT_AFTER: Duration = Duration::from_millis(250);
 
-/// The channels on which a sentinel reports another master: for all, and first of all for the one that led the failover.
+/// The channels on which sentinels report another master: the first on all sentinels; the second, earlier, on the
+/// sentinel that leads the failover.
 const CHANNELS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
-/// The rule of the least user of a sentinel as a line of its ACL: `>PASSWORD` stands for the password.
+/// The ACL line of the least privileged sentinel user: `>PASSWORD` is a placeholder for the password.
 pub fn sentinel_rule(user: &str) -> String {
     let channels = CHANNELS.map(|channel| format!("&{channel}")).join(" ");
     format!(
@@ -31,7 +32,7 @@ pub fn sentinel_rule(user: &str) -> String {
     )
 }
 
-/// One sentinel that is followed.
+/// The task that follows one sentinel.
 pub(super) struct Following {
     index: usize,
     node: Node,
@@ -40,12 +41,12 @@ pub(super) struct Following {
     rounds: watch::Receiver<u64>,
 }
 
-/// What a sentinel's connection reported.
+/// A report of a sentinel's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     /// A failover.
     Failover,
-    /// Its own end.
+    /// The connection ended.
     Broken,
 }
 
@@ -64,14 +65,14 @@ impl Following {
                 Err(why) => why,
                 Ok(never) => match never {},
             };
-            // What was asked meanwhile went into the connection that broke.
+            // Questions raised meanwhile went into the broken connection.
             self.board.note(self.index, self.board.round(), Err(why));
             sleep(ASK_PAUSE).await;
             let _ = timeout(RECONNECT_AFTER.mul_f64(1.0 + fastrand::f64()), self.rounds.changed()).await;
         }
     }
 
-    /// Asks on one connection until it breaks: why.
+    /// Asks on one connection until the connection breaks, and returns the reason.
     async fn connected(&mut self) -> Result<std::convert::Infallible, String> {
         let (notify, mut notified) = mpsc::unbounded_channel();
         let connect = self.connect(notify);
@@ -120,14 +121,14 @@ impl Following {
         }
     }
 
-    /// Its answer to one question.
+    /// Returns the sentinel's answer to one question.
     ///
     /// # Errors
-    /// The connection is of no further use.
+    /// The connection is unusable.
     async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Result<Said, String>, String> {
         let service = self.board.service();
         let mut questions = redis::Pipeline::with_capacity(2);
-        // While it leads a failover, the first alone names the new master, and the second its epoch.
+        // While the sentinel leads a failover, only the first command names the new master, and the second its epoch.
         questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
         questions.cmd("SENTINEL").arg("MASTER").arg(service);
         type Answers = (Option<(String, u16)>, HashMap<String, String>);
@@ -154,7 +155,7 @@ fn read(master: Node, fields: &HashMap<String, String>) -> Said {
     Said { master, epoch: number("config-epoch"), facts }
 }
 
-/// An error as a sentinel's or the network's own words.
+/// The error in the words of the sentinel or the network.
 fn said_by(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),

@@ -1,13 +1,14 @@
-//! What the sentinels of a master say, and which of them to believe.
+//! The answers of a master's sentinels, and the election of the master.
 //!
-//! The master is the one that most of the configured sentinels name, as most of them have to agree on a failover. A
-//! sentinel that was cut off, has just started, or watches another Redis under the same name is outvoted, whatever the *epoch*
-//! of its configuration. As long as no master is known, those that answer elect the first one.
+//! The master is the Redis that a majority of the configured sentinels names, just as a majority has to agree on a
+//! failover. A sentinel that was cut off, has just started, or watches another Redis under the same name is outvoted,
+//! regardless of the *epoch* of its configuration. As long as no master is known, the answering sentinels elect the
+//! first master.
 
 use crate::link::node::Node;
 use serde::Serialize;
 
-/// What one sentinel says of the service.
+/// The answer of one sentinel about the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) master: Node,
@@ -15,17 +16,17 @@ pub(super) struct Said {
     pub(super) facts: SentinelFacts,
 }
 
-/// What a sentinel says of itself and of what it sees.
+/// Facts that a sentinel reports about the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SentinelFacts {
-    /// How many sentinels have to agree that the master is down.
+    /// Number of sentinels that have to agree that the master is down.
     pub quorum: u64,
-    /// How many sentinels watch the master, this one included.
+    /// Number of sentinels that watch the master, this sentinel included.
     pub sentinels: u64,
-    /// How many replicas of the master it knows.
+    /// Number of replicas of the master that this sentinel knows.
     pub replicas: u64,
-    /// What it thinks of the master, such as `master` or `master,s_down`.
+    /// The sentinel's opinion of the master, such as `master` or `master,s_down`.
     pub flags: String,
 }
 
@@ -33,18 +34,18 @@ pub struct SentinelFacts {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) node: Node,
-    /// The round of questions that the news answers; 0: there is none yet.
+    /// The round of questions that the news answers; 0 before the first news.
     pub(super) round: u64,
-    /// What it said, or why it said nothing.
+    /// The answer, or the reason why there is none.
     pub(super) news: Result<Said, String>,
 }
 
-/// Whether what is known answers the question for the master.
+/// The completeness of the answers to the question for the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answered {
-    /// It does: more would not change it.
+    /// Answered: further answers would not change the result.
     Well,
-    /// At least one sentinel has answered; others may know better.
+    /// At least one sentinel has answered; other sentinels may know better.
     Partly,
     /// No sentinel has answered yet, and some still may.
     NotYet,
@@ -60,7 +61,7 @@ impl View {
     }
 }
 
-/// How far this round of questions is answered.
+/// Returns how far this round of questions is answered.
 pub(super) fn answered(views: &[View], round: u64) -> Answered {
     let fresh = || views.iter().filter(|view| view.round >= round);
     let heard = fresh().filter(|view| view.news.is_ok()).count();
@@ -73,7 +74,7 @@ pub(super) fn answered(views: &[View], round: u64) -> Answered {
     }
 }
 
-/// The master that more than half of so many sentinels name, and the highest epoch by which they do.
+/// Elects the master that more than half of `of` sentinels name, with the highest epoch among these sentinels.
 pub(super) fn elect<'v>(views: impl Iterator<Item = &'v View>, of: usize) -> Option<(Node, u64)> {
     let heard: Vec<&Said> = views.filter_map(|view| view.news.as_ref().ok()).collect();
     let of_master = |master: &Node| heard.iter().filter(|said| said.master == *master).collect::<Vec<_>>();
@@ -82,12 +83,12 @@ pub(super) fn elect<'v>(views: impl Iterator<Item = &'v View>, of: usize) -> Opt
     Some((named[0].master.clone(), epoch))
 }
 
-/// How many sentinels name a master now.
+/// Number of sentinels that name a master now.
 pub(super) fn voters(views: &[View]) -> usize {
     views.iter().filter(|view| view.news.is_ok()).count()
 }
 
-/// What each sentinel said, as a sentence of an error.
+/// Formats each sentinel's answer for an error.
 pub(super) fn told(views: &[View]) -> String {
     let told = |view: &View| match &view.news {
         Ok(said) => format!("sentinel {} names {} by epoch {}", view.node, said.master, said.epoch),

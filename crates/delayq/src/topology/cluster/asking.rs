@@ -1,4 +1,4 @@
-//! Asking the nodes of a cluster which of them has which slot.
+//! Asking the nodes of a cluster for the slot map.
 
 use super::board::Board;
 use super::slot_map::SlotMap;
@@ -13,30 +13,31 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// The rest between two rounds, however many doubts there are.
+/// The pause between two rounds, regardless of the number of doubts.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest rest, while doubts do not end and bring nothing new: nodes that live are not flooded while another is dead.
+/// The maximum pause while doubts continue and bring nothing new: a dead node must not cause a flood of questions to
+/// the live nodes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How often the map is asked for without any doubt.
+/// Refresh interval of the map without any doubt.
 const SLOWLY: Duration = Duration::from_secs(20);
-/// How much longer than a connection takes the first answer is waited for, and others after a first one; the longest rest
-/// between two rounds as long as nobody has answered.
+/// Extra time, beyond the time to connect, to wait for the first answer; also the time to wait for further answers
+/// after a first answer, and the maximum pause between two rounds as long as no node has answered.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
-/// Nodes asked at once.
+/// Maximum number of nodes asked at once.
 const AT_ONCE: usize = 3;
 
-/// Asks for the map as long as it runs.
+/// The task that refreshes the map.
 pub(super) struct Asking {
     board: Arc<Board>,
     rounds: watch::Receiver<u64>,
-    /// Connections to the nodes that were asked last.
+    /// Connections to the nodes of the last round.
     links: BTreeMap<Node, Link>,
 }
 
-/// Why a node does not say it.
+/// A node and the error of the answer.
 type Why = (Node, Error);
 
-/// What one node said: the latest epoch that it knows, and the map.
+/// The answer of one node: the latest epoch known to the node, and the map.
 type Said = (u64, SlotMap);
 
 // === impl Asking ===
@@ -56,7 +57,7 @@ impl Asking {
             self.board.note(round, found);
             let version = views.borrow_and_update().version;
             sleep(PAUSE).await;
-            // A node that says where a slot is now has news, and the others may have more.
+            // A node that redirects a slot has news, and the other nodes may have more.
             let news = views.wait_for(|view| view.version != version);
             let is_news = timeout(pause - PAUSE, news).await.is_ok() || version != before;
             let in_doubt = self.rounds.has_changed().unwrap_or(false);
@@ -67,10 +68,10 @@ impl Asking {
         }
     }
 
-    /// Asks some nodes after others until one answers.
+    /// Asks the nodes in batches until one node answers.
     ///
     /// # Errors
-    /// What each of them said: [`Error::Unfit`] if all that answered refuse for good.
+    /// Every node's failure: [`Error::Unfit`] if all that answered refuse for good.
     async fn ask(&mut self) -> Result<SlotMap, Error> {
         let (candidates, mut whys) = (self.candidates(), Vec::new());
         self.links.retain(|node, _| candidates.contains(node));
@@ -87,7 +88,7 @@ impl Asking {
         Err(none_says(self.board.settings().address(), &whys))
     }
 
-    /// The masters in any order, then those that the URL names.
+    /// The masters in random order, then the nodes of the URL.
     fn candidates(&self) -> Vec<Node> {
         let map = self.board.view.borrow().map.clone();
         let mut masters: Vec<Node> = map.iter().flat_map(|map| map.masters()).cloned().collect();
@@ -98,8 +99,8 @@ impl Asking {
     }
 }
 
-/// The map of the node that knows the latest epoch; or why none of them says one. The first answer does not wait long
-/// for others.
+/// Returns the map of the node with the latest epoch, or every node's failure. After a first answer, the wait for
+/// further answers is short.
 async fn latest<'n>(links: impl Iterator<Item = (&'n Node, &'n Link)>) -> Result<SlotMap, Vec<Why>> {
     let said = |(node, link)| async move { said_by(node, link).await.map_err(|error| (node.clone(), error)) };
     let mut asked: FuturesUnordered<_> = links.map(said).collect();
@@ -136,7 +137,7 @@ async fn said_by(node: &Node, link: &Link) -> Result<Said, Error> {
     }
 }
 
-/// Why no node says who has which slot. What all refuse that answer does not pass by itself.
+/// The error if no node has a map. A refusal by every answering node is permanent.
 fn none_says(address: String, whys: &[Why]) -> Error {
     let each: Vec<String> = whys.iter().map(|(node, error)| format!("node {node}: {error}")).collect();
     let why = each.join("; ");

@@ -1,4 +1,4 @@
-//! What is known of a Redis Cluster: which of its nodes has which slot.
+//! The known state of a Redis Cluster: the node of each slot.
 
 use super::slot_map::SlotMap;
 use crate::error::Error;
@@ -8,49 +8,49 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What is known of a cluster. Who asks it writes, those who call it read.
+/// The known state of a cluster. Written by the asking task, read by callers.
 pub(crate) struct Board {
     pub(super) url: ClusterUrl,
     settings: LinkSettings,
     pub(super) view: watch::Sender<View>,
     /// The round of questions; from 1.
     pub(super) round: watch::Sender<u64>,
-    /// Of each node, the time since when a connection that has answered nothing is not used again.
+    /// Doubts per node: a connection that has answered nothing since this time is not used again.
     doubted: Mutex<BTreeMap<Node, watch::Sender<Instant>>>,
 }
 
-/// The map, and when it was asked for.
+/// The map, with the round of the question.
 #[derive(Clone, Default)]
 pub(crate) struct View {
-    /// The last round that was answered, or failed.
+    /// The last round that was answered or failed.
     pub(super) round: u64,
-    /// Rises with each change of the map.
+    /// Increases with each change of the map.
     pub(crate) version: u64,
-    /// `None`: no node has answered yet.
+    /// `None` until a node has answered.
     pub(crate) map: Option<Arc<SlotMap>>,
-    /// Why the last round failed.
+    /// The error of the last round, if the round failed.
     pub(super) why: Option<Error>,
 }
 
 // === impl Board ===
 
 impl Board {
-    /// Of a cluster of which no node was asked yet.
+    /// The state of a cluster before the first question.
     pub(super) fn new(url: ClusterUrl, settings: LinkSettings) -> Self {
         let (view, round) = (watch::Sender::new(View::default()), watch::Sender::new(1));
         Self { url, settings, view, round, doubted: Mutex::default() }
     }
 
-    /// What all connections to a node share of the doubts about them. A connection that is made from `now` on is in no
+    /// Returns the doubts that all connections to a node share. A connection that is made at `now` or later is not in
     /// doubt.
     fn doubted(&self, node: &Node, now: Instant) -> watch::Sender<Instant> {
         let mut doubted = self.doubted.lock().expect("nothing panics while it holds the doubts");
-        // Those of nodes to which nobody has a connection any more are dropped.
+        // Drop the doubts of nodes without any connection.
         doubted.retain(|known, doubted| known == node || doubted.sender_count() > 1);
         doubted.entry(node.clone()).or_insert_with(|| watch::Sender::new(now)).clone()
     }
 
-    /// A link to a node. `doubts`: whether the map is asked for again when the node fails.
+    /// A link to a node. If `doubts`, a failure of the node has the map refreshed.
     pub(super) fn link(self: &Arc<Self>, node: &Node, doubts: bool) -> Link {
         let board = doubts.then(|| Arc::clone(self));
         let of_cluster = NodeOfCluster {
@@ -66,7 +66,7 @@ impl Board {
         &self.settings
     }
 
-    /// Has the map asked for again now.
+    /// Has the map refreshed now.
     pub(crate) fn doubt(&self) {
         self.round.send_modify(|round| *round += 1);
     }
@@ -76,7 +76,7 @@ impl Board {
         self.view.subscribe()
     }
 
-    /// Nodes said that these slots are other ones' now.
+    /// Records redirections of slots to other nodes.
     pub(crate) fn moved(&self, slots: &[(u16, Node)]) {
         self.view.send_if_modified(|view| {
             let Some(map) = &view.map else { return false };
@@ -91,7 +91,7 @@ impl Board {
         });
     }
 
-    /// Takes in what the nodes answered.
+    /// Records the result of a round.
     pub(super) fn note(&self, round: u64, found: Result<SlotMap, Error>) {
         self.view.send_modify(|view| {
             view.round = round;
@@ -119,7 +119,7 @@ impl Board {
 // === impl View ===
 
 impl View {
-    /// Whether the map differs from the one before.
+    /// Stores the map. Returns true if the map changed.
     fn replace(&mut self, map: SlotMap) -> bool {
         let differs = self.map.as_deref() != Some(&map);
         if differs {

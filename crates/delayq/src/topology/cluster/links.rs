@@ -23,7 +23,7 @@ impl ClusterLinks {
         Self { cluster, links: Mutex::default() }
     }
 
-    /// Other connections to the same nodes.
+    /// New connections to the same nodes.
     pub(crate) fn another(&self) -> Self {
         Self::new(Arc::clone(&self.cluster))
     }
@@ -32,8 +32,7 @@ impl ClusterLinks {
         self.cluster.board()
     }
 
-    /// Groups slots by the nodes that have them. If that is not known yet, the cluster is asked once for all of them, and
-    /// waited for no longer than `within`.
+    /// Groups slots by node. If the map is unknown, the cluster is asked once for all slots, for at most `within`.
     pub(crate) async fn group(&self, slots: &[u16], within: Duration) -> Grouped {
         let late = |_| {
             let why = format!("no node says within {within:?} who has which slot");
@@ -62,12 +61,12 @@ impl ClusterLinks {
         Error::Redis { code: "CLUSTERDOWN".to_owned(), detail }
     }
 
-    /// The connections to all nodes that have a slot, by their addresses.
+    /// The connections to all masters with slots, sorted by address.
     pub(crate) async fn all(&self) -> Result<Vec<Arc<Link>>, Error> {
         Ok(Box::pin(self.cluster.map()).await?.masters().iter().map(|node| self.link(node)).collect())
     }
 
-    /// The connection to a node. Those to nodes that are gone are dropped when another one comes.
+    /// The connection to a node. A new connection drops the connections to nodes that are gone.
     fn link(&self, node: &Node) -> Arc<Link> {
         let mut links = self.links.lock().expect("nothing panics while it holds the connections");
         if let Some(link) = links.get(node) {

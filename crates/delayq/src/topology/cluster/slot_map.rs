@@ -1,26 +1,26 @@
-//! Which node has which slot. Pure.
+//! The node of each slot. Pure.
 
 use crate::link::Node;
 use delayq_core::keys::SLOTS;
 use redis::{Value, from_redis_value};
 use std::fmt;
 
-/// No node.
+/// Marks a slot without a node.
 const NOBODY: u16 = u16::MAX;
 
-/// Which node has which slot.
+/// The node of each slot.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SlotMap {
-    /// In order.
+    /// Sorted.
     masters: Vec<Node>,
-    /// Of each slot its master among these.
+    /// The master of each slot as an index into `masters`.
     slots: Vec<u16>,
 }
 
 // === impl SlotMap ===
 
 impl SlotMap {
-    /// Reads an answer of `asked` to CLUSTER SLOTS; a node without a host in it is at the host that was asked.
+    /// Reads an answer of `asked` to CLUSTER SLOTS; a node without a host has the host of `asked`.
     pub(super) fn read(answer: Value, asked: &Node) -> Result<Self, String> {
         let ranges: Vec<Vec<Value>> = from_redis_value(answer).map_err(|error| error.to_string())?;
         let mut owned = Vec::new();
@@ -36,7 +36,7 @@ impl SlotMap {
             let host: Option<String> = from_redis_value(host.clone()).map_err(odd)?;
             let host = match host.as_deref() {
                 None | Some("") => asked.host(),
-                // It announces a hostname and has none.
+                // The node announces a hostname but has none.
                 Some("?") => continue,
                 Some(host) => host,
             };
@@ -57,7 +57,7 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// Whose a slot is; `None`: nobody's.
+    /// The node of a slot, if there is one.
     pub(crate) fn node(&self, slot: u16) -> Option<&Node> {
         self.masters.get(usize::from(self.slots[usize::from(slot)]))
     }
@@ -67,7 +67,7 @@ impl SlotMap {
         &self.masters
     }
 
-    /// The same, but these slots are those nodes'.
+    /// Returns the map with these slots moved to these nodes.
     pub(super) fn with(&self, moved: &[&(u16, Node)]) -> Self {
         let mut masters = self.masters.clone();
         masters.extend(moved.iter().map(|(_, node)| node.clone()));
@@ -83,8 +83,8 @@ impl SlotMap {
         map
     }
 
-    /// The same, but a slot that is nobody's stays whose it was: a node drops the slots of a master that has become a replica
-    /// before it hears whose they are now. The former one says.
+    /// Returns the map, but a slot without a node keeps the previous node: after a master becomes a replica, a node
+    /// drops that master's slots before learning the new master. The former master redirects callers.
     pub(super) fn or(self, before: &Self) -> Self {
         let nobodys = (0..SLOTS).filter(|&slot| self.node(slot).is_none());
         let kept: Vec<(u16, Node)> =

@@ -89,7 +89,7 @@ fn every_line_fits_the_terminal_and_none_commands_it() {
 #[test]
 fn scrolling_ends_with_the_rows() {
     let mut screen = pressed(&[Key::Letter('3'), Key::Down, Key::Down, Key::Down, Key::Down]);
-    // One row has room: title, blank, what is unseen, header, row, help.
+    // A single row has room: title, blank, unseen part, header, row, help.
     let lines = screen.lines(&frame(), 80, 6);
     assert!(lines[4].1.starts_with("fwd"), "{lines:?}");
 }
