@@ -2,7 +2,8 @@
 
 use crate::dropped::polled::{at_each_await, dropped_after};
 use delayq::admin::{
-    ListState, Listing, Policy, PolicySetting, PromoteOptions, PurgeWhat, ReplayOptions, ReplayTerms, TimeRange,
+    ListState, Listing, Policy, PolicySetting, PromoteOptions, PurgeWhat, ReplayOptions, ReplayTerms,
+    TimeRange,
 };
 use delayq::protocol::{
     BooksAt, FinishWhich, Holder, Link, Owner, Probe, RecordId, Recorded, Release, ReserveRequest, ShardId,
