@@ -94,6 +94,7 @@ fmt: ## is every file formatted, its imports too? (mended by cargo fmt and scrip
 
 lint: ## clippy, warnings are errors
 	cargo clippy $(WHOLE) --all-targets -- -D warnings
+	cargo check -p delayq-cli -p delayq-bench --bins # with the features of `make run`
 
 prose: ## are comments plain? two counts, with a limit for each tree (scripts/prose.py FILE names the sentences)
 	@scripts/prose.py
