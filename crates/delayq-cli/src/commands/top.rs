@@ -35,6 +35,10 @@ mod screen;
 /// The shortest time between two looks.
 const SHORTEST: Duration = Duration::from_millis(500);
 
+/// The longest time between two drawings. A drawing is how a terminal that is gone is noticed, while the screen is paused too;
+/// the thread that reads keys never notices.
+const REDRAWN: Duration = Duration::from_secs(1);
+
 /// Watch shards, topics, processes and destinations live
 ///
 /// Four pages: shards with owner, messages and overdue time; topics with counts and rates; processes with shards, rates and
@@ -114,6 +118,7 @@ impl Top {
             terminal.draw(&mut screen, &frame)?;
             tokio::select! {
                 () = &mut asked_to_end => return Ok(()),
+                () = sleep(REDRAWN) => {}
                 event = events.recv() => match event {
                     None => return Ok(()),
                     Some(event) => if key(&event).is_some_and(|key| screen.press(key)) {

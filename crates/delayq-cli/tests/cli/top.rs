@@ -129,13 +129,20 @@ async fn a_terminal_of_unknown_size_gets_a_screen_of_80_by_24() {
 async fn the_screen_ends_with_its_terminal() {
     let redis = deployment().await;
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    let (mut screen, _, mut top) = on_terminal(live(&redis), size);
-    let ended = spawn_blocking(move || {
-        assert!(screen.read(&mut [0; 4096]).unwrap() > 0);
-        drop(screen);
-        top.wait().unwrap()
-    });
-    assert_eq!(within("the end", LONG, ended).await.unwrap().code(), Some(0));
+    for key in ["2", "p"] {
+        let (mut screen, _, mut top) = on_terminal(live(&redis), size);
+        let ended = spawn_blocking(move || {
+            screen.write_all(key.as_bytes()).unwrap();
+            let (mut shown, mut bytes) = (String::new(), [0; 4096]);
+            while !shown.contains("[topics]") && !shown.contains("PAUSED") {
+                let count = screen.read(&mut bytes).unwrap();
+                shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+            drop(screen);
+            top.wait().unwrap()
+        });
+        assert_eq!(within("the end", LONG, ended).await.unwrap().code(), Some(0), "after {key}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
