@@ -109,12 +109,14 @@ impl Sessions {
     /// As [`Self::begin`], for the code of a link. A code is used up.
     ///
     /// # Errors
-    /// The code was used or is too old.
+    /// The code was used or is too old; Redis keeps the key and cannot be used.
     pub(crate) async fn begin_once(
         &self,
         code: &str,
         headers: &HeaderMap,
     ) -> Result<(Caller, String), Problem> {
+        // Without the key no session begins, and the code stays valid.
+        self.signer().await?;
         let hash: Hash = Sha256::digest(code).into();
         let token = {
             let mut kept = self.code.lock().unwrap_or_else(PoisonError::into_inner);
