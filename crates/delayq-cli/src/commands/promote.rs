@@ -25,7 +25,7 @@ pub struct Promote {
     /// The topic
     #[arg(required_unless_present = "group")]
     topic: Option<Topic>,
-    /// One message, by its id
+    /// The id of a single message
     #[arg(conflicts_with_all = ["from", "until", "max", "rate", "yes"])]
     id: Option<MessageId>,
     /// Only messages of this group; without a topic, of all topics

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
-/// Interval between two probes of an idle connection; etcd closes connections that are probed more often than every
-/// 5 s.
+/// Interval between two probes of a connection with an open stream; etcd closes connections that are probed more often
+/// than every 5 s.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// Maximum time that a probe may take.
 const PROBE_DEADLINE: Duration = Duration::from_secs(3);
