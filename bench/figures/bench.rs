@@ -11,9 +11,6 @@ use delayq::{Admin, Client, Message, Producer, ProducerOptions, Settings, ShardC
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time limit of each wait.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     /// Address, as `host:port`.

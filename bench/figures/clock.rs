@@ -3,6 +3,9 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Time limit of each wait.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 #[allow(clippy::disallowed_methods, reason = "measuring is reading the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()

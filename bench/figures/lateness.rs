@@ -213,7 +213,7 @@ async fn worker_waits(client: Client, topic: Topic, rate: u64) -> Result<Vec<u64
     let mut waits = Vec::new();
     let all = (rate * SECONDS) as usize;
     while waits.len() < all {
-        let delivery = timeout(crate::bench::PATIENCE, consumer.next())
+        let delivery = timeout(clock::PATIENCE, consumer.next())
             .await
             .map_err(|_| BenchError::Wrong(format!("only {} of {all} were delivered", waits.len())))?;
         let Some(delivery) = delivery else { break };

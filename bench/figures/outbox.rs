@@ -1,8 +1,8 @@
 //! The outbox: time of rows until Redis has accepted them, also while a snapshot is held.
 
 use crate::bare_outbox::BareOutbox;
-use crate::bench::{Bench, PATIENCE, Prepared};
-use crate::clock;
+use crate::bench::{Bench, Prepared};
+use crate::clock::{self, PATIENCE};
 use crate::error::BenchError;
 use crate::figures::{Figure, Target, percentile_ms};
 use crate::shape::Shape;

@@ -103,7 +103,7 @@ async fn all_ready(prepared: &mut Prepared) -> Result<(), BenchError> {
         if ready >= MESSAGES as u64 {
             return Ok(());
         }
-        if clock::now() - start > crate::bench::PATIENCE {
+        if clock::now() - start > clock::PATIENCE {
             return Err(BenchError::Wrong(format!(
                 "only {ready} of {MESSAGES} became ready within a minute"
             )));

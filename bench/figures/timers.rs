@@ -1,6 +1,6 @@
 //! The timers of a measurement, in this process.
 
-use crate::bench::PATIENCE;
+use crate::clock::PATIENCE;
 use crate::error::BenchError;
 use delayq::{Client, ShardCount};
 use delayq_cli::output::complain;

@@ -15,7 +15,7 @@ impl Wire {
     pub(crate) fn connect(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(crate::bench::PATIENCE))?;
+        stream.set_read_timeout(Some(crate::clock::PATIENCE))?;
         Ok(Self { stream, input: Vec::new() })
     }
 

@@ -6,9 +6,8 @@ import {
   silence, usable, type Place,
 } from "./connections.js";
 import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
-import type { Results } from "./gather.js";
 import { name, placesOf } from "./names.js";
-import { ClosedError, Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Verb, type Words } from "./outcome.js";
+import { ClosedError, Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Results, type Verb, type Words } from "./outcome.js";
 import { GROUP_WRITES, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, WRITES } from "./protocol.js";
 import { scriptOf, type Script } from "./scripts.js";
 import { Several } from "./several.js";

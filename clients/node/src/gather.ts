@@ -1,13 +1,10 @@
 /** Batching: calls that arrive during a flight share the next flight. */
 
 import type { Item } from "./calls.js";
-import type { Outcome, Verb, Words } from "./outcome.js";
+import type { Outcome, Results, Verb, Words } from "./outcome.js";
 
 /** Limits of a batch, and of batches in flight. */
 const [MAX_ITEMS, MAX_BYTES, IN_FLIGHT] = [500, 1024 * 1024, 4];
-
-/** Outcomes and faults by the index of the item. */
-export type Results = { outcomes: Outcome[]; faults: unknown[] };
 
 type Send = (verb: Verb, items: readonly Item[]) => Promise<Results>;
 type Entry = { verb: Verb; item: Item; resolve: (outcome: any) => void; reject: (fault: unknown) => void };

@@ -3,13 +3,10 @@
 import { createHash } from "node:crypto";
 import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, type Time } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
-import { MAX_ATTEMPTS, MAX_DELAY_MS, MAX_DELAYS, MAX_HEADER_BYTES } from "./protocol.js";
+import { MAX_ATTEMPTS, MAX_DELAY_MS, MAX_DELAYS, MAX_HEADER_BYTES, type Backoff } from "./protocol.js";
 
 /** Minimum and maximum number of delays by kind of back-off. */
-const DELAYS = { fixed: [1, 1], exponential: [2, 2], list: [1, MAX_DELAYS] } as const;
-
-/** Delay before the next attempt: one delay; first and longest; or one per attempt. */
-export type Backoff = { kind: keyof typeof DELAYS; delaysMs: readonly number[] };
+const DELAYS: Record<Backoff["kind"], readonly [number, number]> = { fixed: [1, 1], exponential: [2, 2], list: [1, MAX_DELAYS] };
 
 /** A message for delivery at a due time on the Redis clock: `at`, or `afterMs` (0) from the put. */
 export interface Message {

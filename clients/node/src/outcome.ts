@@ -80,6 +80,9 @@ export interface Outcome<Word extends string = string> {
   doomed?: boolean;
 }
 
+/** Outcomes and faults by the index of the item. */
+export type Results = { outcomes: Outcome[]; faults: unknown[] };
+
 export function unanswered(id: string): Outcome<"unanswered"> {
   return { word: "unanswered", id, shard: 0, accepted: false };
 }

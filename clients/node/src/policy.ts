@@ -1,9 +1,9 @@
 /** Policies of topics: defaults for messages, and flow control. */
 
 import { flagOf, optionsOf, shown, spanMs, wholeOf } from "./arguments.js";
-import { decodeBackoff, encodeBackoff, type Backoff } from "./message.js";
+import { decodeBackoff, encodeBackoff } from "./message.js";
 import { InvalidMessage } from "./names.js";
-import { SETTINGS, type Policy, type SettingForm } from "./protocol.js";
+import { SETTINGS, type Backoff, type Policy, type SettingForm } from "./protocol.js";
 
 export type { Policy };
 

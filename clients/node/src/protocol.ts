@@ -4,8 +4,6 @@
  * Written from the tables of delayq-core, never by hand: DELAYQ_UPDATE=1 cargo test -p delayq-core --test answers -- description.
  */
 
-import type { Backoff } from "./message.js";
-
 export const MAX_IDS_A_CALL = 500;
 export const MAX_BYTES_A_CALL = 4_194_304;
 export const MAX_PAYLOAD_BYTES = 1_048_576;
@@ -70,6 +68,9 @@ export const URLS = {
   sentinel: { schemes: ["redis+sentinel://", "rediss+sentinel://"], host: "sentinel", port: 26_379, shape: "expected redis+sentinel://host:port,host:port/service", query: ["db"] },
   cluster: { schemes: ["redis+cluster://", "rediss+cluster://"], host: "node of a cluster", port: 6379, shape: "expected redis+cluster://host:port,host:port", query: [] },
 } as const;
+
+/** Delay before the next attempt: one delay; first and longest; or one per attempt. */
+export type Backoff = { kind: "fixed" | "exponential" | "list"; delaysMs: readonly number[] };
 
 /** Settings of a topic. A missing field has the default. */
 export interface Policy {

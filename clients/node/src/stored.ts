@@ -1,9 +1,9 @@
 /** Stored messages. */
 
 import { isUtf8 } from "node:buffer";
-import { decodeBackoff, type Backoff } from "./message.js";
+import { decodeBackoff } from "./message.js";
 import { idAndGroup, InvalidMessage, name } from "./names.js";
-import { FLAGS, STATES, type State } from "./protocol.js";
+import { FLAGS, STATES, type Backoff, type State } from "./protocol.js";
 
 /** The content of a stored message; times are on the Redis clock. */
 export interface Envelope {

@@ -9,11 +9,16 @@ use delayq_core::url::FORMS;
 use delayq_core::verbs::words::{LOST, WORDS};
 use std::fmt::Write;
 
+/// The type of a setting that is no scalar.
+const BACKOFF: &str = "
+/** Delay before the next attempt: one delay; first and longest; or one per attempt. */
+export type Backoff = { kind: \"fixed\" | \"exponential\" | \"list\"; delaysMs: readonly number[] };
+";
+
 /// Every table in one module.
 pub(super) fn protocol() -> String {
     let mut text = format!(
-        "/**\n * The tables of the protocol: limits, names, states, words, URLs, settings.\n *\n * Written from the tables of delayq-core, never by hand: {HOW}.\n */\n\n\
-         import type {{ Backoff }} from \"./message.js\";\n\n"
+        "/**\n * The tables of the protocol: limits, names, states, words, URLs, settings.\n *\n * Written from the tables of delayq-core, never by hand: {HOW}.\n */\n\n"
     );
     for (name, value) in limits() {
         writeln!(text, "export const MAX_{} = {};", name.to_uppercase(), grouped(value)).unwrap();
@@ -99,6 +104,7 @@ fn urls(text: &mut String) {
 }
 
 fn settings(text: &mut String) {
+    text.push_str(BACKOFF);
     text.push_str(
         "\n/** Settings of a topic. A missing field has the default. */\nexport interface Policy {\n",
     );
