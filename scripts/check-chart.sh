@@ -27,7 +27,9 @@ refuses drainSeconds=6                           # a forwarder alone waits as lo
 refuses timer.replicas=two
 refuses etcd.enabled=false                       # with two timers
 refuses timer.autoscaling.readyMessages=1          # timers scale by their own work
-refuses gateway.enabled=true                       # neither tokens nor the explicit word
+refuses gateway.enabled=true,gateway.cleartext=true  # neither tokens nor the explicit word
+refuses gateway.enabled=true,gateway.insecure=true   # neither TLS nor the explicit word
+refuses gateway.enabled=true,gateway.insecure=true,gateway.cleartext=true,gateway.clientCaSecret.name=clients
 refuses forwarder.keda.enabled=true,forwarder.autoscaling.enabled=true
 refuses forwarder.keda.horizon=90s                 # the label says 1m 30s
 refuses forwarder.keda.enabled=true,config='horizons = 1' # which the chart's own would override

@@ -56,5 +56,19 @@ pub const ACCOUNTS: Code = Code {
     exit: Exit::Config,
 };
 
+/// The certificate cannot be used.
+pub const CERTIFICATE: Code = Code {
+    id: "DQ-G005",
+    title: "the gateway's certificate cannot be used",
+    cause: "A file of `[gateway] cert`, `key` or `ca` is missing or unreadable, is not PEM, or the key belongs to another \
+            certificate.",
+    tries: [
+        "Run `delayq config check`: it names the file.",
+        "Check that the user of this process can read the files; a key must need no passphrase.",
+        "Compare the two: openssl x509 -in CERT -noout -pubkey; openssl pkey -in KEY -pubout.",
+    ],
+    exit: Exit::Config,
+};
+
 /// Every code of this crate.
-pub const TABLE: &[&Code] = &[&BIND, &TOKENS, &RECEIPT_KEY, &ACCOUNTS];
+pub const TABLE: &[&Code] = &[&BIND, &TOKENS, &RECEIPT_KEY, &ACCOUNTS, &CERTIFICATE];

@@ -1,22 +1,32 @@
 //! `[gateway]`: the address of the gateway, access, and limits.
 
-use delayq_service::config::{ByteSize, Faults, HostPort, HumanDuration, Secret, Section};
+use delayq_service::config::{ByteSize, Faults, HostPort, HumanDuration, PemFiles, Secret, Section};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// `[gateway]`: HTTP without TLS.
+/// `[gateway]`: HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayConfig {
     /// Address; port 0: a free port, named in the log. Default `127.0.0.1:9480`. An address that other hosts reach needs
-    /// `tokens` or `insecure`.
+    /// `tokens` or `insecure`, and `cert` or `cleartext`.
     pub listen: HostPort,
     /// File of the tokens that requests may carry, one a line: a name, the SHA-256 of the token in hex, and `read` if the token
     /// may change nothing. Read again after a change. `None`: no request needs a token.
     pub tokens: Option<PathBuf>,
     /// Serve other hosts without tokens. Default false.
     pub insecure: bool,
+    /// The gateway's certificate with the chain below its authority, and the private key: PEM files, read again after a change.
+    /// `None`: HTTP without TLS.
+    pub cert: Option<PathBuf>,
+    /// The private key of `cert`.
+    pub key: Option<PathBuf>,
+    /// The authority of the clients: each client has to show a certificate of this authority. PEM. `None`: clients need no
+    /// certificate.
+    pub ca: Option<PathBuf>,
+    /// Serve other hosts without TLS: a proxy in front ends TLS, or the network is trusted. Default false.
+    pub cleartext: bool,
     /// Signs receipts; the same in every gateway of the deployment, 16 characters or more. `None`: gateways keep a key in
     /// Redis.
     pub receipt_key: Option<Secret>,
@@ -46,6 +56,12 @@ impl GatewayConfig {
         let host = self.listen.host();
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
+
+    /// The files of TLS.
+    pub(crate) fn pem_files(&self) -> PemFiles<'_> {
+        let off = self.cert.is_none().then_some(("cert", "`cert` is not set"));
+        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
+    }
 }
 
 impl Default for GatewayConfig {
@@ -54,6 +70,10 @@ impl Default for GatewayConfig {
             listen: HostPort::new("127.0.0.1", 9480),
             tokens: None,
             insecure: false,
+            cert: None,
+            key: None,
+            ca: None,
+            cleartext: false,
             receipt_key: None,
             max_connections: 10_000,
             max_polls: 5_000,
@@ -72,6 +92,11 @@ impl Section for GatewayConfig {
             let why = "other hosts reach this address: set `tokens`, or `insecure = true` to serve anyone";
             at.contradiction(&["listen", "tokens"], why);
         }
+        if !self.is_local() && self.cert.is_none() && !self.cleartext {
+            let why = "other hosts reach this address: set `cert` and `key`, or `cleartext = true` where a proxy ends TLS";
+            at.contradiction(&["listen", "cert"], why);
+        }
+        self.pem_files().validate(at);
         at.secret("receipt_key", self.receipt_key.as_ref());
         at.range("max_connections", &self.max_connections, 1..=1_000_000);
         at.range("max_polls", &self.max_polls, 1..=self.max_connections.max(1));
@@ -103,12 +128,17 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_other_hosts_reach_needs_tokens_or_an_explicit_word() {
+    fn a_gateway_that_other_hosts_reach_needs_tokens_and_tls_or_an_explicit_word_for_each() {
         for host in ["0.0.0.0", "[::]", "10.0.0.7", "gateway.internal"] {
             let listen = format!("[gateway]\nlisten = '{host}:9480'\n");
-            assert!(faults(&listen).contains("insecure = true"), "{host}: {}", faults(&listen));
-            assert_eq!(faults(&format!("{listen}insecure = true\n")), "");
-            assert_eq!(faults(&format!("{listen}tokens = '/etc/delayq/tokens'\n")), "");
+            let both = faults(&listen);
+            assert!(both.contains("insecure = true") && both.contains("cleartext = true"), "{host}: {both}");
+            let clear = format!("{listen}cleartext = true\n");
+            assert!(faults(&clear).contains("insecure = true"), "{host}: {}", faults(&clear));
+            assert_eq!(faults(&format!("{clear}insecure = true\n")), "");
+            assert_eq!(faults(&format!("{clear}tokens = '/etc/delayq/tokens'\n")), "");
+            let insecure = format!("{listen}insecure = true\n");
+            assert!(faults(&insecure).contains("cleartext = true"), "{host}: {}", faults(&insecure));
         }
         for host in ["127.0.0.1", "127.9.0.1", "[::1]", "localhost"] {
             assert_eq!(faults(&format!("[gateway]\nlisten = '{host}:0'\n")), "", "{host}");

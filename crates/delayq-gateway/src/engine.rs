@@ -9,6 +9,7 @@ use crate::receipts::Receipts;
 use crate::server::Server;
 use crate::sessions::Sessions;
 use crate::state::{App, Parts};
+use crate::tls::Tls;
 use crate::tokens::Tokens;
 use axum::Router;
 use delayq::protocol::Holder;
@@ -30,6 +31,7 @@ pub(crate) struct Common {
     config: GatewayConfig,
     key: Option<Arc<[u8]>>,
     tokens: Tokens,
+    tls: Option<Tls>,
     metrics: GatewayMetrics,
     room: Arc<Semaphore>,
     places: Arc<Semaphore>,
@@ -45,14 +47,15 @@ pub(crate) struct Engine {
 // === impl Common ===
 
 impl Common {
-    /// Reads tokens and key.
+    /// Reads tokens, certificate and key.
     ///
     /// # Errors
-    /// The tokens or the key cannot be read.
+    /// The tokens, the certificate or the key cannot be read.
     pub(crate) fn new(config: GatewayConfig, metrics: GatewayMetrics) -> Result<Self, Fault> {
         Ok(Self {
             key: key(&config)?,
             tokens: Tokens::read(config.tokens.as_deref())?,
+            tls: Tls::read(&config)?,
             metrics,
             room: Arc::new(Semaphore::new(config.max_bytes.as_usize())),
             places: Arc::new(Semaphore::new(config.max_polls as usize)),
@@ -90,6 +93,11 @@ impl Common {
         Engine { app, running, giving_back }
     }
 
+    /// TLS of the gateway's own address; `None`: HTTP without TLS.
+    pub(crate) fn tls(&self) -> Option<Tls> {
+        self.tls.clone()
+    }
+
     /// A server of this router, with the bound address.
     ///
     /// # Errors
@@ -97,12 +105,13 @@ impl Common {
     pub(crate) async fn server(
         &self,
         listen: &HostPort,
+        tls: Option<Tls>,
         router: Router,
     ) -> Result<(SocketAddr, Server), Fault> {
         let refusal = |error| Fault::new(&BIND, format!("cannot listen on {listen}")).because(error);
         let listener = TcpListener::bind((listen.host(), listen.port())).await.map_err(refusal)?;
         let address = listener.local_addr().map_err(refusal)?;
-        Ok((address, Server::new(listener, router, &self.config, self.metrics.clone())))
+        Ok((address, Server::new(listener, tls, router, &self.config, self.metrics.clone())))
     }
 }
 

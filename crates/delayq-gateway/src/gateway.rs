@@ -7,6 +7,7 @@ use crate::looks::Looks;
 use crate::metrics::GatewayMetrics;
 use crate::routes::router;
 use crate::server::Server;
+use crate::tls::Tls;
 use delayq::{Client, Error};
 use delayq_look::Deployment;
 use delayq_service::{Fault, Metrics, Tasks};
@@ -26,6 +27,8 @@ pub struct Deps {
 pub struct Gateway {
     address: SocketAddr,
     engine: Engine,
+    /// `None`: HTTP without TLS.
+    tls: Option<Tls>,
     server: Server,
     /// `None`: lmstfy's API is not served.
     lmstfy: Option<Lmstfy>,
@@ -34,19 +37,20 @@ pub struct Gateway {
 /// Creates a gateway and binds the addresses. Redis may be unavailable.
 ///
 /// # Errors
-/// An address cannot be bound, or the tokens, the key or an account cannot be read.
+/// An address cannot be bound, or the tokens, the certificate, the key or an account cannot be read.
 pub async fn build(config: GatewayConfig, lmstfy: LmstfyConfig, deps: Deps) -> Result<Gateway, Fault> {
     let Deps { deployment, pools, metrics } = deps;
     let listen = config.listen.clone();
     let common = Common::new(config, GatewayMetrics::register(&metrics))?;
     let client = deployment.client().clone();
     let engine = common.engine(client.clone());
-    let (address, server) = common.server(&listen, router(&engine.app, Looks::new(deployment))).await?;
+    let (tls, router) = (common.tls(), router(&engine.app, Looks::new(deployment)));
+    let (address, server) = common.server(&listen, tls.clone(), router).await?;
     let lmstfy = match lmstfy.enabled {
         true => Some(lmstfy::build(&lmstfy, &common, client, pools).await?),
         false => None,
     };
-    Ok(Gateway { address, engine, server, lmstfy })
+    Ok(Gateway { address, engine, tls, server, lmstfy })
 }
 
 // === impl Gateway ===
@@ -70,14 +74,15 @@ impl Gateway {
     /// The system gives no random numbers.
     pub fn one_time_link(&self, token: &str) -> Result<String, Error> {
         let code = self.engine.app.sessions.one_time_code(token)?;
-        Ok(format!("http://{}/?once={code}", self.address))
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}/?once={code}", self.address))
     }
 
     /// Starts the tasks. On shutdown, reserves that wait are answered empty, requests that were taken are answered, and what
     /// reached no client is given back.
     pub fn run(self, tasks: &Tasks) {
-        let Self { address, engine, server, lmstfy } = self;
-        tracing::info!(%address, "gateway listening");
+        let Self { address, engine, tls, server, lmstfy } = self;
+        tracing::info!(%address, tls = tls.is_some(), "gateway listening");
         let shutdown = tasks.shutdown();
         let (app, until) = (engine.app.clone(), shutdown.clone());
         let tokens = app.tokens.clone();
@@ -85,6 +90,13 @@ impl Gateway {
             tokens.follow(until).await;
             Ok(())
         });
+        if let Some(tls) = tls {
+            let until = shutdown.clone();
+            tasks.spawn("certificate", async move {
+                tls.follow(until).await;
+                Ok(())
+            });
+        }
         engine.run(tasks);
         if let Some(lmstfy) = lmstfy {
             lmstfy.run(tasks);

@@ -18,6 +18,7 @@ pub mod codes;
 mod config;
 mod dispatch;
 mod engine;
+mod files;
 mod gateway;
 mod guard;
 mod input;
@@ -35,6 +36,7 @@ mod service;
 mod sessions;
 mod state;
 mod table;
+mod tls;
 mod tokens;
 
 pub use config::GatewayConfig;

@@ -86,8 +86,9 @@ pub(crate) async fn build(
         is_local: config.is_local(),
         admin_is_local: config.admin_is_local(),
     });
-    let (address, server) = common.server(&config.listen, router(&state, Port::Api)).await?;
-    let (admin_address, admin) = common.server(&config.admin_listen, router(&state, Port::Admin)).await?;
+    let (address, server) = common.server(&config.listen, None, router(&state, Port::Api)).await?;
+    let (admin_address, admin) =
+        common.server(&config.admin_listen, None, router(&state, Port::Admin)).await?;
     let engines = engines.into_iter().map(|(_, engine)| engine).collect();
     Ok(Lmstfy { addresses: [address, admin_address], servers: [server, admin], engines })
 }

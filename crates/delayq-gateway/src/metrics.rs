@@ -12,6 +12,7 @@ pub(crate) struct GatewayMetrics {
     requests: Family<OfRoute, Counter>,
     connections: Gauge,
     refused: Counter,
+    handshakes_failed: Counter,
     polls: Gauge,
     given_back: Counter,
 }
@@ -33,12 +34,14 @@ impl GatewayMetrics {
     pub(crate) fn register(metrics: &Metrics) -> Self {
         let requests = "Answered requests, by route and status; the route is none where no route was found";
         let refused = "Connections answered 503 because too many were open";
+        let handshakes = "Connections closed because their TLS handshake failed or took too long";
         let polls = "Reserves that wait for a message";
         let given_back = "Messages given back: their client was gone, or the answer had no room for them";
         Self {
             requests: metrics.register("gateway_requests", requests, Family::default()),
             connections: metrics.register("gateway_connections", "Open connections", Gauge::default()),
             refused: metrics.register("gateway_connections_refused", refused, Counter::default()),
+            handshakes_failed: metrics.register("gateway_handshakes_failed", handshakes, Counter::default()),
             polls: metrics.register("gateway_polls", polls, Gauge::default()),
             given_back: metrics.register("gateway_given_back", given_back, Counter::default()),
         }
@@ -54,6 +57,10 @@ impl GatewayMetrics {
 
     pub(crate) fn connection_refused(&self) {
         self.refused.inc();
+    }
+
+    pub(crate) fn handshake_failed(&self) {
+        self.handshakes_failed.inc();
     }
 
     pub(crate) fn poll_began(&self) -> Counted {

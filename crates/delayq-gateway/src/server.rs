@@ -2,7 +2,7 @@
 //!
 //! | a client that | is closed after |
 //! | --- | --- |
-//! | is silent, or drips its head | `header_timeout` |
+//! | is silent, or drips its handshake or its head | `header_timeout` |
 //! | sends a head of more than 64 KiB, sometimes of more than 32 KiB, or 100 headers | the answer 431 |
 //! | leaves an answer unread | `write_timeout` |
 //!
@@ -18,6 +18,7 @@ pub(crate) use peer::Peer;
 
 use crate::config::GatewayConfig;
 use crate::metrics::GatewayMetrics;
+use crate::tls::Tls;
 use axum::Router;
 use axum::http::Request;
 use delayq_service::Shutdown;
@@ -25,11 +26,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use outgoing::Reporting;
 use socket::Socket;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -47,6 +50,8 @@ const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n
 /// Serves connections.
 pub(crate) struct Server {
     listener: TcpListener,
+    /// `None`: HTTP without TLS.
+    tls: Option<Tls>,
     router: Router,
     places: Arc<Semaphore>,
     header_timeout: Duration,
@@ -59,12 +64,14 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(
         listener: TcpListener,
+        tls: Option<Tls>,
         router: Router,
         config: &GatewayConfig,
         metrics: GatewayMetrics,
     ) -> Self {
         Self {
             listener,
+            tls,
             router,
             places: Arc::new(Semaphore::new(config.max_connections as usize)),
             header_timeout: *config.header_timeout,
@@ -109,34 +116,60 @@ impl Server {
     }
 
     fn serve(&self, stream: TcpStream, shutdown: Shutdown) -> impl Future<Output = ()> + Send + use<> {
-        let (stream, outgoing) = (Arc::new(stream), Outgoing::default());
-        let (router, peer) = (self.router.clone(), Peer::of(&stream));
-        let socket = Socket::new(stream, outgoing.clone(), self.write_timeout);
-        let header_timeout = self.header_timeout;
+        let stream = Arc::new(stream);
+        let peer = Peer::of(&stream);
+        let socket = Socket::new(stream, self.write_timeout);
+        let (acceptor, metrics) = (self.tls.as_ref().map(Tls::acceptor), self.metrics.clone());
+        let (router, header_timeout) = (self.router.clone(), self.header_timeout);
         async move {
-            let service = service_fn(move |request: Request<Incoming>| {
-                let mut request = request.map(axum::body::Body::new);
-                request.extensions_mut().insert(outgoing.clone());
-                request.extensions_mut().insert(peer.clone());
-                answer(router.clone(), request)
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(header_timeout)
-                .max_buf_size(MAX_HEAD)
-                .serve_connection(TokioIo::new(socket), service);
-            let mut connection = pin!(connection);
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = shutdown.requested() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+            let Some(acceptor) = acceptor else {
+                return serve(socket, router, peer, header_timeout, &shutdown).await;
             };
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a connection ended early");
+            let handshake = tokio::time::timeout(header_timeout, acceptor.accept(socket));
+            match shutdown.or(handshake).await {
+                Some(Ok(Ok(stream))) => serve(stream, router, peer, header_timeout, &shutdown).await,
+                Some(Ok(Err(error))) => {
+                    tracing::debug!(%error, "a TLS handshake failed");
+                    metrics.handshake_failed();
+                }
+                Some(Err(_)) => metrics.handshake_failed(),
+                None => {}
             }
         }
+    }
+}
+
+/// Serves the requests of a connection.
+async fn serve(
+    connection: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    peer: Peer,
+    header_timeout: Duration,
+    shutdown: &Shutdown,
+) {
+    let outgoing = Outgoing::default();
+    let connection = Reporting::new(connection, outgoing.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(axum::body::Body::new);
+        request.extensions_mut().insert(outgoing.clone());
+        request.extensions_mut().insert(peer.clone());
+        answer(router.clone(), request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_timeout)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(connection), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.requested() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
     }
 }
 

@@ -1,15 +1,12 @@
 //! The tokens that requests may carry. The file has hashes only, and is read again after a change.
 
 use crate::codes::TOKENS;
+use crate::files::Changes;
 use delayq_service::{Fault, Shutdown};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
-
-/// Interval of looks at the file: a removed token lives on for so long.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) type Hash = [u8; 32];
 
@@ -33,6 +30,7 @@ pub(crate) struct Tokens {
 #[derive(Debug)]
 struct File {
     path: PathBuf,
+    changes: Changes,
     /// By the hash of the token.
     tokens: RwLock<HashMap<Hash, Token>>,
 }
@@ -46,8 +44,9 @@ impl Tokens {
     /// [`TOKENS`]: the file cannot be read, or a line is not a name and a hash.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, Fault> {
         let Some(path) = path else { return Ok(Self::default()) };
+        let changes = Changes::of([path.to_owned()]);
         let tokens = read(path).map_err(|why| Fault::new(&TOKENS, format!("{}: {why}", path.display())))?;
-        let file = File { path: path.to_owned(), tokens: RwLock::new(tokens) };
+        let file = File { path: path.to_owned(), changes, tokens: RwLock::new(tokens) };
         Ok(Self { file: Some(Arc::new(file)) })
     }
 
@@ -71,13 +70,8 @@ impl Tokens {
     /// Follows changes of the file until shutdown. An unreadable file changes nothing.
     pub(crate) async fn follow(self, shutdown: Shutdown) {
         let Some(file) = self.file else { return shutdown.requested().await };
-        let mut seen = changed_at(&file.path);
-        while shutdown.or(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-            let now = changed_at(&file.path);
-            if now == seen {
-                continue;
-            }
-            seen = now;
+        let mut changes = file.changes.clone();
+        while changes.next(&shutdown).await.is_some() {
             match read(&file.path) {
                 Ok(tokens) => {
                     tracing::info!(tokens = tokens.len(), "the tokens were read again");
@@ -93,12 +87,6 @@ impl Tokens {
 #[must_use]
 pub fn token_line(name: &str, token: &str) -> String {
     format!("{name} {}\n", hex::encode(Sha256::digest(token)))
-}
-
-/// The modification time and the length of the file: two writes may share a tick of the clock.
-fn changed_at(path: &Path) -> Option<(SystemTime, u64)> {
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.modified().ok()?, meta.len()))
 }
 
 fn read(path: &Path) -> Result<HashMap<Hash, Token>, String> {

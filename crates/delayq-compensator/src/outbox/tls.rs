@@ -1,11 +1,10 @@
 //! TLS to the database: the server's certificate is always checked.
 
-use delayq_service::config::{PemFiles, read_pem};
+use delayq_service::config::PemFiles;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 #[cfg(feature = "postgres")]
-use {rustls::ClientConfig, rustls::pki_types::PrivateKeyDer, std::sync::Arc};
+use {rustls::ClientConfig, std::sync::Arc};
 
 /// The authorities that a client trusts, and the client's own certificate.
 ///
@@ -18,12 +17,8 @@ pub(super) fn client(files: PemFiles<'_>) -> Result<ClientConfig, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots(files)?);
-    let Some([cert, key]) = files.identity()? else { return Ok(builder.with_no_client_auth()) };
-    let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&cert).collect();
-    let certs = certs.map_err(|error| format!("cert: {error}"))?;
-    // The cause is left out: it may quote the file.
-    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| "key: it holds no private key".to_owned())?;
-    builder.with_client_auth_cert(certs, key).map_err(|error| format!("cert: {error}"))
+    let Some((certificates, key)) = files.certified()? else { return Ok(builder.with_no_client_auth()) };
+    builder.with_client_auth_cert(certificates, key).map_err(|error| format!("cert: {error}"))
 }
 
 #[cfg(feature = "postgres")]
@@ -38,10 +33,8 @@ fn roots(files: PemFiles<'_>) -> Result<RootCertStore, String> {
 /// # Errors
 /// A sentence: the file cannot be read, or there is none that can be used.
 pub(super) fn authorities(files: PemFiles<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
-    let mut found: Vec<_> = match files.ca {
-        Some(file) => CertificateDer::pem_slice_iter(&read_pem(file).map_err(|why| format!("ca: {why}"))?)
-            .collect::<Result<_, _>>()
-            .map_err(|error| format!("ca: {error}"))?,
+    let mut found = match files.authorities()? {
+        Some(authorities) => authorities,
         None => rustls_native_certs::load_native_certs().certs,
     };
     // Systems hold some that rustls does not read.

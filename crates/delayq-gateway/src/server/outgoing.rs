@@ -3,8 +3,11 @@
 //! hyper takes the last bytes of an answer into its own buffer, and flushes the socket only once that buffer is empty. So
 //! what was handed to hyper before a flush has left this process, and what is here when the connection ends has not.
 
-use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::{fmt, io};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Something that an answer carries. Dropping a parcel that was not sent gives the contents back.
 pub(crate) trait Parcel: Send {
@@ -15,6 +18,12 @@ pub(crate) trait Parcel: Send {
 /// The parcels of a connection whose bytes the socket may not have taken yet; clones share the list.
 #[derive(Clone, Default)]
 pub(crate) struct Outgoing(Arc<Mutex<Vec<Box<dyn Parcel>>>>);
+
+/// A connection that reports flushed answers: plain, or TLS, whose flush ends once the socket has taken every record.
+pub(super) struct Reporting<C> {
+    connection: C,
+    outgoing: Outgoing,
+}
 
 // === impl Outgoing ===
 
@@ -36,5 +45,52 @@ impl Outgoing {
 impl fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Outgoing")
+    }
+}
+
+// === impl Reporting ===
+
+impl<C> Reporting<C> {
+    pub(super) fn new(connection: C, outgoing: Outgoing) -> Self {
+        Self { connection, outgoing }
+    }
+}
+
+impl<C: AsyncRead + Unpin> AsyncRead for Reporting<C> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_read(cx, buffer)
+    }
+}
+
+impl<C: AsyncWrite + Unpin> AsyncWrite for Reporting<C> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.connection).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.connection).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.connection.is_write_vectored()
+    }
+
+    /// hyper flushes when the own buffer is empty: the connection has every answer.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
+        self.outgoing.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_shutdown(cx)
     }
 }

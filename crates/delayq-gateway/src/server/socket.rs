@@ -1,6 +1,5 @@
-//! A connection's socket: reports flushed answers, and gives up on a client that does not read.
+//! A connection's socket: gives up on a client that does not read.
 
-use super::outgoing::Outgoing;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +11,6 @@ use tokio::time::{Instant, Sleep};
 
 pub(super) struct Socket {
     stream: Arc<TcpStream>,
-    outgoing: Outgoing,
     write_timeout: Duration,
     /// Runs while the socket takes no bytes.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -21,8 +19,8 @@ pub(super) struct Socket {
 // === impl Socket ===
 
 impl Socket {
-    pub(super) fn new(stream: Arc<TcpStream>, outgoing: Outgoing, write_timeout: Duration) -> Self {
-        Self { stream, outgoing, write_timeout, stalled: None }
+    pub(super) fn new(stream: Arc<TcpStream>, write_timeout: Duration) -> Self {
+        Self { stream, write_timeout, stalled: None }
     }
 
     /// Writes once the socket takes bytes.
@@ -86,9 +84,8 @@ impl AsyncWrite for Socket {
         true
     }
 
-    /// hyper flushes when the own buffer is empty: the socket has taken every answer.
+    /// The socket keeps nothing back.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.outgoing.flushed();
         Poll::Ready(Ok(()))
     }
 

@@ -16,4 +16,5 @@ mod reserves;
 mod several;
 mod stage;
 mod status;
+mod tls;
 mod topics;

@@ -44,7 +44,8 @@ async fn a_gateway_that_other_hosts_reach_does_not_start_unprotected() {
         ("listen = '0.0.0.0:0'", Exit::Config),
         ("listen = '127.0.0.1:0'\ntokens = '/nowhere'", Exit::Config),
         ("listen = '127.0.0.1:0'\nreceipt_key = 'short'", Exit::Config),
-        ("listen = '192.0.2.1:9480'\ninsecure = true", Exit::Unavailable),
+        ("listen = '0.0.0.0:0'\ntokens = '/dev/null'", Exit::Config),
+        ("listen = '192.0.2.1:9480'\ninsecure = true\ncleartext = true", Exit::Unavailable),
     ] {
         let text =
             format!("[redis]\nurl = 'redis://127.0.0.1:1'\n[admin]\nlisten = ''\n[gateway]\n{settings}\n");

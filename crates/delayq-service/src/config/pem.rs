@@ -90,6 +90,24 @@ impl PemFiles<'_> {
         let cert = read_pem(cert).map_err(|why| format!("cert: {why}"))?;
         Ok(Some([cert, read_pem(key).map_err(|why| format!("key: {why}"))?]))
     }
+
+    /// The own certificates and the private key, parsed.
+    ///
+    /// # Errors
+    /// A sentence that begins with the key: a file cannot be read or used.
+    pub fn certified(self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, String> {
+        let (Some(cert), Some(key)) = (self.cert, self.key) else { return Ok(None) };
+        let certificates = read_certificates(cert).map_err(|why| format!("cert: {why}"))?;
+        Ok(Some((certificates, read_key(key).map_err(|why| format!("key: {why}"))?)))
+    }
+
+    /// The certificates of the authority, parsed; `None`: `ca` is not set.
+    ///
+    /// # Errors
+    /// A sentence that begins with the key: the file cannot be read or used.
+    pub fn authorities(self) -> Result<Option<Vec<CertificateDer<'static>>>, String> {
+        self.ca.map(read_certificates).transpose().map_err(|why| format!("ca: {why}"))
+    }
 }
 
 fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -126,6 +126,19 @@ delayq.toml: |
 - name: DELAYQ__GATEWAY__INSECURE
   value: "true"
 {{- end }}
+{{- if .tlsSecret.name }}
+- name: DELAYQ__GATEWAY__CERT
+  value: /run/secrets/delayq/gateway-tls/tls.crt
+- name: DELAYQ__GATEWAY__KEY
+  value: /run/secrets/delayq/gateway-tls/tls.key
+{{- else }}
+- name: DELAYQ__GATEWAY__CLEARTEXT
+  value: "true"
+{{- end }}
+{{- if .clientCaSecret.name }}
+- name: DELAYQ__GATEWAY__CA
+  value: /run/secrets/delayq/gateway-clients/{{ .clientCaSecret.key }}
+{{- end }}
 {{- if .lmstfy }}
 - name: DELAYQ__LMSTFY__ENABLED
   value: "true"
