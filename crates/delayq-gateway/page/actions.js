@@ -11,9 +11,12 @@ const MINUTE_MS = 60_000;
 /** What the buttons of the dialog add to now. */
 const LATER = [['plus_10m', 10 * MINUTE_MS], ['plus_1h', 60 * MINUTE_MS], ['plus_1d', 1440 * MINUTE_MS]];
 
+/** True if the reader's token has this right. */
+export const may = (page, right) => page.me?.rights.includes(right) ?? false;
+
 /** The buttons of a message. */
 export function buttons(message, target, page) {
-  if (!page.me?.may_change) return nothing;
+  if (!may(page, 'act')) return nothing;
   const { state } = message;
   const is_pending = state === 'delayed' || state === 'ready';
   return html`<p class="buttons">

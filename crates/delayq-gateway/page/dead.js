@@ -1,6 +1,6 @@
 // Dead letters by reason.
 
-import { replay } from './actions.js';
+import { may, replay } from './actions.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t } from './words.js';
@@ -23,7 +23,7 @@ export function reasons(place, messages, page) {
     <p class="faint">${t('by_reason_of', { n: count(messages.length) })}</p>
     <table class="cards-when-narrow">
       <thead><tr><th scope="col">${t('reason')}</th><th scope="col" class="number">${t('messages')}</th>
-        ${page.me?.may_change ? html`<th scope="col">${t('action')}</th>` : nothing}</tr></thead>
+        ${may(page, 'act') ? html`<th scope="col">${t('action')}</th>` : nothing}</tr></thead>
       <tbody>${rows.map(([reason, of]) => row(place, reason, of, page))}</tbody>
     </table>`;
 }
@@ -36,7 +36,7 @@ function row(place, reason, messages, page) {
     <tr>
       <th scope="row" class="reason"><a href=${to({ ...place, reason: reason || NO_REASON })} aria-current=${place.reason === (reason || NO_REASON) ? 'true' : nothing}>${shown}</a></th>
       <td data-label=${t('messages')} class="number">${count(messages.length)}</td>
-      ${page.me?.may_change ? html`<td data-label=${t('action')}><button @click=${run}>${t('do_replay_n', { n: count(targets.length) })}</button></td>` : nothing}
+      ${may(page, 'act') ? html`<td data-label=${t('action')}><button @click=${run}>${t('do_replay_n', { n: count(targets.length) })}</button></td>` : nothing}
     </tr>`;
 }
 

@@ -18,7 +18,7 @@ export function frame({ screen, inner, me, failure, seen_ms, said, dismiss, log_
         <a href=${to({ view: 'find' })} aria-current=${current('find')}>${t('find')}</a>
       </nav>
       <div class="who">
-        ${me && !me.may_change ? html`<span class="badge">${t('read_only')}</span>` : nothing}
+        ${me && !me.rights.includes('act') ? html`<span class="badge">${t('read_only')}</span>` : nothing}
         ${me?.name ? html`<span class="faint">${t('logged_in_as', { name: me.name })}</span>` : nothing}
         <a href=${to({ ...here(), lang: other })} hreflang=${other} lang=${other}>${t('other_language')}</a>
         ${me?.session ? html`<button class="plain" @click=${log_out}>${t('log_out')}</button>` : nothing}

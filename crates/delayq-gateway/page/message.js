@@ -1,6 +1,6 @@
 // One message: its state and why, its history, headers and payload.
 
-import { buttons } from './actions.js';
+import { buttons, may } from './actions.js';
 import { get, path, post, query } from './api.js';
 import { attempts } from './rows.js';
 import { to } from './url.js';
@@ -68,7 +68,7 @@ function payload(message, target, page) {
   const is_open = opened?.key === key;
   return html`
     <h2>${t('payload')} <span class="faint">${size(message.payload_bytes)}</span></h2>
-    ${is_open ? html`<pre tabindex="0" role="region" aria-label=${t('payload')}>${readable(opened.full)}</pre>` : html`<button @click=${open}>${t('show_payload')}</button>`}`;
+    ${!may(page, 'payload') ? html`<p class="faint">${t('no_payload_right')}</p>` : is_open ? html`<pre tabindex="0" role="region" aria-label=${t('payload')}>${readable(opened.full)}</pre>` : html`<button @click=${open}>${t('show_payload')}</button>`}`;
 }
 
 /** The payload as text; JSON with line breaks. */

@@ -21,7 +21,7 @@ pub const TOKENS: Code = Code {
     id: "DQ-G002",
     title: "the tokens cannot be used",
     cause: "The file of `[gateway] tokens` is missing, unreadable or empty, or one of its lines is not NAME and the SHA-256 \
-            of a token, with nothing or the word `read` behind.",
+            of a token, with rights and `until=TIME` behind.",
     tries: [
         "Write a line for each token: NAME, a space, and what `printf %s \"$TOKEN\" | sha256sum` prints.",
         "Check that the user of this process can read the file.",

@@ -12,8 +12,8 @@ pub struct GatewayConfig {
     /// Address; port 0: a free port, named in the log. Default `127.0.0.1:9480`. An address that other hosts reach needs
     /// `tokens` or `insecure`, and `cert` or `cleartext`.
     pub listen: HostPort,
-    /// File of the tokens that requests may carry, one a line: a name, the SHA-256 of the token in hex, and `read` if the token
-    /// may change nothing. Read again after a change. `None`: no request needs a token.
+    /// File of the tokens that requests may carry, one a line: a name, the SHA-256 of the token in hex, and rights: `read`,
+    /// `payload`, `put`, `consume`, `act`, `manage`; without any, the token has all. `until=TIME` ends it. Read again after a change. `None`: no request needs a token.
     pub tokens: Option<PathBuf>,
     /// Serve other hosts without tokens. Default false.
     pub insecure: bool,

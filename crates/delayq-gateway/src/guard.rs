@@ -120,8 +120,8 @@ async fn authorised(app: &App, route: &Route, headers: &HeaderMap) -> Result<Cal
         return Err(Problem::new(Kind::NoToken, "send Authorization: Bearer TOKEN"));
     };
     tracing::debug!(token = caller.name, route = route.name, "authorised");
-    if route.changes() && !caller.may_change {
-        return Err(Problem::new(Kind::ReadOnly, route.name).fate(Fate::NotApplied));
+    if let Some(right) = route.needs {
+        caller.must(right, route.name)?;
     }
     Ok(caller)
 }

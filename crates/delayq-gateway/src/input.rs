@@ -13,6 +13,7 @@ pub(crate) use query::Query;
 
 use crate::problem::{Kind, Problem};
 use crate::server::{Outgoing, Peer};
+use crate::sessions::Caller;
 use crate::state::App;
 use axum::RequestPartsExt as _;
 use axum::body::Body;
@@ -32,6 +33,7 @@ pub(crate) struct Ask {
     names: Vec<(String, String)>,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
+    pub(crate) caller: Caller,
     body: Body,
     /// The connection: the way of an answer with a parcel, and the client.
     pub(crate) connection: Option<(Outgoing, Peer)>,
@@ -56,8 +58,9 @@ impl FromRequest<App> for Ask {
         let names = parts.extract::<RawPathParams>().await.map_err(|error| malformed(&error))?;
         let names = names.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = parts.extensions.remove::<Query>().unwrap_or_default();
+        let caller = parts.extensions.remove::<Caller>().unwrap_or(Caller::NOBODY);
         let connection = parts.extensions.remove::<Outgoing>().zip(parts.extensions.remove::<Peer>());
-        Ok(Self { names, query, headers: parts.headers, body, connection })
+        Ok(Self { names, query, headers: parts.headers, caller, body, connection })
     }
 }
 

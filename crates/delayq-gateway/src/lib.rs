@@ -30,6 +30,7 @@ mod origin;
 mod page;
 mod problem;
 mod receipts;
+mod rights;
 mod routes;
 mod server;
 mod service;

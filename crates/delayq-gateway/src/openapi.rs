@@ -74,8 +74,10 @@ fn operation(route: &Route, meanings: &Map<String, Value>) -> Value {
     if let Some(body) = body(route.takes) {
         operation["requestBody"] = body;
     }
-    if route.is_public {
-        operation["security"] = json!([]);
+    match route.needs {
+        _ if route.is_public => operation["security"] = json!([]),
+        Some(right) => operation["security"] = json!([{ "token": [right.word()] }]),
+        None => {}
     }
     operation
 }

@@ -9,9 +9,10 @@
 use crate::origin;
 use crate::problem::{Kind, Problem};
 use crate::receipts::{Receipts, Signer, random};
+use crate::rights::{Right, Rights};
 use crate::tokens::{Hash, Token, Tokens};
 use axum::http::{HeaderMap, header};
-use delayq::{Error, UnixMillis};
+use delayq::{Error, Fate, UnixMillis};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +33,7 @@ const COOKIE: &str = "delayq_session";
 pub(crate) struct Caller {
     /// The token's name; `None`: no token is needed.
     pub(crate) name: Option<String>,
-    pub(crate) may_change: bool,
+    pub(crate) rights: Rights,
     /// The end of the session; `None`: the request carries no cookie.
     pub(crate) ends: Option<UnixMillis>,
 }
@@ -67,12 +68,25 @@ enum Ended {
 // === impl Caller ===
 
 impl Caller {
+    /// A caller that no check has let through.
+    pub(crate) const NOBODY: Self = Self { name: None, rights: Rights::NONE, ends: None };
+
     pub(crate) const fn anybody() -> Self {
-        Self { name: None, may_change: true, ends: None }
+        Self { name: None, rights: Rights::EVERY, ends: None }
     }
 
     pub(crate) fn of(token: Token) -> Self {
-        Self { name: Some(token.name), may_change: token.may_change, ends: None }
+        Self { name: Some(token.name), rights: token.rights, ends: None }
+    }
+
+    /// Refuses a caller without this right, which this route or parameter needs.
+    pub(crate) fn must(&self, right: Right, what: &str) -> Result<(), Problem> {
+        if self.rights.has(right) {
+            return Ok(());
+        }
+        let why =
+            format!("{what} needs `{}`; the token has {}", right.word(), self.rights.words().join(", "));
+        Err(Problem::new(Kind::NoRight, why).fate(Fate::NotApplied))
     }
 }
 

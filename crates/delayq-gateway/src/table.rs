@@ -5,6 +5,8 @@ mod entries;
 
 pub(crate) use entries::ROUTES;
 
+use crate::rights::Right;
+
 /// The header with the longest time that a client waits.
 pub(crate) const DEADLINE: &str = "delayq-deadline";
 /// The prefix of headers that become headers of the message.
@@ -26,9 +28,10 @@ pub(crate) struct Route {
     pub(crate) answers: Answers,
     /// Statuses of refusals, in addition to those of every route.
     pub(crate) refuses: &'static [u16],
+    /// True if requests need no token.
     pub(crate) is_public: bool,
-    /// True for a method other than GET that changes nothing in the deployment.
-    pub(crate) only_reads: bool,
+    /// The right that a token needs; `None`: any token will do.
+    pub(crate) needs: Option<Right>,
     pub(crate) has_deadline: bool,
 }
 
@@ -76,7 +79,7 @@ pub(crate) enum Answers {
 // === impl Route ===
 
 impl Route {
-    /// A route without parameters, bodies and refusals of its own.
+    /// A route without parameters, bodies and refusals of its own. It needs the right to read, or else to manage.
     pub(crate) const fn new(
         method: Verb,
         path: &'static str,
@@ -95,7 +98,7 @@ impl Route {
             answers: Answers::Nothing,
             refuses: &[],
             is_public: false,
-            only_reads: false,
+            needs: Some(if matches!(method, Verb::Get) { Right::Read } else { Right::Manage }),
             has_deadline: true,
         }
     }
@@ -105,11 +108,6 @@ impl Route {
         (self.has_deadline && name == DEADLINE)
             || self.asks.contains(&name)
             || (self.takes_message_headers && name.starts_with(MESSAGE_HEADER))
-    }
-
-    /// True if the route needs a token that may change something.
-    pub(crate) fn changes(&self) -> bool {
-        self.method != Verb::Get && !self.only_reads
     }
 
     /// The headers that the route reads, for people.

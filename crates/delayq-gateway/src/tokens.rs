@@ -2,23 +2,28 @@
 
 use crate::codes::TOKENS;
 use crate::files::Changes;
+use crate::rights::{Right, Rights};
+use delayq::UnixMillis;
+use delayq_service::when::moment;
 use delayq_service::{Fault, Shutdown};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 pub(crate) type Hash = [u8; 32];
 
-/// The third word of a line: the token may only read.
-const READ: &str = "read";
+/// The start of the word with the end of a token.
+const UNTIL: &str = "until=";
 
 /// A token that requests may carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) name: String,
-    /// False: requests with it are refused where they change anything.
-    pub(crate) may_change: bool,
+    pub(crate) rights: Rights,
+    /// `None`: the token has no end.
+    until: Option<UnixMillis>,
 }
 
 /// The tokens of this gateway; clones share the state. Without a file, requests need no token.
@@ -61,10 +66,10 @@ impl Tokens {
         self.of_hash(&hash).map(|token| (hash, token))
     }
 
-    /// The token with this hash; `None`: its line was removed.
+    /// The token with this hash; `None`: its line was removed, or the token has ended.
     pub(crate) fn of_hash(&self, hash: &Hash) -> Option<Token> {
         let tokens = self.file.as_ref()?.tokens.read().unwrap_or_else(PoisonError::into_inner);
-        tokens.get(hash).cloned()
+        tokens.get(hash).filter(|token| token.until.is_none_or(|until| now() < until)).cloned()
     }
 
     /// Follows changes of the file until shutdown. An unreadable file changes nothing.
@@ -83,7 +88,7 @@ impl Tokens {
     }
 }
 
-/// The line of a token in the file: its name and its hash.
+/// The line of a token with every right, without an end, in the file.
 #[must_use]
 pub fn token_line(name: &str, token: &str) -> String {
     format!("{name} {}\n", hex::encode(Sha256::digest(token)))
@@ -94,22 +99,35 @@ fn read(path: &Path) -> Result<HashMap<Hash, Token>, String> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     // The line is not repeated: somebody may have written a token into it.
-    let refusal =
-        |at| format!("line {at} is not a name and a SHA-256 in hex, followed by nothing or by {READ}");
+    let rights = Right::ALL.map(Right::word).join(", ");
+    let refusal = |at| {
+        format!("line {at} is not a name and a SHA-256 in hex, followed by rights ({rights}) and {UNTIL}TIME")
+    };
     let token = |(at, line)| parsed(line).ok_or_else(|| refusal(at));
     let tokens: HashMap<Hash, Token> = lines.map(token).collect::<Result<_, String>>()?;
     if tokens.is_empty() { Err("it has no token".to_owned()) } else { Ok(tokens) }
 }
 
 fn parsed(line: &str) -> Option<(Hash, Token)> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let (name, hash, may_change) = match *words {
-        [name, hash] => (name, hash, true),
-        [name, hash, READ] => (name, hash, false),
-        _ => return None,
-    };
-    let hash = Hash::try_from(hex::decode(hash).ok()?).ok()?;
-    Some((hash, Token { name: name.to_owned(), may_change }))
+    let mut words = line.split_whitespace();
+    let (name, hash) = (words.next()?.to_owned(), hex::decode(words.next()?).ok()?);
+    let (mut rights, mut until) = (Vec::new(), None);
+    for word in words {
+        match word.strip_prefix(UNTIL) {
+            Some(end) if until.is_none() => until = Some(moment(end).ok()?),
+            Some(_) => return None,
+            None => rights.push(word.parse().ok()?),
+        }
+    }
+    let rights = if rights.is_empty() { Rights::EVERY } else { rights.into_iter().collect() };
+    Some((Hash::try_from(hash).ok()?, Token { name, rights, until }))
+}
+
+/// The time by the clock of this host: the end of a token is no time of Redis.
+#[allow(clippy::disallowed_methods, reason = "the end of a token is no time of Redis")]
+fn now() -> UnixMillis {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    UnixMillis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -122,14 +140,25 @@ mod tests {
         let path = folder.path().join("tokens");
         let line = token_line("shop", "secret");
         let hash = line.trim_end().strip_prefix("shop ").unwrap();
-        let reader = token_line("desk", "seen").replace('\n', " read\n");
-        std::fs::write(&path, format!("# ours\n\n{line}{reader}")).unwrap();
+        let with = |name, text, words| token_line(name, text).replace('\n', words);
+        let reader = with("desk", "seen", " until=2999-01-01T00:00:00Z read payload\n");
+        let ended = with("old", "gone", " put until=2026-01-01T00:00:00Z\n");
+        std::fs::write(&path, format!("# ours\n\n{line}{reader}{ended}")).unwrap();
         let tokens = Tokens::read(Some(&path)).unwrap();
-        let known = |text: &str| tokens.known(text).map(|(_, token)| (token.name, token.may_change));
-        assert_eq!(known("secret"), Some(("shop".to_owned(), true)));
-        assert_eq!(known("seen"), Some(("desk".to_owned(), false)));
+        let known = |text: &str| tokens.known(text).map(|(_, token)| (token.name, token.rights));
+        assert_eq!(known("secret"), Some(("shop".to_owned(), Rights::EVERY)));
+        let reads = Rights::from_iter([Right::Read, Right::Payload]);
+        assert_eq!(known("seen"), Some(("desk".to_owned(), reads)));
+        assert_eq!(known("gone"), None);
         assert_eq!((known("Secret"), known(hash), known("")), (None, None, None));
-        for text in ["", "# none\n", "shop hunter2\n", "hunter2\n", &format!("shop {hash} x\n")] {
+        for text in [
+            "",
+            "# none\n",
+            "shop hunter2\n",
+            "hunter2\n",
+            &format!("shop {hash} x\n"),
+            &format!("shop {hash} until=x\n"),
+        ] {
             std::fs::write(&path, text).unwrap();
             let fault = Tokens::read(Some(&path)).unwrap_err().to_string();
             assert!(!fault.contains("hunter2"), "{fault}");

@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Draining,
     Deadline,
     SessionEnded,
-    ReadOnly,
+    NoRight,
 }
 
 // === impl Kind ===
@@ -55,7 +55,7 @@ impl Kind {
         Self::Draining,
         Self::Deadline,
         Self::SessionEnded,
-        Self::ReadOnly,
+        Self::NoRight,
     ];
 
     /// Code, status and title.
@@ -82,7 +82,7 @@ impl Kind {
             Self::Draining => ("DQ-G119", 503, "the gateway is stopping"),
             Self::Deadline => ("DQ-G120", 504, "the deadline passed"),
             Self::SessionEnded => ("DQ-G121", 401, "the session has ended"),
-            Self::ReadOnly => ("DQ-G122", 403, "the token may only read"),
+            Self::NoRight => ("DQ-G122", 403, "the token has no right to it"),
         }
     }
 

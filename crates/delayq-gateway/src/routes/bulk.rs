@@ -8,6 +8,7 @@ use super::change::{NewDue, NewLife, cancelled, replayed, rescheduled};
 use super::message::{Payload, found};
 use crate::input::{Ask, Items};
 use crate::problem::Problem;
+use crate::sessions::Caller;
 use crate::state::App;
 use axum::extract::State;
 use delayq::{Reschedule, Target, Topic};
@@ -109,16 +110,18 @@ async fn replay_one(app: &App, item: Result<ToReplay, Problem>) -> Answered {
 }
 
 pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+    let caller = ask.caller.clone();
     let items = ask.items(&app).await?;
-    let calls = items.parse().into_iter().map(|item| get_one(&app, item));
+    let calls = items.parse().into_iter().map(|item| get_one(&app, &caller, item));
     let answers: Vec<Answered> = stream::iter(calls).buffered(AT_ONCE).collect().await;
     Ok(items.answer(answers.into_iter()))
 }
 
-async fn get_one(app: &App, item: Result<ToGet, Problem>) -> Answered {
+async fn get_one(app: &App, caller: &Caller, item: Result<ToGet, Problem>) -> Answered {
     let item = item?;
     let payload = item.payload.as_deref().map(str::parse::<Payload>).transpose();
-    let payload = payload.map_err(|why| Problem::invalid("payload", why))?.unwrap_or_default();
+    let payload =
+        payload.map_err(|why| Problem::invalid("payload", why))?.unwrap_or_default().for_caller(caller)?;
     let target = target(&item.id, item.group.as_deref())?;
     Ok(payload.shown(&found(app, &item.topic, &target).await?))
 }

@@ -20,17 +20,17 @@ const MAX_LIMIT: usize = 500;
 pub(super) async fn of_topic(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
     let listing = Listing::Topic { topic: &topic, state: state(&ask.query)?, range: range(&ask.query)? };
-    page(&app, &ask.query, listing).await
+    page(&app, ask, listing).await
 }
 
 pub(super) async fn of_group(State(app): State<App>, ask: Ask) -> Answer {
     let (group, topic) = (ask.group()?, ask.query.get::<Topic>("topic")?);
-    page(&app, &ask.query, Listing::Group { group: &group, topic: topic.as_ref() }).await
+    page(&app, ask, Listing::Group { group: &group, topic: topic.as_ref() }).await
 }
 
-async fn page(app: &App, query: &Query, listing: Listing<'_>) -> Answer {
-    let (payload, limit) = (Payload::of(query)?, limit(query, DEFAULT_LIMIT)?);
-    let after: Option<ListCursor> = query.get("after")?;
+async fn page(app: &App, ask: Ask, listing: Listing<'_>) -> Answer {
+    let (payload, limit) = (Payload::of(&ask)?, limit(&ask.query, DEFAULT_LIMIT)?);
+    let after: Option<ListCursor> = ask.query.get("after")?;
     let page = app.admin.page(listing, after.as_ref(), limit).await?;
     let messages: Vec<Value> = page.messages.iter().map(|listed| payload.shown(listed)).collect();
     let next = page.next.as_ref().map(ToString::to_string);

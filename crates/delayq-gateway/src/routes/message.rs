@@ -1,8 +1,10 @@
 //! Inspecting a message: state, payload and history.
 
 use super::{Answer, json, typed};
-use crate::input::{Ask, Query};
+use crate::input::Ask;
 use crate::problem::{Kind, Problem};
+use crate::rights::Right;
+use crate::sessions::Caller;
 use crate::state::App;
 use axum::body::Body;
 use axum::extract::State;
@@ -44,8 +46,16 @@ impl FromStr for Payload {
 }
 
 impl Payload {
-    pub(super) fn of(query: &Query) -> Result<Self, Problem> {
-        Ok(query.get("payload")?.unwrap_or_default())
+    pub(super) fn of(ask: &Ask) -> Result<Self, Problem> {
+        ask.query.get::<Self>("payload")?.unwrap_or_default().for_caller(&ask.caller)
+    }
+
+    /// Refuses a caller without the right to see payloads.
+    pub(super) fn for_caller(self, caller: &Caller) -> Result<Self, Problem> {
+        match self {
+            Self::None => Ok(self),
+            Self::Text | Self::Base64 => caller.must(Right::Payload, "payload").map(|()| self),
+        }
     }
 
     /// The message as JSON.
@@ -62,7 +72,7 @@ impl Payload {
 }
 
 pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
-    let payload = Payload::of(&ask.query)?;
+    let payload = Payload::of(&ask)?;
     let listed = found(&app, &ask.topic()?, &ask.target()?).await?;
     let text = payload.shown(&listed).to_string();
     let tag = format!("\"{}\"", hex::encode(&Sha256::digest(&text)[..8]));

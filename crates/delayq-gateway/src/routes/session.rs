@@ -56,7 +56,7 @@ fn with_cookie(mut response: Response, cookie: &str) -> Response {
 
 fn shown(app: &App, caller: &Caller) -> Value {
     let mut value = value!({
-        "name": caller.name, "may_change": caller.may_change, "session": caller.ends.is_some(),
+        "name": caller.name, "rights": caller.rights.words(), "session": caller.ends.is_some(),
         "namespace": app.admin.client().namespace().as_str(), "version": env!("CARGO_PKG_VERSION"),
     });
     add_time(&mut value, "session_ends", caller.ends);

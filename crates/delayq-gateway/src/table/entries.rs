@@ -1,6 +1,7 @@
 //! The routes, in the order of a message's life.
 
 use super::{Answers, Route, Takes, Verb};
+use crate::rights::Right;
 
 /// Headers that describe a message whose payload is the body.
 const MESSAGE: &[&str] = &[
@@ -34,6 +35,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Message,
         answers: PUT,
         refuses: &[408, 409, 413, 415, 422],
+        needs: Some(Right::Put),
         ..Route::new(
             Verb::Put,
             "/v1/topics/{topic}/messages/{id}",
@@ -48,6 +50,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Message,
         answers: PUT,
         refuses: &[408, 409, 413, 415, 422],
+        needs: Some(Right::Put),
         ..Route::new(
             Verb::Post,
             "/v1/topics/{topic}/messages",
@@ -61,6 +64,7 @@ pub(crate) static ROUTES: &[Route] = &[
         answers: Answers::Lines("PutLine"),
         refuses: &[415],
         has_deadline: false,
+        needs: Some(Right::Put),
         ..Route::new(
             Verb::Post,
             "/v1/messages",
@@ -84,6 +88,7 @@ pub(crate) static ROUTES: &[Route] = &[
         query: &["group"],
         answers: Answers::Bytes,
         refuses: &[404, 422],
+        needs: Some(Right::Payload),
         ..Route::new(
             Verb::Get,
             "/v1/topics/{topic}/messages/{id}/payload",
@@ -106,6 +111,7 @@ pub(crate) static ROUTES: &[Route] = &[
         query: &["group"],
         answers: Answers::Json("Cancelled", &[200, 202]),
         refuses: &[404, 409, 422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Delete,
             "/v1/topics/{topic}/messages/{id}",
@@ -118,6 +124,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Json("Reschedule"),
         answers: Answers::Json("Rescheduled", &[200]),
         refuses: &[404, 408, 409, 412, 413, 415, 422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Post,
             "/v1/topics/{topic}/messages/{id}/reschedule",
@@ -130,6 +137,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::MaybeJson("Replay"),
         answers: Answers::Json("Replayed", &[200]),
         refuses: &[404, 408, 409, 413, 415, 422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Post,
             "/v1/topics/{topic}/messages/{id}/replay",
@@ -141,6 +149,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Many("Target"),
         answers: Answers::Many("Cancelled"),
         refuses: &[408, 413, 415, 422],
+        needs: Some(Right::Act),
         ..Route::new(Verb::Post, "/v1/cancel", "cancelMany", "Cancels messages that are named in the body")
     },
     Route {
@@ -148,6 +157,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Many("TargetToReschedule"),
         answers: Answers::Many("Rescheduled"),
         refuses: &[408, 413, 415, 422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Post,
             "/v1/reschedule",
@@ -159,6 +169,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Many("TargetToReplay"),
         answers: Answers::Many("Replayed"),
         refuses: &[408, 413, 415, 422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Post,
             "/v1/replay",
@@ -170,7 +181,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Many("TargetToGet"),
         answers: Answers::Many("Stored"),
         refuses: &[408, 413, 415, 422],
-        only_reads: true,
+        needs: Some(Right::Read),
         ..Route::new(Verb::Post, "/v1/get", "getMany", "Shows messages that are named in the body")
     },
     Route {
@@ -199,6 +210,7 @@ pub(crate) static ROUTES: &[Route] = &[
         query: &["topic"],
         answers: Answers::Json("GroupCancelled", &[200]),
         refuses: &[422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Post,
             "/v1/groups/{group}/cancel",
@@ -211,6 +223,7 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Json("Shift"),
         answers: Answers::Json("GroupShifted", &[200]),
         refuses: &[408, 409, 413, 415, 422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Post,
             "/v1/groups/{group}/shift",
@@ -222,6 +235,7 @@ pub(crate) static ROUTES: &[Route] = &[
         query: &["topic", "from", "to", "max"],
         answers: Answers::Json("Promoted", &[200]),
         refuses: &[422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Post,
             "/v1/groups/{group}/promote",
@@ -233,6 +247,7 @@ pub(crate) static ROUTES: &[Route] = &[
         query: &["from", "to", "max"],
         answers: Answers::Json("Promoted", &[200]),
         refuses: &[422],
+        needs: Some(Right::Act),
         ..Route::new(
             Verb::Post,
             "/v1/topics/{topic}/promote",
@@ -332,6 +347,7 @@ pub(crate) static ROUTES: &[Route] = &[
         answers: Answers::Json("Reserved", &[200]),
         refuses: &[408, 413, 415, 422],
         has_deadline: false,
+        needs: Some(Right::Consume),
         ..Route::new(
             Verb::Post,
             "/v1/reserve",
@@ -343,23 +359,20 @@ pub(crate) static ROUTES: &[Route] = &[
         takes: Takes::Many("Settle"),
         answers: Answers::Many("Settled"),
         refuses: &[408, 413, 415, 422],
+        needs: Some(Right::Consume),
         ..Route::new(Verb::Post, "/v1/settle", "settle", "Settles leased messages by their receipts")
     },
     Route {
         answers: Answers::Json("Me", &[200]),
-        ..Route::new(
-            Verb::Get,
-            "/v1/me",
-            "getMe",
-            "Shows who sends the request, and whether changes are allowed",
-        )
+        needs: None,
+        ..Route::new(Verb::Get, "/v1/me", "getMe", "Shows who sends the request, and the rights of the token")
     },
     Route {
         takes: Takes::Json("LogIn"),
         answers: Answers::Json("Me", &[200]),
         refuses: &[401, 408, 413, 415, 422],
         is_public: true,
-        only_reads: true,
+        needs: None,
         ..Route::new(
             Verb::Post,
             "/v1/session",
@@ -369,7 +382,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         is_public: true,
-        only_reads: true,
+        needs: None,
         ..Route::new(Verb::Delete, "/v1/session", "logOut", "Ends the session: removes its cookie")
     },
     Route {

@@ -13,6 +13,7 @@ mod page;
 mod process;
 mod puts;
 mod reserves;
+mod rights;
 mod several;
 mod stage;
 mod status;

@@ -244,6 +244,8 @@ const journeys = {
     await log_in(page, 'seen', '/?topic=orders&id=order-4711&group=user-5');
     await sees(page, 'It waits for its due time');
     await sees(page, 'read only');
+    await sees(page, 'Your token has no right to see payloads');
+    assert.equal(await page.getByRole('button', { name: 'Show the payload' }).count(), 0);
     for (const name of ['Reschedule', 'Cancel the message', 'Make it due now']) assert.equal(await page.getByRole('button', { name }).count(), 0);
     await page.goto(`${GATEWAY}/?topic=payments&state=dead`);
     await sees(page, 'By reason');
