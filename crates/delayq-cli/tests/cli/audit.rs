@@ -1,4 +1,4 @@
-//! Whether an entry leads to every message, and how stuck messages are repaired.
+//! The audit, which finds messages without an entry, and the repair of stuck messages.
 
 use super::{deployment, done, run};
 use delayq_tests::redis_server::SharedRedis;

@@ -1,4 +1,4 @@
-//! `delayq timers drain` and `undrain` with timers that run.
+//! `delayq timers drain` and `undrain` with running timers.
 
 use super::agreement::agreed;
 use super::printed::assert_is_documented;
@@ -10,7 +10,7 @@ use delayq_tests::process::{Process, Signal};
 use delayq_tests::redis_server::RedisServer;
 use serde_json::{Value, json};
 
-/// A deployment whose timers share the shards by etcd.
+/// A deployment whose timers share the shards through etcd.
 struct Fleet {
     redis: RedisServer,
     etcd: EtcdCluster,
@@ -46,13 +46,13 @@ impl Fleet {
         value
     }
 
-    /// Runs it, and expects it to be refused with this exit code and these words.
+    /// Expects a refusal with this exit code and these words.
     async fn refused(&self, args: &[&str], code: i32, words: &str) {
         let finished = self.run(args).await;
         assert!(finished.code == Some(code) && finished.stderr.contains(words), "{args:?}: {finished:?}");
     }
 
-    /// How many shards each timer pumps, by name.
+    /// Number of pumped shards by timer.
     async fn claimed(&self) -> Vec<(String, u64)> {
         let timers = self.json(&["timers"]).await;
         let members = timers["fleet"]["members"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! Redis comes back with older data: the timer, `doctor` and `check` say it, with the bound of the loss.
+//! Redis comes back with older data: the timer, `doctor` and `check` report the loss with its bound.
 
 use super::agreement::agreed;
 use super::{delayq, deployed, done, run};
@@ -25,7 +25,7 @@ async fn timer(redis: &RedisServer, folder: &Folder) -> (Process, AdminEndpoint)
     (timer, endpoint)
 }
 
-/// The earliest mark of the shards; 0 while one has none.
+/// The earliest mark of the shards; 0 if a shard has no mark.
 async fn mark(redis: &RedisServer) -> u64 {
     let mut marks = Vec::new();
     for shard in 0..4 {

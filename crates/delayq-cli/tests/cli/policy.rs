@@ -1,4 +1,4 @@
-//! A topic's policy: a change leaves the rest unchanged, and the answer shows all of it.
+//! A topic's policy: a change leaves the rest unchanged, and the answer shows every setting.
 
 use super::{deployed, deployment, done, run};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};

@@ -1,5 +1,5 @@
-//! `docs/commands.md`: every command and option, as `--help` and the manual pages have them; and the command lines in all
-//! other documents, which have to be accepted.
+//! `docs/commands.md`: every command and option as in `--help` and the manual pages; and the command lines in
+//! all other documents, which the program must accept.
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _, Parser as _};
@@ -21,7 +21,7 @@ Every command of `delayq` with its arguments, from the definitions that `delayq 
 [The command line](cli.md) says how they work together: deployments, times, ids, JSON, backups, monitoring.
 ";
 
-/// What a table or a paragraph would take for markup.
+/// Escapes the characters that a table or a paragraph would take for markup.
 fn escaped(text: &str) -> String {
     text.replace('<', "&lt;").replace('|', "\\|")
 }
@@ -30,7 +30,7 @@ fn row(text: &mut String, cells: &[String]) {
     writeln!(text, "| {} |", cells.join(" | ")).unwrap();
 }
 
-/// How an argument is written: `-i`, `--id <ID>`.
+/// An argument in the form `-i`, `--id <ID>`.
 fn name(arg: &Arg) -> String {
     let mut names = Vec::new();
     names.extend(arg.get_short().map(|short| format!("`-{short}`")));
@@ -50,7 +50,7 @@ fn default(arg: &Arg) -> String {
     values.join(", ")
 }
 
-/// What it is for, with the values that it can have.
+/// The help of an argument, with its possible values.
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut text = escaped(&help.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -79,7 +79,7 @@ fn arguments<'a>(text: &mut String, args: impl Iterator<Item = &'a Arg>) {
     }
 }
 
-/// The paragraphs behind the first; one with lines of its own keeps them.
+/// Adds the paragraphs after the first; a paragraph with lines of its own keeps the lines.
 fn explanation(text: &mut String, command: &Command) {
     let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     for paragraph in long.trim().split("\n\n").skip(1) {
@@ -91,7 +91,7 @@ fn explanation(text: &mut String, command: &Command) {
     }
 }
 
-/// A command and those below it.
+/// A command and its subcommands.
 fn section(text: &mut String, command: &Command, level: usize) {
     let path = command.get_bin_name().unwrap();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -176,7 +176,8 @@ fn every_variable_that_is_read_by_name_is_in_the_help() {
     assert!(read.is_subset(&known), "{:?}", read.difference(&known));
 }
 
-/// The pages below a folder, but for the page above, and the history of changes, which names what was.
+/// The pages below a folder without this page, and without the history of changes, which names former
+/// commands.
 fn pages_below(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -203,7 +204,7 @@ fn words(line: &str) -> Vec<String> {
                 if ["|", ">", "&", "&&", "#", "--", "\\", ";"].contains(&&*word) {
                     break;
                 }
-                // What may be left out stands in brackets.
+                // Optional words stand in brackets.
                 words.push(std::mem::take(&mut word).replace(['[', ']'], ""));
             }
             (_, c) => word.push(c),
@@ -212,7 +213,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The command lines of a page: lines of code and what stands between backticks, from the word `delayq` on.
+/// The command lines of a page: code that begins with the word `delayq`, in blocks and between backticks.
 fn command_lines(page: &str) -> Vec<&str> {
     let mut fenced = false;
     let code = page.lines().flat_map(|line| {
@@ -225,7 +226,7 @@ fn command_lines(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether the program knows the command and its options; values may be placeholders, and arguments left out.
+/// True if the program knows the command and its options; values may be placeholders, and arguments left out.
 fn is_known(line: &str) -> bool {
     let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
     let words = words(line).into_iter().filter(|word| word != "COMMAND");

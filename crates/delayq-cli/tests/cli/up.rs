@@ -37,12 +37,10 @@ impl Up {
         self.folder.join("data")
     }
 
-    /// A command on this deployment.
     fn delayq(&self, args: &[&str]) -> Binary {
         delayq(&self.data(), args)
     }
 
-    /// Runs one, and expects it to succeed.
     async fn done(&self, args: &[&str]) -> String {
         let Finished { code, stdout, stderr } = self.delayq(args).run(b"", SHORT).await;
         assert_eq!(code, Some(0), "{args:?}: {stdout}\n{stderr}");
@@ -58,7 +56,7 @@ fn delayq(data: &Path, args: &[&str]) -> Binary {
     Binary::new("delayq").arg("--config").arg(data.join("delayq.toml")).args(args)
 }
 
-/// The lines of a file; none if there is no file yet.
+/// Lines of a file, 0 for a missing file.
 fn lines(path: &Path) -> usize {
     std::fs::read_to_string(path).unwrap_or_default().lines().count()
 }

@@ -1,6 +1,7 @@
-//! A fleet of members against a real etcd: no shard without a worker while its owner lives, and in the end one each.
+//! A fleet of members against a real etcd: no shard without a worker while its owner lives, and in the end
+//! one worker each.
 
-// A test that cannot go on ends by panicking, in its helpers too.
+// A test that cannot continue ends by panicking, in its helpers too.
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, reason = "two variables steer the tests themselves")]
 

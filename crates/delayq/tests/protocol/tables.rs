@@ -1,4 +1,5 @@
-//! Redis keeps what most calls look into as tables, so that a call costs the same whatever the number of topics and leases.
+//! Redis keeps the keys that most calls read as tables, so that the cost of a call does not depend on the
+//! number of topics and leases.
 
 use crate::action::{Action, Item};
 use crate::lab::{Lab, item};
@@ -10,7 +11,7 @@ async fn encoding(lab: &mut Lab, key: &str) -> String {
     redis::from_redis_value(found).unwrap()
 }
 
-/// The longest name that a hash or an index of the shard has.
+/// The longest name in a hash or an index of the shard.
 fn longest(shard: &Snapshot) -> usize {
     let fields = shard.hashes.values().flat_map(|hash| hash.keys().map(String::len));
     let members = shard.indexes.values().flat_map(|index| index.keys().map(Vec::len));

@@ -1,4 +1,4 @@
-//! What `delayq doctor` reports about a deployment with something down.
+//! Findings of `delayq doctor` about a deployment with something down.
 
 use super::{Up, delayq};
 use delayq_tests::binary::Binary;

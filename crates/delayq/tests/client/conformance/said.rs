@@ -1,4 +1,4 @@
-//! What a step says: messages, changes, requests.
+//! The values of a step: messages, changes, requests.
 
 use crate::conformance::run::Run;
 use delayq::protocol::ReserveRequest;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 impl Run<'_> {
-    /// `None` if a name in it is invalid.
+    /// `None` if a name in the step is invalid.
     pub(crate) fn message(&self, said: &Value) -> Option<Message> {
         let payload = match said["payload"].as_str() {
             Some(payload) => {
@@ -70,7 +70,7 @@ impl Run<'_> {
     }
 }
 
-/// A group: its messages of all topics, or of the step's.
+/// The members of a group in the step's topic, or in all topics.
 pub(crate) fn members(step: &Value) -> Members {
     let group = Group::new(text(&step["group"])).unwrap();
     Members { group, topic: step["topic"].as_str().map(|topic| Topic::new(topic).unwrap()) }
@@ -95,7 +95,7 @@ pub(crate) fn backoff(said: &Value) -> Backoff {
     }
 }
 
-/// A message of many, or what is expected of it.
+/// A message of many, or its expected answer.
 pub(crate) fn numbered(said: &Value, n: usize) -> Value {
     let fill = |value: &Value| match value {
         Value::String(text) => text.replace('#', &n.to_string()).into(),

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 /// Rounds of the load that a test awaits, so that audits fall between them.
 const ROUNDS: u64 = 20;
 
-/// Puts, pumps, reserves, acks, releases and cancels in a topic of its own until it is stopped.
+/// Puts, pumps, reserves, acks, releases and cancels until stopped.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! Messages that flow through every shard of a cluster, and what comes of them.
+//! Messages that flow through every shard of a cluster, with their lateness and errors.
 
 use delayq::protocol::{Keys, Owner, ShardId};
 use delayq::{Admin, Client, Consumer, ConsumerOptions, Message, Namespace, Producer, ShardCount, Topic};
@@ -10,18 +10,17 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 pub(crate) const SHARDS: u16 = 12;
-/// Between two puts into a shard.
+/// Pause between two puts into a shard.
 const EVERY: Duration = Duration::from_millis(20);
-/// After which a message comes again whose delivery was lost with its node.
+/// Delay of a redelivery after the node lost the delivery.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// What happened in a shard.
 #[derive(Debug, Default)]
 struct Flow {
-    /// When each put was answered.
+    /// Answer times of the puts.
     put: BTreeMap<String, Instant>,
     delivered: BTreeMap<String, Instant>,
-    /// What was answered in place of a put, and when.
+    /// Errors of puts, and their times.
     errors: Vec<(Instant, String)>,
 }
 
@@ -40,7 +39,6 @@ fn topic() -> Topic {
     Topic::new("stream").unwrap()
 }
 
-/// The slot of a shard.
 pub(crate) fn slot(shard: u16) -> u16 {
     Keys::new(Namespace::default()).slot(ShardId::new(shard))
 }
@@ -66,17 +64,15 @@ impl Stream {
         read(self.flows.lock().unwrap().entry(shard).or_default())
     }
 
-    /// How many messages of a shard were delivered.
     pub(crate) fn delivered(&self, shard: u16) -> usize {
         self.of(shard, |flow| flow.delivered.len())
     }
 
-    /// The errors of the puts into a shard.
     pub(crate) fn errors(&self, shard: u16) -> Vec<String> {
         self.of(shard, |flow| flow.errors.iter().map(|(_, error)| error.clone()).collect())
     }
 
-    /// How late the latest message of a shard came whose put was answered in this time.
+    /// Lateness of the latest message of a shard whose put was answered in this span.
     pub(crate) fn latest(&self, shard: u16, from: Instant, to: Instant) -> Duration {
         self.of(shard, |flow| {
             let put = flow.put.iter().filter(|(_, at)| (from..=to).contains(*at));
@@ -88,7 +84,8 @@ impl Stream {
         })
     }
 
-    /// Waits until a message of each of these shards was put and delivered after a moment: when the last of them was.
+    /// Waits until each of these shards delivered a message put after a moment; returns the time of the last
+    /// of these deliveries.
     pub(crate) async fn flows_after(&self, moment: Instant, shards: &[u16]) -> Instant {
         let first = |flow: &Flow| {
             let after = flow.put.iter().filter(|(_, at)| **at > moment);
@@ -101,7 +98,7 @@ impl Stream {
         .await
     }
 
-    /// Ends the puts, and waits until all that were answered are delivered.
+    /// Ends the puts, and waits until every answered put is delivered.
     pub(crate) async fn stop(self, admin: &Admin) -> (usize, usize) {
         self.stop.store(true, Ordering::Relaxed);
         for producer in self.producers {
@@ -121,7 +118,6 @@ impl Stream {
     }
 }
 
-/// Puts one message after another into a shard.
 async fn puts(shard: u16, producer: Producer, flows: Flows, stop: Arc<AtomicBool>) {
     let shards = ShardCount::new(SHARDS).unwrap();
     let ids = (0..).map(|n| format!("stream-{n}"));
@@ -147,15 +143,15 @@ async fn puts(shard: u16, producer: Producer, flows: Flows, stop: Arc<AtomicBool
     }
 }
 
-/// Takes messages until it is stopped and has all whose put was answered.
+/// Takes messages until stopped, and until every answered put was delivered.
 async fn takes(mut consumer: Consumer, flows: Flows, stop: Arc<AtomicBool>) {
     let shards = ShardCount::new(SHARDS).unwrap();
     loop {
-        // It looks at the stop now and then.
+        // A short wait, so that the loop notices the stop.
         if let Ok(delivery) = tokio::time::timeout(10 * EVERY, consumer.next()).await {
             let (delivery, now) = (delivery.expect("the consumer is not stopped"), Instant::now());
             let id = delivery.id.to_string();
-            // What cannot be acked now comes again.
+            // A message that cannot be acked now comes again.
             tokio::spawn(delivery.ack());
             let shard = shards.shard_of_name(&id).get();
             flows.lock().unwrap().entry(shard).or_default().delivered.entry(id).or_insert(now);
@@ -166,11 +162,11 @@ async fn takes(mut consumer: Consumer, flows: Flows, stop: Arc<AtomicBool>) {
     consumer.stop().await;
 }
 
-/// Takes back leases that ran out, as a timer does.
+/// Takes back leases that ran out, like a timer.
 async fn takes_back(owner: Owner) {
     let shards: Vec<_> = (0..SHARDS).map(|shard| (ShardId::new(shard), Some(1))).collect();
     loop {
-        // What a node does not answer is done the next time.
+        // The next round covers nodes that did not answer.
         let _ = owner.pump(&shards, 500, None).await;
         tokio::time::sleep(10 * EVERY).await;
     }
