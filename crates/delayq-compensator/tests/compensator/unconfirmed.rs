@@ -1,4 +1,4 @@
-//! Writes that no replica confirms: they stay in the spool until one does, and hold up no others.
+//! Writes without a replica's confirmation: they stay in the spool until confirmed, and hold up no others.
 
 use super::steps::Resubmitter;
 use super::{FAR, Host, drain, message, resubmitted, target, topic};
@@ -21,7 +21,7 @@ async fn replicated() -> (Host, RedisServer) {
     (host, replica)
 }
 
-/// Tries all again until nothing waits.
+/// Tries all records again until none waits.
 async fn confirmed(resubmitter: &mut Resubmitter) {
     within("the records to be confirmed", LONG, async {
         while resubmitter.stats().await.unwrap().waiting > 0 {
@@ -32,7 +32,7 @@ async fn confirmed(resubmitter: &mut Resubmitter) {
     .await;
 }
 
-/// A message that is due, whose id nobody remembers once it is delivered.
+/// A due message, whose id is forgotten on delivery.
 fn due() -> Message {
     Message::new(topic(), "x").with_id(MessageId::generate(ShardId::new(1), 1)).at(UnixMillis::new(1))
 }
@@ -42,7 +42,7 @@ fn change(group: &str, change: GroupChange) -> GroupRecord {
     GroupRecord { group, topic: None, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change }
 }
 
-/// Delivers what is ready; how many messages that are.
+/// Delivers ready messages; returns their number.
 async fn deliver(host: &Host) -> usize {
     let holder = Holder::new(host.deployment.client.clone());
     let ask = ReserveRequest { topics: vec![topic()], most: 10, max_bytes: 0, lease: None };

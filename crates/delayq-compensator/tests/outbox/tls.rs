@@ -1,4 +1,4 @@
-//! TLS to the database, which is not used unless its certificate can be trusted.
+//! TLS to the database, which must show a trusted certificate.
 
 use crate::readers::Readers;
 use crate::stand::put;
@@ -9,7 +9,7 @@ use delayq_tests::mariadb_server::MariadbServer;
 use delayq_tests::postgres_server::PostgresServer;
 use tokio_postgres::NoTls;
 
-/// A database is not used that shows a certificate of another authority than is trusted, or of another name.
+/// Refuses a database with a certificate of an untrusted authority, or of another name.
 async fn others_are_refused(own: String, elsewhere: String, trusted: &Authority) {
     for (url, authority) in [(own, &Authority::new()), (elsewhere, trusted)] {
         let (url, ca) = (Some(Secret::plain(url)), Some(authority.authority()));

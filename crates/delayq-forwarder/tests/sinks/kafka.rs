@@ -29,7 +29,6 @@ use tokio::sync::OnceCell;
 const PROXIES: usize = 13;
 const USER: &str = "forwarder";
 
-/// The shared broker, and the proxies in front.
 struct Stand {
     server: KafkaServer,
     proxies: Mutex<Vec<Proxy>>,
@@ -115,7 +114,6 @@ fn sink(config: KafkaConfig) -> SinkConfig {
     SinkConfig { kafka: Some(config), timeout: HumanDuration::from_secs(3), ..SinkConfig::default() }
 }
 
-/// Everything in a topic or a partition, read by kcat.
 fn read_from(address: &str, topic: &str, more: &[&str]) -> Vec<Seen> {
     let mut kcat = Command::new("kcat");
     kcat.args(["-b", address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%h|%S|%s\\n"]);

@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use tokio::sync::OnceCell;
 
 static SERVER: OnceCell<(RabbitmqServer, Authority)> = OnceCell::const_new();
-/// The only name in the shared server's certificate: its address does not match.
+/// The only name in the shared server's certificate: the address does not match.
 const NAME: &str = "localhost";
 
 struct Queue {

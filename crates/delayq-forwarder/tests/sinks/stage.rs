@@ -35,7 +35,6 @@ pub(crate) struct Running {
     task: tokio::task::JoinHandle<Result<(), Fault>>,
 }
 
-/// The default topic of these tests.
 pub(crate) fn topic(name: &str) -> Topic {
     Topic::new(name).unwrap()
 }
@@ -71,7 +70,6 @@ impl Stage {
         Self { client, admin, namespace, producer, redis, history: Arc::default(), pump }
     }
 
-    /// A client of the same deployment with its own connection, by this URL.
     pub(crate) fn client_at(&self, url: &str) -> Client {
         Client::new(of_namespace(&self.namespace, url))
     }
@@ -137,7 +135,6 @@ impl Stage {
         wait_until("an empty topic", LONG, || async { self.numbers(name).await.pending() == 0 }).await;
     }
 
-    /// Reasons of the dead letters, by id.
     pub(crate) async fn dead(&self, name: &str) -> BTreeMap<String, String> {
         let state = ListState::Dead { newest_first: false };
         let dead = self.admin.list(&topic(name), state, TimeRange::ALL, 10_000).await.unwrap();
@@ -248,7 +245,7 @@ async fn pump(client: Client) {
     let mut every = tokio::time::interval(Duration::from_millis(10));
     loop {
         every.tick().await;
-        // While Redis is away there is nothing to pump.
+        // Without a Redis there is nothing to pump.
         drop(Owner::new(client.clone()).pump(&owned, 500, None).await);
     }
 }
@@ -304,7 +301,6 @@ fn target(n: usize) -> Target {
     MessageId::own(n.to_string()).unwrap().into()
 }
 
-/// A unique body.
 pub(crate) fn body(n: usize, size: usize) -> Vec<u8> {
     let mut body = format!("{{\"n\":{n}}}").into_bytes();
     body.resize(size.max(body.len()), b' ');

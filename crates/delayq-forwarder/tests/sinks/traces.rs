@@ -173,7 +173,7 @@ async fn the_span_of_a_failed_delivery_says_why() {
     let (traces, exporter, _metrics) = open(&to(&collector.start()));
     let exporting = tokio::spawn(exporter.run());
     let folder = tempfile::tempdir().unwrap();
-    // A folder cannot be appended to.
+    // A folder in place of the file makes every write fail.
     std::fs::create_dir(folder.path().join("out")).unwrap();
     let settings = stage.settings([("s", file(folder.path()))], vec![route("t", "s", "{header.to}")]);
     let running = stage.forward_traced(settings, traces).await.unwrap();

@@ -1,4 +1,5 @@
-//! The files of the page: each embedded, small together, lit-html unchanged, no text outside of the table of texts.
+//! The files of the page: all embedded, small together, lit-html unchanged, no text outside of the table of
+//! texts.
 
 use super::FILES;
 use base64::Engine as _;
@@ -105,7 +106,7 @@ fn every_text_is_used_and_every_used_text_exists() {
         let key = code[at + 3..].split('\'').next().unwrap();
         assert!(known.contains(key), "texts.js lacks {key}");
     }
-    // Keys that are put together: `state_${state}`.
+    // Composed keys: `state_${state}`.
     let stems =
         code.match_indices('`').filter_map(|(at, _)| code[at + 1..].split_once("${").map(|(stem, _)| stem));
     let is_stem =

@@ -1,4 +1,4 @@
-//! Clients that are slow, hostile, or too many: each limit of the guide.
+//! Slow, hostile or too many clients: each limit of the guide.
 
 use super::stage::{Stage, read_to_end, topic};
 use delayq::Message;
@@ -129,7 +129,7 @@ async fn connections_beyond_the_limit_are_refused_and_make_room_when_they_end() 
 async fn bodies_beyond_the_room_are_refused_until_another_has_ended() {
     let stage = Stage::start("max_bytes = \"4MiB\"\n").await;
     let mut holder = stage.gateway.connect().await;
-    // Lines take the room of two of the largest.
+    // A request of lines takes the room of two of the largest bodies.
     let head = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n\
                 Content-Length: 100\r\n\r\n";
     holder.write_all(head.as_bytes()).await.unwrap();

@@ -17,14 +17,12 @@ use tokio::net::TcpStream;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-gateway");
 
-/// A deployment with a gateway.
 pub(crate) struct Stage<S = SharedRedis> {
     pub(crate) deployment: Deployment<S>,
     pub(crate) folder: Folder,
     pub(crate) gateway: Running,
 }
 
-/// A gateway under way.
 pub(crate) struct Running {
     pub(crate) process: Process,
     pub(crate) address: String,
@@ -43,14 +41,14 @@ pub(crate) struct Answer {
 // === impl Stage ===
 
 impl Stage {
-    /// A gateway with these further settings, on a Redis that no test breaks.
+    /// A gateway with further settings, on a Redis that no test breaks.
     pub(crate) async fn start(settings: &str) -> Self {
         Self::on(RedisServer::start().await, settings).await
     }
 }
 
 impl Stage<RedisServer> {
-    /// The same on a Redis of its own.
+    /// A gateway on a private Redis.
     pub(crate) async fn private(settings: &str) -> Self {
         Self::on(RedisServer::private().await, settings).await
     }
@@ -64,17 +62,15 @@ impl<S: Borrow<SharedRedis>> Stage<S> {
         Self { deployment, folder, gateway }
     }
 
-    /// Another gateway of the same deployment.
     pub(crate) async fn another(&self) -> Running {
         self.another_with("").await
     }
 
-    /// The same with these further settings.
     pub(crate) async fn another_with(&self, settings: &str) -> Running {
         Running::start(&self.folder, &self.deployment.sections(), settings).await
     }
 
-    /// A timer of the deployment, until dropped.
+    /// Runs until dropped.
     pub(crate) fn timer(&self) -> Process {
         let config = self.folder.join("timer.toml");
         let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"\"\n";
@@ -103,7 +99,7 @@ impl Running {
         Self { process, address, endpoint, client: Client::new() }
     }
 
-    /// Waits until this many reserves wait.
+    /// Waits for `count` waiting reserves.
     pub(crate) async fn has_polls(&self, count: usize) {
         let line = format!("delayq_gateway_polls {count}\n");
         let holds = async || self.endpoint.get("/metrics").await.1.contains(&line);
@@ -139,7 +135,7 @@ impl Running {
         TcpStream::connect(&self.address).await.unwrap()
     }
 
-    /// Sends these bytes, and returns all that is answered until the gateway closes.
+    /// Sends bytes, and returns the answer up to the gateway's close.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.unwrap();
@@ -157,7 +153,7 @@ impl Running {
     }
 }
 
-/// What is answered until the gateway closes, or resets, the connection.
+/// The answer up to the gateway's close or reset.
 pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = within("the end of the connection", SHORT, stream.read_to_end(&mut answer)).await;
@@ -181,7 +177,7 @@ impl Answer {
         self.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The JSON of an answer with this status.
+    /// The JSON of an answer, which must have this status.
     pub(crate) fn with(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         if self.text.is_empty() { Value::Null } else { self.json() }

@@ -73,7 +73,6 @@ impl Living {
         self.end()
     }
 
-    /// Waits for the end; returns the exit code and the log.
     fn end(mut self) -> (i32, String) {
         // The log ends with the process.
         while let Ok(line) = self.lines.recv_timeout(BOUND) {

@@ -1,13 +1,13 @@
-//! The books of the shards that are pumped here, as a timer looks at them.
+//! A timer's check of the books of its shards.
 
 use crate::stand::Stand;
 use delayq::protocol::{BooksAt, Owner, ShardId};
 
-/// So many that the first is asked within a second.
+/// Enough shards that the check asks the first within a second.
 const SHARDS: u16 = 256;
 const FIRST: ShardId = ShardId::new(0);
 
-/// Counts messages as accepted that never were.
+/// Counts messages that were never put as accepted.
 async fn accept(stand: &Stand, by: i32) {
     let () = stand.server.command(&["HINCRBY", "{dq:0}:stats", "accepted:1", &by.to_string()]).await;
 }

@@ -10,17 +10,15 @@ use delayq_tests::timing::conclusive;
 
 const SHARDS: u16 = 12;
 const TIMERS: usize = 6;
-/// etcd's quota: what is there already fits, and what fills the rest is a few of the values below.
+/// etcd's quota: the existing keys fit, and a few of the values below fill the rest.
 const QUOTA: &str = "2000000";
 const VALUE_BYTES: usize = 100_000;
 
-/// Fills an etcd until it takes no more.
 async fn fill(etcd: &EtcdCluster) {
     let value = "x".repeat(VALUE_BYTES);
     while etcd.try_ctl(&["put", "elsewhere", &value]).await.is_ok() {}
 }
 
-/// Makes room in it again.
 async fn make_room(etcd: &EtcdCluster) {
     etcd.compact().await;
     etcd.ctl(&["defrag"]).await;

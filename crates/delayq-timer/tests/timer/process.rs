@@ -1,4 +1,5 @@
-//! The program itself, in processes of its own: started, stopped, killed, frozen, cramped, and with TLS to etcd.
+//! The program itself, in processes of its own: started, stopped, killed, frozen, cramped, and with TLS to
+//! etcd.
 
 use crate::bounds::{FROZEN, KILLED, STOPPED};
 use crate::drill::Drill;
@@ -39,7 +40,7 @@ fn member(fleet: &Fleet, name: &str) -> Binary {
         .env("DELAYQ__ETCD__CALL_DEADLINE", "500ms")
 }
 
-/// How many shards Redis knows as this owner's.
+/// Number of this owner's shards, by Redis.
 async fn owned_by(stand: &Stand, name: &str) -> usize {
     let seen = Admin::new(stand.client.clone())
         .overview_of(&stand.client.shards().shards().collect::<Vec<_>>())
@@ -47,7 +48,7 @@ async fn owned_by(stand: &Stand, name: &str) -> usize {
     seen.into_iter().filter(|seen| seen.as_ref().unwrap().owner == name).count()
 }
 
-/// A process that shares the shards with a timer of this one.
+/// A process that shares the shards with a timer of this process.
 async fn beside(drill: &Drill) -> (Process, crate::stand::Running) {
     let process = member(&drill.fleet, "process").start();
     let here = drill.timer("here").await;
@@ -124,7 +125,7 @@ async fn a_process_frozen_for_three_leases_moves_nothing_by_its_old_epoch_when_i
         process.signal(Signal::STOP);
         let frozen = Instant::now();
         here.owns(SHARDS).await;
-        // The time itself is what is tested.
+        // The time itself is under test.
         tokio::time::sleep_until((frozen + 3 * drill.fleet.times.lease).into()).await;
         let mark = process.mark();
         process.signal(Signal::CONT);

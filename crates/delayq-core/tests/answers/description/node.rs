@@ -9,7 +9,6 @@ use delayq_core::url::FORMS;
 use delayq_core::verbs::words::{LOST, WORDS};
 use std::fmt::Write;
 
-/// Every table in one module.
 pub(super) fn protocol() -> String {
     let mut text = format!(
         "/**\n * The tables of the protocol: limits, names, states, words, URLs, settings.\n *\n * Written from the tables of delayq-core, never by hand: {HOW}.\n */\n\n\
