@@ -33,7 +33,6 @@ async fn rules(redis: &SharedRedis) -> HashMap<String, Vec<String>> {
     printed.as_array().unwrap().iter().map(rule).collect()
 }
 
-/// Gives a role's user these rules; returns the URL to log in with.
 async fn set_user(redis: &SharedRedis, role: &str, rules: &[String]) -> String {
     let user = format!("delayq-{role}");
     let words = ["ACL", "SETUSER", &user, "reset"].into_iter().chain(rules.iter().map(String::as_str));
@@ -41,7 +40,6 @@ async fn set_user(redis: &SharedRedis, role: &str, rules: &[String]) -> String {
     format!("redis://{user}:PASSWORD@{}/", redis.address())
 }
 
-/// A configuration for every service.
 fn configuration(folder: &Folder, name: &str, url: &str) -> std::path::PathBuf {
     let path = folder.join(&format!("{name}.toml"));
     let (out, spool) = (folder.join("out"), folder.join("spool"));

@@ -57,7 +57,6 @@ fn lines() -> String {
     lines
 }
 
-/// A deployment with those messages, three dead letters, and topics with policies.
 async fn filled() -> SharedRedis {
     let redis = deployment().await;
     for set in [
@@ -94,7 +93,6 @@ async fn filled() -> SharedRedis {
     redis
 }
 
-/// `delayq` for another namespace and number of shards.
 fn elsewhere(redis: &SharedRedis) -> Binary {
     let binary = Binary::new("delayq").env("DELAYQ__ETCD__ENABLED", "false");
     binary.args(["--redis", &redis.url(), "--namespace", "moved", "--shards", "7"])
@@ -106,7 +104,7 @@ async fn done_elsewhere(redis: &SharedRedis, args: &[&str]) -> String {
     finished.stdout
 }
 
-/// The messages of a backup by topic and id, and its policies; generated ids without their shards.
+/// Generated ids appear without their shards.
 fn told(backup: &str) -> (BTreeMap<String, Value>, Vec<Value>) {
     let (mut messages, mut policies) = (BTreeMap::new(), Vec::new());
     for line in backup.lines() {

@@ -110,7 +110,6 @@ fn unpacked(archive: &Path) -> BTreeMap<String, String> {
     entries.collect()
 }
 
-/// The words that occur in the texts.
 fn found<'w>(words: &[&'w str], texts: impl Iterator<Item = impl AsRef<str>>) -> Vec<&'w str> {
     let texts: Vec<_> = texts.collect();
     words.iter().copied().filter(|word| texts.iter().any(|text| text.as_ref().contains(word))).collect()

@@ -21,7 +21,6 @@ fn is_explained(finished: &Finished, what: &str, code: &str, words: &[&str]) {
     }
 }
 
-/// Commands that fail on this deployment, each with its code and words.
 type Failures<'a> = &'a [(&'a [&'a str], &'a str, &'a [&'a str])];
 
 async fn each_is_explained(redis: &SharedRedis, failures: Failures<'_>) {

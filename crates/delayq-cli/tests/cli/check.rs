@@ -19,7 +19,6 @@ fn timer(redis: &SharedRedis, folder: &Folder) -> Process {
     Binary::new("delayq-timer").arg(file).start()
 }
 
-/// The exit code and the output.
 async fn check(redis: &SharedRedis, args: &[&str]) -> (Option<i32>, String) {
     let finished = run(redis, &[&["check"], args].concat()).await;
     assert_eq!(finished.stderr, "", "{args:?}");

@@ -8,7 +8,6 @@ use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-/// The first seven lines of every configuration here.
 const HEAD: &str = "\
 [deployment]
 shards = 4

@@ -10,7 +10,6 @@ use delayq_tests::process::{Process, Signal};
 use delayq_tests::redis_server::RedisServer;
 use serde_json::{Value, json};
 
-/// A deployment whose timers share the shards through etcd.
 struct Fleet {
     redis: RedisServer,
     etcd: EtcdCluster,
@@ -46,13 +45,11 @@ impl Fleet {
         value
     }
 
-    /// Expects a refusal with this exit code and these words.
     async fn refused(&self, args: &[&str], code: i32, words: &str) {
         let finished = self.run(args).await;
         assert!(finished.code == Some(code) && finished.stderr.contains(words), "{args:?}: {finished:?}");
     }
 
-    /// Number of pumped shards by timer.
     async fn claimed(&self) -> Vec<(String, u64)> {
         let timers = self.json(&["timers"]).await;
         let members = timers["fleet"]["members"].as_array().unwrap().iter();

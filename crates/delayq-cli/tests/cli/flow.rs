@@ -30,7 +30,6 @@ const OF_A_FLEET: [&str; 2] = ["delayq-timer", "delayq-compensator"];
 /// The lease of a delivery to the worker and to the forwarder.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// A deployment with running services.
 pub(crate) struct Flow {
     folder: Folder,
     pub(crate) configuration: PathBuf,
@@ -41,27 +40,23 @@ pub(crate) struct Flow {
     worker: Worker,
 }
 
-/// Receives, acks and records deliveries.
 struct Worker {
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
 }
 
-/// The additions of a fleet: two timers on an etcd, a Redis whose streams the forwarder fills, and a spool.
 pub(crate) struct Fleet {
     etcd: EtcdCluster,
     streams: RedisServer,
     streamed: tokio::sync::Mutex<Streamed>,
 }
 
-/// The events read from the forwarder's stream, and the last entry read.
 #[derive(Default)]
 struct Streamed {
     last: Option<String>,
     events: Vec<Event>,
 }
 
-/// Puts for the worker and for the forwarder, one after another, with answers and times.
 pub(crate) struct Load {
     pub(crate) stop: Arc<AtomicBool>,
     producer: Arc<Mutex<Producer>>,
@@ -71,12 +66,10 @@ pub(crate) struct Load {
 // === impl Flow ===
 
 impl Flow {
-    /// `redis` is that section of the configuration, `settings` the same for this process.
     pub(crate) async fn start(redis: &str, settings: Settings) -> Self {
         Self::start_with(redis, settings, None).await
     }
 
-    /// Starts all kinds of services.
     pub(crate) async fn start_fleet(redis: &str, settings: Settings) -> Self {
         let streams = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
         let fleet = Fleet { etcd: EtcdCluster::start_one().await, streams, streamed: Default::default() };
@@ -99,7 +92,6 @@ impl Flow {
         Self { folder, configuration, client, received, services, fleet, worker }
     }
 
-    /// A producer of this host, with a spool in a fleet.
     pub(crate) fn producer(&self) -> Producer {
         let mut options = ProducerOptions::default();
         if self.fleet.is_some() {
@@ -113,7 +105,6 @@ impl Flow {
         SpoolReader::open_beside(&self.folder.join("spool")).unwrap().stats().unwrap()
     }
 
-    /// Stops and replaces all services in order.
     pub(crate) async fn restart_services(&mut self) {
         for service in &mut self.services {
             service.end_by(Signal::TERM, LONG).await;
@@ -128,13 +119,11 @@ impl Flow {
         std::fs::write(&self.configuration, text.replace(before, after)).unwrap();
     }
 
-    /// Stops and replaces one of the [`SERVICES`] in order.
     pub(crate) async fn restart_service(&mut self, which: usize) {
         self.services[which].end_by(Signal::TERM, LONG).await;
         self.services[which] = service(&self.configuration, SERVICES[which]);
     }
 
-    /// Stops the worker in order, and starts another with these settings.
     pub(crate) async fn restart_worker(&mut self, settings: Settings) {
         self.client = Client::new(settings);
         let next = Worker::start(self.client.clone(), Arc::clone(&self.received));
@@ -155,7 +144,7 @@ impl Flow {
         }
     }
 
-    /// Memory in use by each service, in KiB. No service may have restarted.
+    /// Fails if a service has ended.
     pub(crate) fn sizes_kib(&mut self) -> Vec<(&'static str, u64)> {
         let size = |(name, service): (&&'static str, &mut Process)| {
             assert_eq!(service.ended(), None, "{name}:\n{}", service.tail());
@@ -180,7 +169,6 @@ impl Flow {
         whole.lines().map(event).collect()
     }
 
-    /// Waits until new messages arrive at both ends.
     pub(crate) async fn flows(&self, producer: &Producer, what: &str) {
         self.put(producer, what).await;
         self.both_arrive(what).await;
@@ -261,7 +249,6 @@ impl Flow {
 // === impl Fleet ===
 
 impl Fleet {
-    /// Reads new events of the forwarder's stream.
     async fn streamed<T>(&self, look: impl FnOnce(&[Event]) -> T) -> T {
         let mut streamed = self.streamed.lock().await;
         let from = streamed.last.as_ref().map_or("-".to_owned(), |last| format!("({last}"));
@@ -281,7 +268,6 @@ impl Fleet {
         look(&streamed.events)
     }
 
-    /// Sections for etcd, for the forwarder's sink, and for the spool.
     fn sections(&self, folder: &Folder) -> [String; 3] {
         [
             format!("[etcd]\nendpoints = {:?}\nlease_ttl = '3s'", self.etcd.endpoints()),
@@ -298,7 +284,6 @@ impl Load {
         Self::start_every(Duration::from_millis(5), producer)
     }
 
-    /// Like [`Self::start`], with a pause between two puts.
     pub(crate) fn start_every(pause: Duration, producer: Producer) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -417,7 +402,6 @@ async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: one
     consumer.stop().await;
 }
 
-/// The number of deliveries at the arrival of a message, or `None`.
 fn arrived(events: &[Event], wanted: &str) -> Option<u32> {
     events.iter().find_map(|event| match event {
         Event::Delivery { id, delivery, .. } if id == wanted => Some(*delivery),

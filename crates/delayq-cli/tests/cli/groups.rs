@@ -50,7 +50,6 @@ impl Lab {
         serde_json::from_str(&self.done(&[args, &["-o", "json"]].concat()).await).unwrap()
     }
 
-    /// Puts `k1` into each group, and without a group.
     async fn put(&self, topic: &str, due: &[&str]) {
         for group in GROUPS {
             let payload = group.unwrap_or("nobody");

@@ -80,7 +80,6 @@ async fn deployed<R: Borrow<SharedRedis>>(redis: R) -> R {
     redis
 }
 
-/// Counts topics too.
 async fn keys(redis: &SharedRedis) -> u64 {
     redis.command(&["DBSIZE"]).await
 }

@@ -32,7 +32,6 @@ async fn replicate(a: &RedisServer, b: &RedisServer) {
     wait_until("the copy", LONG, async || b.field("master_link_status").await == "up").await;
 }
 
-/// True if the shard of this id moves.
 fn moves(id: &str) -> bool {
     (4..SHARDS).contains(&ShardCount::new(SHARDS).unwrap().shard_of_name(id).get())
 }

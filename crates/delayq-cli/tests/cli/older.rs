@@ -11,7 +11,6 @@ use delayq_tests::process::Process;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::Value;
 
-/// The only timer, with its admin endpoint.
 async fn timer(redis: &RedisServer, folder: &Folder) -> (Process, AdminEndpoint) {
     let config = folder.join("timer.toml");
     let text = format!(

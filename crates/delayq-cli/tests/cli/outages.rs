@@ -17,7 +17,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Outages of each shape in the short form.
 const FEW: usize = 10;
 /// Wait for a message that a failover may have lost, before a new put.
 const AGAIN: Duration = Duration::from_millis(1500);
@@ -50,7 +49,6 @@ impl<S: Scene> Run<S> {
         Self { scene, flow, producer, load, plan, windows, done, slowest }
     }
 
-    /// Goes through all kinds of outages in turn, each for a random time.
     async fn through_all(mut self) {
         let mut sizes = Vec::new();
         let count = self.plan.count;

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 const DUE: &str = "2100-01-01T00:00:00Z";
 
-/// The ids of one page, and the cursor of the next.
 async fn page(redis: &SharedRedis, listing: &[&str], after: Option<&str>) -> (Vec<String>, Option<String>) {
     let after = after.map(|cursor| ["--after", cursor]);
     let args = [listing, &["--limit", "4", "--json"], after.as_ref().map_or(&[][..], |after| after)].concat();

@@ -11,7 +11,6 @@ use delayq_tests::redis_nodes::RedisNodes;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-/// Every query of the whole deployment.
 const LOOKS: [&[&str]; 14] = [
     &["doctor"],
     &["shards"],

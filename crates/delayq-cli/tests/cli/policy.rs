@@ -4,7 +4,6 @@ use super::{deployed, deployment, done, run};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::Value;
 
-/// A table without its spacing.
 fn words(table: &str) -> String {
     table.split_whitespace().collect::<Vec<_>>().join(" ")
 }

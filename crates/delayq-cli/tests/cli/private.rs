@@ -26,7 +26,6 @@ fn as_nobody(program: &str, args: &[&str]) -> Command {
     command
 }
 
-/// The output, and true on success.
 fn tried(mut command: Command) -> (String, bool) {
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();

@@ -21,7 +21,6 @@ Every command of `delayq` with its arguments, from the definitions that `delayq 
 [The command line](cli.md) says how they work together: deployments, times, ids, JSON, backups, monitoring.
 ";
 
-/// Escapes the characters that a table or a paragraph would take for markup.
 fn escaped(text: &str) -> String {
     text.replace('<', "&lt;").replace('|', "\\|")
 }
@@ -50,7 +49,6 @@ fn default(arg: &Arg) -> String {
     values.join(", ")
 }
 
-/// The help of an argument, with its possible values.
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut text = escaped(&help.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -79,7 +77,7 @@ fn arguments<'a>(text: &mut String, args: impl Iterator<Item = &'a Arg>) {
     }
 }
 
-/// Adds the paragraphs after the first; a paragraph with lines of its own keeps the lines.
+/// A paragraph with lines of its own keeps the lines.
 fn explanation(text: &mut String, command: &Command) {
     let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     for paragraph in long.trim().split("\n\n").skip(1) {
@@ -91,7 +89,6 @@ fn explanation(text: &mut String, command: &Command) {
     }
 }
 
-/// A command and its subcommands.
 fn section(text: &mut String, command: &Command, level: usize) {
     let path = command.get_bin_name().unwrap();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -150,7 +147,6 @@ fn the_page_of_commands_is_what_the_program_accepts() {
     }
 }
 
-/// The names in `env::var("…")` and `env::var_os("…")` of the Rust files below a folder.
 fn variables_read(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -176,8 +172,7 @@ fn every_variable_that_is_read_by_name_is_in_the_help() {
     assert!(read.is_subset(&known), "{:?}", read.difference(&known));
 }
 
-/// The pages below a folder without this page, and without the history of changes, which names former
-/// commands.
+/// Leaves this page out, and the history of changes, which names former commands.
 fn pages_below(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

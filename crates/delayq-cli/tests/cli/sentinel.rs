@@ -21,7 +21,6 @@ pub(crate) fn section(group: &SentinelGroup) -> String {
     format!("[redis.sentinel]\nnodes = [{}]\nservice = '{SERVICE}'", nodes.join(", "))
 }
 
-/// Breaks the master and waits until messages flow again.
 async fn failover(
     (group, flow): (&mut SentinelGroup, &Flow),
     producer: &Producer,

@@ -25,7 +25,6 @@ async fn redis() -> RedisServer {
     RedisServer::start_with(options).await
 }
 
-/// A deployment of one Redis, under puts.
 async fn under_load(redis: &RedisServer) -> (Flow, Load) {
     let url = redis.url();
     let (flow, producer) = (Flow::start(&section(&url), settings(&*url, SHARDS)).await, producer(&url));

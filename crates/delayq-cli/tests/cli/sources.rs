@@ -13,7 +13,6 @@ use std::path::Path;
 
 const START: &str = "start a delayq-compensator with this configuration";
 
-/// A command's finding in its JSON: verdict, text and advice.
 async fn found(command: &str, file: &Path, what: &str) -> Option<[String; 3]> {
     let command = Binary::new("delayq").arg("--config").arg(file).args([command, "--json"]);
     let finished = command.run(b"", LONG).await;

@@ -18,8 +18,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use tokio::task::spawn_blocking;
 
-/// Starts a program on a new terminal of this size. Returns the other end of the terminal, the settings, and
-/// the program.
+/// Returns the other end of the terminal, the settings, and the program.
 fn on_terminal(mut program: Command, size: Winsize) -> (File, String, Child) {
     // A program with a copy of the other end would keep the terminal open.
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -34,11 +33,9 @@ fn on_terminal(mut program: Command, size: Winsize) -> (File, String, Child) {
     (keys, before, program.spawn().unwrap())
 }
 
-/// A program on a terminal, and all output there.
 pub(crate) struct OnTerminal {
     child: Child,
     keys: File,
-    /// The terminal's settings before the start.
     before: String,
     shown: Arc<Mutex<String>>,
 }
@@ -89,7 +86,6 @@ impl OnTerminal {
     }
 }
 
-/// The settings of a terminal: echo, lines, and signals by keys.
 fn modes(terminal: &File) -> String {
     let set = tcgetattr(terminal).unwrap();
     format!("{:?} {:?} {:?}", set.input_modes, set.output_modes, set.local_modes)

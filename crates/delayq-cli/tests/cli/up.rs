@@ -16,7 +16,6 @@ use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal};
 use std::path::{Path, PathBuf};
 
-/// A `delayq up` without etcd, in its own folder.
 struct Up {
     folder: Folder,
     process: Process,
@@ -56,7 +55,6 @@ fn delayq(data: &Path, args: &[&str]) -> Binary {
     Binary::new("delayq").arg("--config").arg(data.join("delayq.toml")).args(args)
 }
 
-/// Lines of a file, 0 for a missing file.
 fn lines(path: &Path) -> usize {
     std::fs::read_to_string(path).unwrap_or_default().lines().count()
 }

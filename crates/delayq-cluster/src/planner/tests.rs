@@ -32,7 +32,6 @@ fn moved(before: &Plan, after: &Plan) -> usize {
         .count()
 }
 
-/// The fewest moves from these counts to a balance within one.
 fn fewest_moves(kept: &[usize], total: usize) -> usize {
     let (low, ceilings) = (total / kept.len(), total % kept.len());
     let mut counts = kept.to_vec();
@@ -99,7 +98,6 @@ proptest! {
     // A case plans thousands of shards twice.
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Often more members than shards.
     #[test]
     fn a_thousand_members_balance_with_the_fewest_moves(
         shards in prop_oneof![1..1200_usize, 1200..=4096_usize],
@@ -158,7 +156,6 @@ fn without(member: Candidate, shards: &BTreeSet<u16>) -> Candidate {
     Candidate { hindered: shards.iter().copied().map(ShardId::new).collect(), ..member }
 }
 
-/// Some members go and some come: counts differ by one at most, and no shard moves without need.
 fn balance_with_the_fewest_moves(
     shards: usize,
     before: usize,

@@ -20,7 +20,6 @@ fn endpoint_of(proxy: &Proxy) -> String {
     format!("http://{}", proxy.address())
 }
 
-/// Adds a fourth member: the fleet does more than survive.
 async fn takes_in_a_fourth(etcd: &EtcdCluster, floor: &Floor, shards: u16) -> Member {
     let fourth = Member::join(config(&etcd.endpoints(), "d", shards), floor).await;
     floor.until("four share", |work| work.balanced(shards, &["a", "b", "c", "d"])).await;

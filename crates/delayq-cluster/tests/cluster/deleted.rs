@@ -14,7 +14,6 @@ async fn delete(etcd: &EtcdCluster, prefix: &str) {
     tool.delete(format!("{FLEET}{prefix}"), Some(DeleteOptions::new().with_prefix())).await.unwrap();
 }
 
-/// Waits until each member has begun this number of lives, and the members share every shard.
 async fn until_enrolled(members: &[Member], floor: &Floor, lives: u64, shards: u16) {
     for member in members {
         member.until_stats("a new life", |stats| stats.leases_granted == lives).await;

@@ -15,24 +15,18 @@ use tokio::time::{Instant, timeout};
 
 const PUMPED_EVERY: Duration = Duration::from_millis(20);
 
-/// The current workers of each shard, as reported by the consumers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
     /// Members that pump each shard: two for a moment at a hand-over.
     pub(crate) workers: BTreeMap<ShardId, BTreeSet<String>>,
     /// The newest epoch of each shard, and its owner.
     pub(crate) epochs: BTreeMap<ShardId, (u64, String)>,
-    /// Time at which a shard lost its last worker.
     stopped: BTreeMap<ShardId, Instant>,
-    /// The longest time of a shard without a worker.
     pub(crate) longest_gap: Duration,
-    /// Claimed shards, over all members.
     pub(crate) claims: usize,
-    /// Fenced pumps, over all members.
     pub(crate) fenced: usize,
 }
 
-/// The place where the consumers of a test report.
 #[derive(Clone)]
 pub(crate) struct Floor {
     work: Arc<watch::Sender<Work>>,
@@ -59,7 +53,6 @@ impl Work {
         self.workers.values().filter(|workers| workers.contains(name)).count()
     }
 
-    /// True if every shard has exactly one worker, with the newest epoch.
     pub(crate) fn covers(&self, shards: u16) -> bool {
         (0..shards).map(ShardId::new).all(|shard| {
             let (workers, newest) = (self.workers.get(&shard), self.epochs.get(&shard));
@@ -67,7 +60,7 @@ impl Work {
         })
     }
 
-    /// True if every shard has exactly one worker, and the counts of these members differ by one at most.
+    /// Counts of these members differ by one at most.
     pub(crate) fn balanced(&self, shards: u16, names: &[&str]) -> bool {
         let counts: Vec<usize> = names.iter().map(|name| self.of(name)).collect();
         let (most, least) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());
@@ -89,7 +82,6 @@ impl Floor {
         self.work.borrow().clone()
     }
 
-    /// Waits until the work is `so`; returns the time taken.
     pub(crate) async fn until(&self, what: &str, so: impl FnMut(&Work) -> bool) -> Duration {
         let started = Instant::now();
         let mut work = self.work.subscribe();
@@ -132,7 +124,6 @@ impl Floor {
         epochs
     }
 
-    /// The shards with a newer epoch.
     fn fenced(&self, epochs: &BTreeMap<ShardId, u64>) -> Vec<ShardId> {
         let work = self.work.borrow();
         let newest = |shard| work.epochs.get(shard).map_or(0, |&(epoch, _)| epoch);
@@ -231,7 +222,6 @@ impl Member {
         Self::consume(name, Cluster::join(config).await.unwrap(), floor)
     }
 
-    /// Starts, joined or not, and consumes likewise.
     pub(crate) async fn start(config: ClusterConfig, floor: &Floor) -> Self {
         let name = config.member.name.clone();
         Self::consume(name, Cluster::start(config).await.unwrap(), floor)

@@ -236,7 +236,6 @@ async fn foreign_keys_in_the_fleet_are_named_and_change_nothing() {
     floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
 }
 
-/// Waits until the watched key holds a readable plan.
 async fn until_written(watch: &mut etcd_client::WatchStream) {
     let readable = |event: &etcd_client::Event| {
         let value = event.kv().map(etcd_client::KeyValue::value).unwrap_or_default();

@@ -32,7 +32,6 @@ struct World {
     members: Vec<Member>,
     /// The member that pumped under an epoch.
     pumpers: BTreeMap<(ShardId, u64), usize>,
-    /// Shards pumped in this round.
     pumped: BTreeSet<ShardId>,
     /// Epochs that were given up because the plan assigned the shard to no member.
     given_up: BTreeSet<(ShardId, u64)>,
@@ -40,7 +39,6 @@ struct World {
 
 #[derive(Default)]
 struct Etcd {
-    /// By rank.
     registered: BTreeMap<u64, Registered>,
     /// True while etcd takes no writes, and still answers.
     full: bool,
@@ -49,7 +47,6 @@ struct Etcd {
     revision: u64,
 }
 
-/// A member's registration.
 struct Registered {
     member: usize,
     draining: bool,
@@ -62,13 +59,11 @@ struct Member {
     draining: bool,
     /// True while etcd is out of reach.
     deaf: bool,
-    /// Shards out of reach in Redis.
     cut_off: BTreeSet<ShardId>,
     /// The rank of the last known registration of this member.
     rank: Option<u64>,
     owning: Owning,
     epochs: BTreeMap<ShardId, u64>,
-    /// Redis's answers to claims, still under way.
     answers: VecDeque<(ShardId, u64)>,
     /// The leader's last reading, before its write.
     read: Option<(Vec<Candidate>, Option<Plan>, u64)>,
@@ -253,7 +248,6 @@ impl World {
         }
     }
 
-    /// Pumps every shard whose epoch the member has.
     fn pump(&mut self, m: usize) {
         let member = &mut self.members[m];
         if member.dead {
@@ -294,7 +288,6 @@ impl World {
         }
     }
 
-    /// The leader reads the members and the plan. Anything may happen between this reading and the write.
     fn read(&mut self, m: usize) {
         let first = self.etcd.registered.first_key_value().map(|(rank, _)| *rank);
         let member = &mut self.members[m];
@@ -303,7 +296,6 @@ impl World {
         }
     }
 
-    /// The leader writes the plan, unless its registration is gone or the plan has changed.
     fn write(&mut self, m: usize) {
         let member = &mut self.members[m];
         let Some(rank) = member.rank.filter(|_| !member.dead && !member.deaf) else { return };
@@ -414,7 +406,6 @@ impl World {
         self.etcd.registered.retain(|rank, registered| ranks[registered.member] == Some(*rank));
     }
 
-    /// Members report the shards in their reach, and a leader plans accordingly.
     fn plan(&mut self) {
         for _ in 0..2 {
             (0..MEMBERS).for_each(|m| self.hear(m));
@@ -425,7 +416,6 @@ impl World {
         (0..MEMBERS).for_each(|m| self.hear(m));
     }
 
-    /// Every member pumps its shards, and claims or asks as the answers require.
     fn round(&mut self) {
         self.now += Duration::from_secs(6);
         self.pumped.clear();

@@ -13,7 +13,6 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Passes the endpoint to the process.
 const ENDPOINT: &str = "DELAYQ_TEST_MEMBER_OF";
 
 /// Starts the process, and waits until the process owns half of 16 shards.
@@ -52,7 +51,6 @@ fn say(handle: &Handle, owned: usize, why: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// Waits until the plan gives `shards` to a member; returns the time taken.
 async fn planned(member: &Member, shards: usize) -> Duration {
     let (started, mut views) = (Instant::now(), member.handle.subscribe());
     let came = tokio::time::timeout(LONG, views.wait_for(|view| view.planned.len() == shards)).await;

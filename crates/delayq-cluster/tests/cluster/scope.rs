@@ -24,7 +24,6 @@ impl Scope {
         format!("/delayq/{}/timer/{rest}", self.namespace)
     }
 
-    /// A foreign client.
     pub(crate) async fn tool(&self) -> etcd_client::Client {
         etcd_client::Client::connect(&self.endpoints, None).await.unwrap()
     }

@@ -20,7 +20,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
 const WRITES: u64 = 60;
 const IDS: u64 = 6;
 
-/// A compensator of a folder on a disk, in steps of seven records.
 fn start(host: &Host, disk: &DiskShim, syncs: Syncs) -> Process {
     let config = host.folder.join("delayq.toml");
     let text = format!(
@@ -81,7 +80,6 @@ async fn a_put_that_replaces_is_not_taken_for_an_older_one_of_its_message_whenev
     assert_eq!(present, PutOutcome::Exists(State::Delayed, FAR));
 }
 
-/// Variables of the producer: the folder of its spool, and the first of its writes.
 const SPOOL: &str = "DELAYQ_TEST_SPOOL";
 const FIRST: &str = "DELAYQ_TEST_FIRST";
 const ACKNOWLEDGED: &str = "acknowledged";

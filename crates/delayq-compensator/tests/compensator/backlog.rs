@@ -28,7 +28,6 @@ fn record(n: u64, count: u64, now: UnixMillis) -> SpoolRecord {
     SpoolRecord::put(&message.after(Duration::from_secs(6 * 3600)), Fate::NotApplied, at)
 }
 
-/// A host with a day's records in its spool.
 async fn after_a_day(count: u64) -> Host {
     let host = Host::start().await;
     let spool = SpoolWriter::open(host.folder.path(), &SpoolSettings { max_bytes: 4 << 30 }).unwrap();
@@ -57,7 +56,6 @@ async fn is_so(what: &str, is_so: impl Fn() -> bool) {
     wait_until(what, LONG * at_length(1, 20), async || is_so()).await;
 }
 
-/// Ends a compensator, which must have taken little memory; returns its maximum in KiB.
 async fn end(mut process: Process) -> u64 {
     let most_kib = process.most_kib().unwrap();
     process.ends_well_by(Signal::TERM, LONG).await;

@@ -71,7 +71,6 @@ impl Host {
         .await;
     }
 
-    /// Stops the compensator once its spool is empty; the spool's books balance.
     async fn ends_empty(self) {
         let stats = || SpoolReader::open_beside(self.disk.path()).unwrap().stats().unwrap();
         wait_until("nothing to wait any more", LONG, || async { stats().waiting == 0 }).await;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 const SETTINGS: SpoolSettings = SpoolSettings { max_bytes: 1 << 20 };
 const LARGE: usize = 200_000;
 
-/// A producer with a small spool.
 fn producer(host: &Host) -> Producer {
     let spool = SpoolWriter::open(host.folder.path(), &SETTINGS).unwrap();
     Producer::start(host.deployment.client.clone(), ProducerOptions::default().spool(Arc::new(spool)))

@@ -87,7 +87,6 @@ impl Host {
     }
 }
 
-/// A Redis that keeps its data over a restart.
 async fn lasting_redis() -> RedisServer {
     RedisServer::start_with(RedisOptions::default().append_only("always")).await
 }
@@ -104,7 +103,7 @@ fn target(id: &str) -> Target {
     MessageId::own(id).unwrap().into()
 }
 
-/// Steps until nothing is left to do; returns the sum of the reports.
+/// Returns the sum of the reports.
 async fn drain(resubmitter: &mut Resubmitter) -> Report {
     let mut sum = Report::default();
     loop {

@@ -19,18 +19,15 @@ use std::time::{Duration, Instant};
 
 const SHARDS: u16 = 12;
 const IDS: u64 = 240;
-/// Duration of a call to a silent node.
 const PATIENT: Duration = Duration::from_secs(3);
 /// Far more than a step takes without waiting for a silent node.
 const STEP: Duration = Duration::from_secs(1);
 /// A few times as long as a compensator considers a node away.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// A deployment of several nodes, and a spool with writes of all shards.
 struct Spooled {
     admin: Admin,
     spool: SpoolWriter,
-    /// Number of messages put and cancelled.
     ids: u64,
     resubmitter: Resubmitter,
     _folder: Folder,
@@ -49,7 +46,6 @@ impl Spooled {
         spooled
     }
 
-    /// Adds the puts of `count` messages, and then their cancels.
     async fn add(&mut self, count: u64) {
         let at = UnixMillis::new(1);
         let ids: Vec<String> = (self.ids..self.ids + count).map(|n| format!("m{n}")).collect();
@@ -73,7 +69,6 @@ impl Spooled {
         assert!(done > IDS && resting > 50 && done + resting == 2 * IDS, "{done} done, {resting} rest");
     }
 
-    /// Carries out the resting writes.
     async fn goes_on(&mut self) {
         let Self { resubmitter, .. } = self;
         within("nothing that rests", LONG, async {
@@ -128,7 +123,6 @@ async fn what_a_node_keeps_waiting_that_answers_but_takes_no_messages_rests_and_
     }
 }
 
-/// Calls to a silent node take long.
 fn patient(settings: Settings) -> Settings {
     let patient = |node: &NodeSettings| NodeSettings {
         link: node.link.clone().deadline(PATIENT).connect_timeout(PATIENT),
@@ -138,7 +132,6 @@ fn patient(settings: Settings) -> Settings {
     Settings::of_nodes(map).shards(settings.shards)
 }
 
-/// The duration of steps with writes for all nodes, long after one node fell silent.
 async fn steps_beside_a_silent_node() -> Timing {
     let nodes = RedisNodes::start(SHARDS / 3).await;
     let mut spooled = Spooled::new(patient(nodes.settings())).await;

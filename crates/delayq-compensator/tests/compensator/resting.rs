@@ -21,7 +21,6 @@ async fn rename(host: &Host, from: &str, to: &str) {
     let _: String = host.deployment.server.command(&["RENAME", from, to]).await;
 }
 
-/// Numbers of accepted and of cancelled messages.
 async fn stored(host: &Host) -> (u64, u64) {
     let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
     (numbers.accepted, numbers.cancelled)

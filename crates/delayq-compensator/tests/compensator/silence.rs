@@ -7,7 +7,6 @@ use delayq_tests::deadline::{LONG, wait_for, within};
 /// Enough that a deadline for each put would add up to more than ten minutes.
 const PUTS: u64 = 300;
 
-/// Puts and cancels while nothing answers; every write is spooled.
 async fn is_spooled(host: &Host) {
     assert_eq!(host.put(message("first")).await, PutOutcome::Spooled);
     within("the others", LONG, async {

@@ -23,9 +23,7 @@ pub(super) struct Report {
     pub(super) resubmitted: u64,
     pub(super) rejected: u64,
     pub(super) held: Option<String>,
-    /// True at the end of the readable records.
     pub(super) at_end: bool,
-    /// At the end: number of resting records.
     pub(super) resting: u64,
 }
 
@@ -60,7 +58,6 @@ impl Resubmitter {
         self.is_time = true;
     }
 
-    /// The reason of a resting record.
     pub(super) fn resting(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -107,7 +104,6 @@ impl Host {
     }
 }
 
-/// Number of resting records on disk.
 pub(super) fn resting(folder: &Path) -> u64 {
     let database = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
     database.query_row("SELECT count(*) FROM resting", [], |row| row.get(0)).unwrap()

@@ -10,7 +10,6 @@ use delayq_tests::deadline::{LONG, within};
 use delayq_tests::deployment::{Deployment, confirming, created, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-/// A host, and the replica that its topic waits for.
 async fn replicated() -> (Host, RedisServer) {
     let server = RedisServer::start_with(RedisOptions::default()).await;
     let replica = server.replica().await;
@@ -21,7 +20,6 @@ async fn replicated() -> (Host, RedisServer) {
     (host, replica)
 }
 
-/// Tries all records again until none waits.
 async fn confirmed(resubmitter: &mut Resubmitter) {
     within("the records to be confirmed", LONG, async {
         while resubmitter.stats().await.unwrap().waiting > 0 {
@@ -42,7 +40,6 @@ fn change(group: &str, change: GroupChange) -> GroupRecord {
     GroupRecord { group, topic: None, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change }
 }
 
-/// Delivers ready messages; returns their number.
 async fn deliver(host: &Host) -> usize {
     let holder = Holder::new(host.deployment.client.clone());
     let ask = ReserveRequest { topics: vec![topic()], most: 10, max_bytes: 0, lease: None };

@@ -20,7 +20,6 @@ enum Kind {
     Reschedule,
 }
 
-/// Writes of the messages `m0`, `m1`, …
 pub(super) fn writes(count: u64, ids: u64) -> impl Iterator<Item = Write> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..count).map(move |n| {
@@ -30,7 +29,6 @@ pub(super) fn writes(count: u64, ids: u64) -> impl Iterator<Item = Write> {
     })
 }
 
-/// The state of the messages `m0`, `m1`, …
 pub(super) async fn known_by_ids(host: &Host, ids: u64) -> Vec<String> {
     known(host, (0..ids).map(|id| target(&format!("m{id}")))).await
 }
@@ -51,7 +49,6 @@ pub(super) async fn known(host: &Host, targets: impl IntoIterator<Item = Target>
 // === impl Write ===
 
 impl Write {
-    /// By a producer.
     pub(super) async fn carry_out(&self, producer: &Producer) {
         let target = target(&self.id);
         match self.kind {
@@ -63,7 +60,6 @@ impl Write {
         }
     }
 
-    /// The write as a record of the spool.
     pub(super) fn record(&self) -> SpoolRecord {
         let (target, at) = (target(&self.id), UnixMillis::new(1));
         match self.kind {

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const DONE: &str = "source_settled_total{source=\"intake.orders\",outcome=\"done\"}";
 
-/// A record of each form becomes a message with its payload and headers.
 pub(crate) async fn each_form_reaches_a_consumer<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -48,7 +47,6 @@ pub(crate) async fn each_form_reaches_a_consumer<B: Broker>() {
     compensator.stop().await;
 }
 
-/// Cancels and reschedules come after the earlier puts, and later writes come after a cancel.
 pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let mut records = Vec::new();
@@ -75,7 +73,6 @@ pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
     compensator.stop().await;
 }
 
-/// A write that replaces a leased message rests until the handler's ack; other messages do not wait.
 pub(crate) async fn an_occurrence_that_a_handler_publishes_before_its_ack_is_put_after_it<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -93,7 +90,6 @@ pub(crate) async fn an_occurrence_that_a_handler_publishes_before_its_ack_is_put
     compensator.stop().await;
 }
 
-/// An invalid record goes to the dead destination with the reason; its neighbours continue.
 pub(crate) async fn poison_is_buried_with_its_reason_and_its_neighbours_go_on<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -118,7 +114,6 @@ pub(crate) async fn poison_is_buried_with_its_reason_and_its_neighbours_go_on<B:
     compensator.stop().await;
 }
 
-/// While Redis is away nothing is taken; after that everything flows, in order.
 pub(crate) async fn an_outage_of_redis_pauses_and_loses_nothing<B: Broker>() {
     let mut stage = Stage::<B>::start().await;
     let compensator = stage.compensator("batch = 50\nin_flight = 100").await;
@@ -141,7 +136,7 @@ pub(crate) async fn an_outage_of_redis_pauses_and_loses_nothing<B: Broker>() {
     compensator.stop().await;
 }
 
-/// A compensator that is killed between Redis's answer and the commit loses nothing and repeats nothing.
+/// The kill comes between Redis's answer and the commit.
 pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice<B: Broker>() {
     let count: u64 = at_length(1000, 3000);
     let stage = Stage::<B>::start().await;
@@ -159,7 +154,6 @@ pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_
     compensator.stop().await;
 }
 
-/// A broker that is killed during a read delivers unsettled records again.
 pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>() {
     let count: u64 = at_length(1000, 3000);
     let mut stage = Stage::<B>::start().await;
@@ -177,7 +171,6 @@ pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>(
     compensator.stop().await;
 }
 
-/// A dead destination that is away holds back later records, and no write is repeated.
 pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is_done_twice<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -202,8 +195,7 @@ pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is
     compensator.stop().await;
 }
 
-/// Of records for a dead destination, the accepted records are finished and the refused records are tried
-/// again. `refuse` makes the destination accept `taken` of 20.
+/// `refuse` makes the destination accept `taken` of 20.
 pub(crate) async fn what_the_dead_destination_took_is_not_buried_again<B: Broker>(
     refuse: impl AsyncFnOnce(&B),
     taken: usize,
@@ -282,8 +274,6 @@ pub(crate) async fn records_of_hostile_sizes_are_buried_with_a_brief_reason<B: B
     compensator.stop().await;
 }
 
-/// The compensator shows its configured certificate to a broker that demands one, or the error names the
-/// demand.
 pub(crate) async fn tls_shows_the_certificate_that_the_broker_asks_for<B: Broker>() {
     let authority = Authority::new();
     let stage = Stage::<B>::guarded(Guard::Asking(&authority)).await;
@@ -301,7 +291,6 @@ pub(crate) async fn tls_shows_the_certificate_that_the_broker_asks_for<B: Broker
     compensator.stop().await;
 }
 
-/// The compensator reads a refused password again for the next try, and never shows the password.
 pub(crate) async fn a_password_is_read_again_until_the_broker_takes_it<B: Broker>() {
     let stage = Stage::<B>::guarded(Guard::Login).await;
     let file = stage.folder.join("password");

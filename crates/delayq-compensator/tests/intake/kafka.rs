@@ -211,7 +211,6 @@ impl Kafka {
         }
     }
 
-    /// Drops records before an offset, like the retention.
     async fn drop_before(&self, partition: i32, offset: i64) {
         let admin: AdminClient<DefaultClientContext> = self.settings().create().unwrap();
         let mut offsets = TopicPartitionList::new();
@@ -324,7 +323,6 @@ async fn the_permissions_of_the_guide_are_all_that_an_intake_needs_and_one_that_
     compensator.stop().await;
 }
 
-/// A compensator and an operator learn of a missing right.
 async fn names_what_is_missing(stage: &Stage<Kafka>, login: &str, why: &str) {
     let compensator = stage.compensator_with("", login).await;
     compensator.is_unready(why).await;

@@ -21,7 +21,6 @@ use tokio::net::TcpStream;
 
 struct Nats {
     server: NatsServer,
-    /// The options by which publishers connect.
     options: ConnectOptions,
 }
 
@@ -30,7 +29,6 @@ impl Nats {
         jetstream::new(self.options.clone().connect(self.server.url()).await.unwrap())
     }
 
-    /// Bounds the stream, which drops the oldest records.
     async fn keep_at_most(&self, records: i64) {
         let context = self.context().await;
         let mut config = context.get_stream("in").await.unwrap().cached_info().config.clone();

@@ -48,7 +48,6 @@ pub(crate) trait Broker: Sized + Send + Sync {
     fn keep_created(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
-    /// Number of records in the dead destination.
     fn buried(&self) -> impl Future<Output = u64> + Send;
     /// Number of records that the broker would deliver without a compensator.
     fn unsettled(&self) -> impl Future<Output = u64> + Send;
@@ -58,14 +57,12 @@ pub(crate) trait Broker: Sized + Send + Sync {
     fn resume(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// The source, or the dead destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Source,
     Dead,
 }
 
-/// The clients that a broker admits.
 #[derive(Clone, Copy)]
 pub(crate) enum Guard<'a> {
     Open,
@@ -89,7 +86,6 @@ pub(crate) struct Running {
     pub(crate) endpoint: AdminEndpoint,
 }
 
-/// The messages of one topic in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Books {
     pub(crate) accepted: u64,
@@ -112,7 +108,6 @@ impl Sent {
         Self { key: id.to_owned(), ..Self::new(&[&base[..], more].concat(), &format!("body of {id}")) }
     }
 
-    /// A verb on a message of the topic `orders`.
     pub(crate) fn verb(verb: &str, id: &str, more: &[(&str, &str)]) -> Self {
         let base = [("delayq-verb", verb), ("delayq-topic", "orders"), ("delayq-id", id)];
         Self { key: id.to_owned(), ..Self::new(&[&base[..], more].concat(), "") }
@@ -140,12 +135,10 @@ impl<B: Broker> Stage<B> {
         Self { deployment, broker, folder: Folder::new("intake") }
     }
 
-    /// Starts a compensator; `more` are further keys of `[intake.orders]`.
     pub(crate) async fn compensator(&self, more: &str) -> Running {
         self.compensator_with(more, "").await
     }
 
-    /// Starts a compensator with further keys of the intake's kind.
     pub(crate) async fn compensator_with(&self, more: &str, of_kind: &str) -> Running {
         let path = self.folder.join(&format!("delayq-{}.toml", fastrand::u32(..)));
         let text = format!(
@@ -182,7 +175,6 @@ impl<B: Broker> Stage<B> {
         wait_until("all records to be settled", LONG, async || self.broker.unsettled().await == 0).await;
     }
 
-    /// Reserves `count` messages, by id.
     pub(crate) async fn reserved(&self, count: usize) -> BTreeMap<String, Reservation> {
         let holder = Holder::new(self.deployment.client.clone());
         let ask = ReserveRequest { topics: vec![topic()], most: 100, max_bytes: 0, lease: None };
@@ -208,7 +200,6 @@ impl Running {
             .await;
     }
 
-    /// Waits until the compensator is not ready, for a reason that contains `why`.
     pub(crate) async fn is_unready(&self, why: &str) {
         wait_until(why, LONG, async || {
             let (status, body) = self.endpoint.get("/readyz").await;

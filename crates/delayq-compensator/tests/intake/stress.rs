@@ -9,7 +9,6 @@ use delayq_tests::last_word::{Is, PAYLOAD, Verb, Write, id, writes};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Minimum number of records between two kills.
 const A_ROUND: usize = 400;
 /// Small batches, so that a kill comes between few records.
 const SMALL: &str = "batch = 5\nin_flight = 20";

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 const DAY_S: u64 = 86_400;
 /// Every tenth row cancels the put five rows before.
 const A_CANCEL_IN: u64 = 10;
-/// Rows of one transaction.
 const AT_ONCE: u64 = 5000;
 /// Maximum resident memory of the process, in KiB: several times the memory of an idle process.
 const MOST_KIB: u64 = 160 << 10;
@@ -61,7 +60,6 @@ impl Dialect {
     }
 }
 
-/// Runs a separate compensator until every row was carried out once.
 async fn is_carried_out(readers: &Readers, count: u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_delayq-compensator"));
     command.env("DELAYQ__REDIS__URL", readers.deployment.server.url()).env("DELAYQ__ADMIN__LISTEN", "");

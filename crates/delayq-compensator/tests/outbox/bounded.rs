@@ -5,7 +5,6 @@ use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use std::time::Duration;
 use tokio_postgres::Client;
 
-/// Dead versions of all tables of the outbox, by the count of a vacuum.
 async fn dead_rows(database: &Client) -> i64 {
     database
         .batch_execute("VACUUM delayq_outbox, delayq_outbox_progress, delayq_outbox_state")

@@ -18,7 +18,6 @@ use tokio::task::JoinHandle;
 pub(crate) struct Readers {
     pub(crate) deployment: Deployment<RedisServer>,
     pub(crate) config: OutboxConfig,
-    /// Of every reader, past ones included.
     reports: Mutex<Vec<(Metrics, Readiness)>>,
 }
 
@@ -35,10 +34,8 @@ pub(crate) fn topic() -> Topic {
     Topic::new("orders").unwrap()
 }
 
-/// Writers of [`write_overlapping`].
 const WRITERS: u64 = 6;
 const EACH: u64 = 60;
-/// Rows that the writers commit.
 pub(crate) const OVERLAPPING: u64 = WRITERS * EACH * 2 * 9 / 10;
 
 /// Transactions of two rows each, over connections of their own, with other commits in between; a tenth is
@@ -124,7 +121,6 @@ impl Readers {
         SourceDeps { client: self.deployment.client.clone(), metrics, readiness }
     }
 
-    /// Tries to build a reader; returns the error.
     pub(crate) async fn try_read(&self) -> Result<(), String> {
         build_outbox(self.config.clone(), self.deps()).await.map(drop).map_err(|fault| fault.to_string())
     }
@@ -143,7 +139,6 @@ impl Readers {
         found.map(|found| found.envelope.unwrap())
     }
 
-    /// Messages that Redis has ever accepted.
     pub(crate) async fn accepted(&self) -> u64 {
         Admin::new(self.deployment.client.clone()).count(&topic()).await.unwrap().accepted
     }
@@ -152,7 +147,6 @@ impl Readers {
         self.reports.lock().unwrap().iter().map(|(metrics, _)| metrics.encode()).collect()
     }
 
-    /// Waits until a reader is not ready, for a reason that contains `why`.
     pub(crate) async fn is_unready(&self, why: &str) {
         wait_until(why, LONG, async || {
             let reports = self.reports.lock().unwrap();
@@ -162,17 +156,14 @@ impl Readers {
         .await;
     }
 
-    /// Count of done rows, over all readers.
     pub(crate) async fn done(&self) -> u64 {
         self.settled("done")
     }
 
-    /// Count of rows with this outcome, over all readers.
     pub(crate) fn settled(&self, outcome: &str) -> u64 {
         self.sum(&format!("delayq_source_settled_total{{source=\"outbox\",outcome=\"{outcome}\"}} "))
     }
 
-    /// A counter, over all readers.
     fn sum(&self, series: &str) -> u64 {
         let text = self.metrics();
         text.lines()
@@ -211,7 +202,6 @@ impl Readers {
         wait_until("more messages", LONG, async || self.accepted().await > accepted).await;
     }
 
-    /// Turns that were held up, over all readers.
     pub(crate) fn held_turns(&self) -> u64 {
         self.sum("delayq_source_held_total{source=\"outbox\"} ")
     }

@@ -28,7 +28,6 @@ fn all_writes() -> Vec<Write> {
     (0..writes()).map(|n| Write::random(n, &mut random)).collect()
 }
 
-/// The statement of a write; `time` is the database's function of a time in seconds.
 fn row(write: &Write, time: &str) -> String {
     let (id, verb, due) = (write.id(), write.verb.name(), format!("{time}({})", write.due_s));
     let (columns, values) = match write.verb {
@@ -50,7 +49,7 @@ fn locked(n: usize, write: &Write) -> String {
     )
 }
 
-/// Ends readers at random places, two at a time, until everything is written.
+/// Ends two readers at a time, at random places.
 async fn kill_readers(readers: &Readers, is_over: &AtomicBool, mut random: fastrand::Rng) {
     while !is_over.load(Ordering::Relaxed) {
         let (one, other) = (readers.read(), readers.read());
@@ -61,7 +60,6 @@ async fn kill_readers(readers: &Readers, is_over: &AtomicBool, mut random: fastr
     }
 }
 
-/// Carries out all writes, each by the statements of `transaction`.
 async fn write_all<R: AsyncFnMut(String)>(
     readers: &Readers,
     connect: impl AsyncFn() -> R,
@@ -99,7 +97,6 @@ async fn write_all<R: AsyncFnMut(String)>(
     reader.end().await;
 }
 
-/// Compares each message with the order of the commits.
 async fn each_is_as_committed(readers: &Readers, commits: Vec<u64>) {
     let all = all_writes();
     assert_eq!(commits.len(), all.len());

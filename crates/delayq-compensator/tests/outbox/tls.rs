@@ -9,7 +9,6 @@ use delayq_tests::mariadb_server::MariadbServer;
 use delayq_tests::postgres_server::PostgresServer;
 use tokio_postgres::NoTls;
 
-/// Refuses a database with a certificate of an untrusted authority, or of another name.
 async fn others_are_refused(own: String, elsewhere: String, trusted: &Authority) {
     for (url, authority) in [(own, &Authority::new()), (elsewhere, trusted)] {
         let (url, ca) = (Some(Secret::plain(url)), Some(authority.authority()));
@@ -19,7 +18,6 @@ async fn others_are_refused(own: String, elsewhere: String, trusted: &Authority)
     }
 }
 
-/// A deployment with readers that trust this authority.
 async fn readers(url: String, trusted: &Authority) -> Readers {
     Readers::new(url, |config| (config.tls, config.ca) = (true, Some(trusted.authority()))).await
 }

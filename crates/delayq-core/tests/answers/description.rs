@@ -25,7 +25,6 @@ use std::path::{Path, PathBuf};
 const ABOUT: &str = "The protocol for every language: settings of topics, limits, names, states, words of outcomes, refusals, \
                      URLs and options of calls. Written by a test of delayq-core from the tables that the Rust crates use.";
 
-/// The command that writes the files again.
 const HOW: &str = "DELAYQ_UPDATE=1 cargo test -p delayq-core --test answers -- description";
 
 fn limits() -> Vec<(&'static str, u64)> {
@@ -260,7 +259,6 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap()
 }
 
-/// A list with one item a line.
 fn list<T: Serialize>(name: &str, items: impl IntoIterator<Item = T>) -> String {
     let lines: Vec<String> = items.into_iter().map(|item| format!("    {}", json(&item))).collect();
     format!("\"{name}\": [\n{}\n  ]", lines.join(",\n"))
@@ -272,7 +270,6 @@ fn table<N: Serialize>(name: &str, items: impl IntoIterator<Item = (&'static str
     format!("\"{name}\": {{\n{}\n  }}", lines.join(",\n"))
 }
 
-/// Breaks a comment into lines of at most 128 characters.
 fn comment(indent: &str, mark: &str, text: &str) -> String {
     let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split(' ') {

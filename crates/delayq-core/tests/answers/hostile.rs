@@ -89,7 +89,6 @@ fn value(rng: &mut Rng, depth: u8) -> Value {
     }
 }
 
-/// A pump's answer with one element replaced.
 fn pumped(rng: &mut Rng) -> Value {
     const ANSWER: [&str; 11] =
         ["pumped", "1763697600000000", "1763697600000", "3", "0", "0", "0", "0", "0", "1763697599999", "3"];

@@ -262,7 +262,6 @@ impl Running {
         self.shutdown.request();
     }
 
-    /// Waits until messages are in flight to this sink.
     pub(crate) async fn has_in_flight(&self, sink: &str) {
         let metric = format!("delayq_forwarder_in_flight{{sink=\"{sink}\"}}");
         wait_until("messages on their way", LONG, || async { self.metric(&metric) > 0.0 }).await;

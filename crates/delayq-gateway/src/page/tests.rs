@@ -13,7 +13,6 @@ use std::process::{Command, Stdio};
 /// The SHA-512 of lit-html 3.3.3's `lit-html.js` in the npm registry.
 const LIT_HTML: &str =
     "Ps1YVHCHHjY4/EJelORTqhvUxLDIj+1JtJ+WdGNmaLQkxGRiS8j18AjeI026mh3hcT3oF4D46pzRyx43ODiG5g==";
-/// Maximum bytes of all files, compressed.
 const MAX_GZIP: usize = 60_000;
 
 fn text(name: &str) -> &'static str {

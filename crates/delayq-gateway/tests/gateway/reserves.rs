@@ -24,7 +24,6 @@ async fn numbers(stage: &Stage) -> Numbers {
     stage.deployment.admin.count(&topic("mails")).await.unwrap()
 }
 
-/// The counted attempts of a message.
 async fn attempts(stage: &Stage, id: &str) -> (u16, u32) {
     let target = Target { id: id.parse().unwrap(), group: None };
     let found = stage.deployment.admin.get(&topic("mails"), &target).await.unwrap().unwrap();

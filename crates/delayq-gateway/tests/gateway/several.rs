@@ -64,7 +64,6 @@ async fn given_back(gateway: &Running) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// A group with a shard in this range.
 fn group_in(shards: &std::ops::Range<u16>, count: u16) -> Group {
     let count = ShardCount::new(count).unwrap();
     let names = (0..).map(|n| Group::new(format!("g{n}")).unwrap());

@@ -30,7 +30,6 @@ pub(crate) struct Running {
     client: Client,
 }
 
-/// An answer, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -41,14 +40,12 @@ pub(crate) struct Answer {
 // === impl Stage ===
 
 impl Stage {
-    /// A gateway with further settings, on a Redis that no test breaks.
     pub(crate) async fn start(settings: &str) -> Self {
         Self::on(RedisServer::start().await, settings).await
     }
 }
 
 impl Stage<RedisServer> {
-    /// A gateway on a private Redis.
     pub(crate) async fn private(settings: &str) -> Self {
         Self::on(RedisServer::private().await, settings).await
     }
@@ -70,7 +67,6 @@ impl<S: Borrow<SharedRedis>> Stage<S> {
         Running::start(&self.folder, &self.deployment.sections(), settings).await
     }
 
-    /// Runs until dropped.
     pub(crate) fn timer(&self) -> Process {
         let config = self.folder.join("timer.toml");
         let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"\"\n";
@@ -99,7 +95,6 @@ impl Running {
         Self { process, address, endpoint, client: Client::new() }
     }
 
-    /// Waits for `count` waiting reserves.
     pub(crate) async fn has_polls(&self, count: usize) {
         let line = format!("delayq_gateway_polls {count}\n");
         let holds = async || self.endpoint.get("/metrics").await.1.contains(&line);
@@ -142,7 +137,6 @@ impl Running {
         read_to_end(&mut stream).await
     }
 
-    /// The head and the body of a JSON request as bytes.
     pub(crate) fn bytes(&self, line: &str, body: &str) -> Vec<u8> {
         let length = body.len();
         let head = format!(
@@ -177,7 +171,6 @@ impl Answer {
         self.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The JSON of an answer, which must have this status.
     pub(crate) fn with(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         if self.text.is_empty() { Value::Null } else { self.json() }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 const ALONE: &str = "[etcd]\nenabled = false\n";
 
-/// Failed checks on this part: verdict, finding, advice and runbook.
 fn wrong(status: &Value, what: &str) -> Vec<[String; 4]> {
     let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
     let checks = status["checks"].as_array().unwrap().iter();

@@ -57,7 +57,6 @@ fn reader(folder: &Path) -> SpoolReader {
     }
 }
 
-/// Notes of a compensator, one at a time.
 trait Notes {
     fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError>;
     fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError>;

@@ -11,7 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder that can be moved.
 fn within(folder: &Folder) -> PathBuf {
     folder.join("spool")
 }

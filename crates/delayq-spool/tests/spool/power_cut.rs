@@ -16,7 +16,6 @@ struct After {
     balances: bool,
 }
 
-/// The example that appends records and prints each number with its acknowledgement.
 fn appender(disk: &DiskShim, syncs: Syncs) -> Process {
     let test = std::env::current_exe().unwrap();
     let example = test.parent().unwrap().parent().unwrap().join("examples/spool_appender");
@@ -26,7 +25,6 @@ fn appender(disk: &DiskShim, syncs: Syncs) -> Process {
     Process::spawn("spool_appender", command)
 }
 
-/// The numbers of the lines that begin with this word.
 fn numbers(process: &Process, word: &str) -> BTreeSet<u64> {
     let text = process.text(Stream::Out);
     let numbers =
@@ -34,7 +32,6 @@ fn numbers(process: &Process, word: &str) -> BTreeSet<u64> {
     numbers.collect()
 }
 
-/// A repeatable sequence of coin tosses.
 fn coins(seed: u64) -> impl FnMut() -> bool {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
@@ -55,7 +52,6 @@ fn look(folder: &Path) -> After {
     After { there, balances: reader.stats().unwrap().balances() }
 }
 
-/// Acknowledged records that are missing.
 fn lost(acknowledged: &BTreeSet<u64>, folder: &Path) -> Vec<u64> {
     let after = look(folder);
     assert!(after.balances);

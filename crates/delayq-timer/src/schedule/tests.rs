@@ -3,7 +3,6 @@
 use super::*;
 
 const EPOCH: u64 = 7;
-/// The default node of all shards.
 const NODE: NodeId = NodeId(0);
 
 fn shard(n: u16) -> ShardId {
@@ -26,7 +25,6 @@ fn owning(due: &[Option<u64>]) -> Schedule {
     schedule
 }
 
-/// The rounds at a time of Redis's clock.
 fn rounds(schedule: &mut Schedule, at: Instant, redis: u64) -> Vec<Round> {
     schedule.rounds(at, |_, due| due <= ms(redis))
 }

@@ -7,7 +7,6 @@ use delayq::protocol::{BooksAt, Owner, ShardId};
 const SHARDS: u16 = 256;
 const FIRST: ShardId = ShardId::new(0);
 
-/// Counts messages that were never put as accepted.
 async fn accept(stand: &Stand, by: i32) {
     let () = stand.server.command(&["HINCRBY", "{dq:0}:stats", "accepted:1", &by.to_string()]).await;
 }

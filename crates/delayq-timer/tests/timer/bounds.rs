@@ -11,10 +11,8 @@
 
 use std::time::Duration;
 
-/// A fault, and the maximum lateness of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// The fault's name in the table.
     pub(crate) fault: &'static str,
     leases: u32,
     polls: u32,
@@ -26,7 +24,6 @@ pub(crate) struct Bound {
     since: Option<&'static str>,
 }
 
-/// The settings that determine the bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// `[etcd] lease_ttl`
@@ -149,7 +146,6 @@ impl Bound {
         Self { since: Some(event), ..self }
     }
 
-    /// Maximum lateness of a message with these settings.
     pub(crate) fn late(&self, times: Times) -> Duration {
         let Times { lease, poll, call, steady, lock } = times;
         let leased = lease * self.leases + lock * self.locks;

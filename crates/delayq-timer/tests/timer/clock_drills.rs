@@ -17,7 +17,6 @@ const STEADY: Duration = Duration::from_millis(STEADY_MS);
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// A deployment on a Redis whose clock can be stepped.
 async fn stepped() -> (Drill, ClockShim) {
     let clock = ClockShim::new();
     let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
@@ -34,7 +33,6 @@ async fn loaded(drill: &Drill) -> usize {
     drill.stand().ready().await
 }
 
-/// Waits until both timers have held their shards and let go again.
 async fn held_and_let_go(timers: &[&Running]) {
     for timer in timers {
         timer.exceeds("delayq_timer_clock_jumps_total", 0.0).await;

@@ -85,7 +85,6 @@ async fn put_into_first(producer: &Producer, first: usize, due: impl IntoIterato
     }
 }
 
-/// Lateness of messages during a move of a slot there and back.
 async fn moved() -> Timing {
     let cluster = RedisCluster::start().await;
     let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;

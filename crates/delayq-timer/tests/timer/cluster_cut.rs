@@ -28,7 +28,6 @@ const CUT_FOR_MS: u64 = 12_000;
 struct Scene {
     cluster: RedisCluster,
     proxies: Vec<Proxy>,
-    /// The master of each shard.
     masters: Vec<usize>,
     etcd: EtcdCluster,
     admin: Admin,
@@ -101,7 +100,7 @@ impl Scene {
         Some(owners.filter(|(_, seen)| seen.owner == name).map(|(shard, _)| shard).collect())
     }
 
-    /// Waits until the three timers have a third of the shards each; returns the shards of the process.
+    /// Each of the three timers has a third; returns the shards of the process.
     async fn shared(&self) -> Vec<u16> {
         wait_for("the shards to be shared", LONG, async || {
             for name in ["one", "other"] {
@@ -144,7 +143,6 @@ fn url(proxies: &[Proxy]) -> String {
     format!("redis+cluster://{}", nodes.join(","))
 }
 
-/// Cuts one of three timers off from a master of its shards: the leader, or another timer.
 async fn one_is_cut_off(leader: bool) -> Timing {
     let scene = Scene::new().await;
     let mut first = None;

@@ -25,7 +25,6 @@ const LOAD_BATCH: u64 = 10;
 const LOAD_AHEAD_MS: u64 = 150;
 const LOAD_SPREAD_MS: u64 = 300;
 
-/// A fault, with every witness.
 pub(crate) struct Drill {
     pub(crate) fleet: Fleet,
     history: Arc<History>,
@@ -42,11 +41,9 @@ pub(crate) struct Load {
     task: JoinHandle<()>,
 }
 
-/// Facts beyond a passed judgement.
 pub(crate) struct Verdict {
     /// Pumps with an old epoch that Redis ran; none of them moved anything.
     pub(crate) fenced: usize,
-    /// Kept, or inconclusive.
     pub(crate) timing: Timing,
 }
 
@@ -68,7 +65,6 @@ impl Drill {
         self.timer_by(name, self.fleet.direct()).await
     }
 
-    /// A timer with other routes to etcd and Redis.
     pub(crate) async fn timer_by(&self, name: &str, route: Route) -> Running {
         let timer = self.fleet.timer_by(name, route).await;
         self.timers.lock().unwrap().push(timer.metrics.clone());
@@ -119,7 +115,6 @@ impl Drill {
         put(&self.stand().producer, &self.history, &self.numbers, due).await;
     }
 
-    /// Messages put and accepted so far.
     pub(crate) fn accepted(&self) -> usize {
         let accepted = |event: &Event| matches!(event, Event::Put { answer: Answer::Ok, .. });
         self.history.events().iter().filter(|event| accepted(event)).count()
@@ -132,7 +127,6 @@ impl Drill {
         self.judge_within(bound.fault, bound.late(self.fleet.times)).await
     }
 
-    /// Judges by a bound of the test's own.
     pub(crate) async fn judge_within(&self, what: &str, late: Duration) -> Verdict {
         let count = self.accepted();
         wait_until("everything to be ready", late + LONG, || async { self.stand().ready().await >= count })
@@ -162,7 +156,6 @@ impl Drill {
         self.stall.allow(bound) + 4 * self.pulse.pause() + 2 * self.pulse.sync()
     }
 
-    /// Judges another duration.
     pub(crate) fn within(&self, what: &str, took: Duration, bound: Duration) -> Timing {
         Timing::of(what, took, bound, self.allow(bound))
     }
@@ -210,7 +203,6 @@ impl Drill {
 // === impl Load ===
 
 impl Load {
-    /// Stops the puts, and waits for the answers of all earlier puts.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         self.task.await.unwrap();

@@ -15,14 +15,12 @@ async fn three() -> Drill {
     Drill::new(Fleet::with_three(SHARDS).await).await
 }
 
-/// Waits until etcd has heard each timer again.
 async fn trusted(timers: &[&Running]) {
     for timer in timers {
         timer.reaches("delayq_timer_degraded", 0.0).await;
     }
 }
 
-/// Adds a third timer: etcd works, and does more than answer.
 async fn takes_in_a_third(drill: &Drill, one: &Running, other: &Running) {
     let third = drill.timer("third").await;
     drill.settled(&[one, other, &third]).await;

@@ -27,9 +27,7 @@ pub(crate) struct Fleet {
     pub(crate) stand: Stand,
     pub(crate) etcd: EtcdCluster,
     pub(crate) times: Times,
-    /// Deadline of an etcd call.
     pub(crate) etcd_call: Duration,
-    /// User and password.
     pub(crate) credentials: Option<(String, Secret)>,
     /// Held by fleets that run one at a time.
     _turn: Option<MutexGuard<'static, ()>>,
@@ -43,7 +41,6 @@ pub(crate) struct Route {
 // === impl Fleet ===
 
 impl Fleet {
-    /// Uses an etcd of one member.
     pub(crate) async fn with(shards: u16) -> Self {
         Self::on(Stand::new(shards).await, EtcdCluster::start_one().await)
     }
@@ -57,7 +54,6 @@ impl Fleet {
         Self { _turn: Some(turn), ..Self::on(Stand::new(shards).await, etcd) }
     }
 
-    /// Uses an etcd of three members.
     pub(crate) async fn with_three(shards: u16) -> Self {
         Self::on(Stand::new(shards).await, EtcdCluster::start_three().await)
     }
@@ -71,7 +67,6 @@ impl Fleet {
         Route { etcd: self.etcd.endpoints(), client: self.stand.client.clone() }
     }
 
-    /// A client with its own connection to this address of the Redis, such as a proxy's.
     pub(crate) fn client_at(&self, address: &str) -> Client {
         let mut settings = settings(self.stand.server.url_through(address), self.stand.shards);
         let call = self.times.call;
@@ -125,7 +120,6 @@ impl Fleet {
         start(config, route.client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 
-    /// Waits until each timer owns its part of the shards.
     pub(crate) async fn share(&self, timers: &[&Running]) {
         let each = self.stand.shards / timers.len() as u16;
         wait_until("the shards to be shared", SHORT, || async {

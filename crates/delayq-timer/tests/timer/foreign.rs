@@ -25,7 +25,6 @@ impl Scene {
         Self { fleet: Fleet::with(SHARDS).await, other: Stand::new(SHARDS).await }
     }
 
-    /// A timer of the other deployment, at the same etcd.
     async fn stray(&self) -> Running {
         let route = Route { etcd: self.fleet.etcd.endpoints(), client: self.other.client.clone() };
         self.fleet.timer_by("stray", route).await

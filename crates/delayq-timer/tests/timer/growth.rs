@@ -12,7 +12,6 @@ use delayq_tests::shared;
 use delayq_timer::{Membership, TimerConfig};
 use std::time::Duration;
 
-/// Puts before each growth, and after the last growth.
 const PUTS: usize = 1_500;
 
 /// Puts, cancels, reschedules and delivers while the deployment grows from 4 shards to 8 and from 8 to 12.
@@ -49,7 +48,6 @@ async fn deployment() -> Stand {
     Stand::new(4).await
 }
 
-/// A timer configured for 4 shards, in a fleet of this test's own.
 async fn member(stand: &Stand, fleet: &Namespace, name: &str) -> Running {
     let client = client(&stand.server.url(), 4);
     let etcd = EtcdConfig::at(shared::etcd_endpoints().await).unwrap();

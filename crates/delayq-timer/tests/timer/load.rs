@@ -30,7 +30,6 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// A producer, with the messages that the producer may change.
 struct Party {
     number: usize,
     client: Client,
@@ -38,7 +37,6 @@ struct Party {
     shared: Arc<Shared>,
 }
 
-/// A message, with its expected delivery.
 #[derive(Clone)]
 struct Planned {
     body: String,
@@ -80,7 +78,7 @@ impl Load {
         wait_until("the puts", LONG, || async { self.shared.puts.load(Ordering::Relaxed) >= puts }).await;
     }
 
-    /// Stops putting, and waits until every message is delivered or cancelled; returns the history.
+    /// Returns the history once every message is delivered or cancelled.
     pub(crate) async fn drain(self) -> History {
         self.shared.stopping.store(true, Ordering::Relaxed);
         for producer in self.producers {
@@ -126,7 +124,6 @@ impl Party {
         lasting.iter().for_each(|id| self.cancelled(id, true));
     }
 
-    /// Puts a few messages of each kind, and changes some of them.
     async fn turn(&self, turn: usize) {
         let soon = self.now().await + Duration::from_millis(300);
         let name = |kind: &str| format!("{kind}-{}-{turn}", self.number);

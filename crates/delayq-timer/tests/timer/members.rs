@@ -206,7 +206,6 @@ async fn a_rolling_upgrade_to_another_version_of_the_scripts_makes_nothing_late(
     .await;
 }
 
-/// Kills two of three timers, the second this many ms after the first.
 async fn overlapping(first: usize, second: usize, apart_ms: u64) {
     conclusive(async || {
         let drill = Drill::new(Fleet::with(48).await).await;

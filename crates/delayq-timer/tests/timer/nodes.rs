@@ -13,12 +13,10 @@ use delayq_timer::{Membership, TimerConfig};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Extra delay of each answer of the slow node, and of each call there.
 const SLOW: Duration = Duration::from_millis(400);
 /// Messages due in a run, one in each 2 ms; for each five of them, one more at the slow node.
 const DUE: u64 = 1_000;
 const AT_SLOW: u64 = 5;
-/// Runs of each kind, in turn.
 const RUNS: usize = 3;
 
 async fn single(settings: Settings) -> Result<Running, Fault> {
@@ -62,8 +60,7 @@ async fn a_single_timer_without_the_node_of_a_growth_begins_with_the_shards_of_t
     timer.stop().await;
 }
 
-/// Puts messages due in each 2 ms into shards of the first two nodes, and some into shards of the third;
-/// returns the range of due times.
+/// Returns the range of due times.
 async fn put_due(nodes: &RedisNodes, producer: &Producer) -> Range<u64> {
     let count = ShardCount::new(nodes.shards()).unwrap();
     let start = nodes.servers[0].now_ms().await + 2_000;
@@ -82,7 +79,6 @@ async fn put_due(nodes: &RedisNodes, producer: &Producer) -> Range<u64> {
     start..due(DUE)
 }
 
-/// Ready messages of a node, out of the messages due in this range.
 async fn became(nodes: &RedisNodes, node: usize, due: &Range<u64>) -> Vec<Became> {
     let mut became = Vec::new();
     for shard in nodes.shards_of(node) {
@@ -93,7 +89,6 @@ async fn became(nodes: &RedisNodes, node: usize, due: &Range<u64>) -> Vec<Became
     became
 }
 
-/// Latenesses at the first two nodes in µs, with this flow to the third.
 async fn lateness(nodes: &RedisNodes, producer: &Producer, proxy: &Proxy, flow: Flow) -> Vec<u64> {
     let due = put_due(nodes, producer).await;
     proxy.set_both(flow);
@@ -117,8 +112,7 @@ fn p99(mut late: Vec<u64>) -> Duration {
     Duration::from_micros(late[(late.len() - 1) * 99 / 100])
 }
 
-/// Compares the lateness at two nodes beside a slow node with the lateness of the same messages beside a
-/// sound node.
+/// Compares with the same messages beside a sound node.
 async fn beside_a_slow_node() -> Timing {
     let nodes = RedisNodes::start(4).await;
     let (_, _, producer) = created(nodes.settings()).await;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 const ONLY: ShardId = ShardId::new(0);
 
-/// A lock short enough to wait for.
 fn short_lock() -> TimerConfig {
     TimerConfig { lock: HumanDuration::from(TIMES.lock), ..polling(TIMES.poll) }
 }

@@ -28,7 +28,6 @@ fn timer(redis: &str, shards: u16) -> Binary {
         .env("DELAYQ__TIMER__NAME", "alone")
 }
 
-/// A member as a process, with the times of its fleet.
 fn member(fleet: &Fleet, name: &str) -> Binary {
     let ms = |time: Duration| format!("{}ms", time.as_millis());
     timer(&fleet.stand.server.url(), fleet.stand.shards)
@@ -40,7 +39,6 @@ fn member(fleet: &Fleet, name: &str) -> Binary {
         .env("DELAYQ__ETCD__CALL_DEADLINE", "500ms")
 }
 
-/// Number of this owner's shards, by Redis.
 async fn owned_by(stand: &Stand, name: &str) -> usize {
     let seen = Admin::new(stand.client.clone())
         .overview_of(&stand.client.shards().shards().collect::<Vec<_>>())

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 const SLEEP: Duration = Duration::from_millis(1);
 const SYNC_EVERY: Duration = Duration::from_millis(50);
 
-/// Measures until dropped.
 pub(crate) struct Pulse(Arc<Beats>);
 
 #[derive(Default)]

@@ -8,7 +8,6 @@ use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::timing::conclusive;
 use std::time::Duration;
 
-/// Connections that listen for wake-ups.
 pub(crate) async fn listeners(stand: &Stand) -> usize {
     let clients: String = stand.server.command(&["CLIENT", "LIST"]).await;
     clients.lines().filter(|client| client.contains(" ssub=") && !client.contains(" ssub=0 ")).count()

@@ -36,7 +36,6 @@ pub(crate) struct Running {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Became {
     pub(crate) id: String,
-    /// Due time, from the id.
     pub(crate) due_ms: u64,
     /// Ready time by Redis's clock.
     pub(crate) ready_us: u64,
@@ -115,7 +114,6 @@ impl Stand {
         ready
     }
 
-    /// Waits until every shard is held, or none.
     pub(crate) async fn all_held(&self, held: bool) {
         let admin = Admin::new(self.client.clone());
         let shards: Vec<_> = self.client.shards().shards().collect();
@@ -164,18 +162,15 @@ impl Running {
             .await;
     }
 
-    /// Waits until the timer is not ready; returns the reason.
     pub(crate) async fn unready(&self) -> String {
         wait_for("the timer not to be ready", SHORT, || async { self.unready_now() }).await
     }
 
-    /// Waits until the timer is not ready for a reason that contains `part`.
     pub(crate) async fn unready_for(&self, part: &str) -> String {
         let says = || self.unready_now().filter(|why| why.contains(part));
         wait_for(&format!("the timer to say {part}"), SHORT, async || says()).await
     }
 
-    /// The reason for not being ready now; `None` while ready.
     pub(crate) fn unready_now(&self) -> Option<String> {
         self.readiness.unready().first().map(|unready| unready.reason.clone())
     }

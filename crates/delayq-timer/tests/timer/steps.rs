@@ -13,7 +13,6 @@ use std::pin::pin;
 const SHARDS: u16 = 8;
 const BOTH: [End; 2] = [End::Before, End::After];
 
-/// A deployment, and the connection of the timer that will die.
 struct Scene {
     drill: Drill,
     wire: Tripwire,
@@ -32,7 +31,6 @@ impl Scene {
         Self { drill, wire, way }
     }
 
-    /// The other timer takes everything, under load, and the invariants hold.
     async fn goes_on(self, well: &Running) -> Timing {
         well.owns(SHARDS).await;
         let load = self.drill.load().await;
@@ -41,7 +39,6 @@ impl Scene {
     }
 }
 
-/// A timer joins another and dies at this step of joining.
 async fn dies_joining(step: Step) {
     for end in BOTH {
         conclusive(async || {
@@ -69,7 +66,6 @@ async fn dies_joining(step: Step) {
     }
 }
 
-/// A lone timer dies at this step, and has a successor.
 async fn dies_alone(step: Step) {
     for end in BOTH {
         conclusive(async || {
@@ -86,7 +82,6 @@ async fn dies_alone(step: Step) {
     }
 }
 
-/// A timer dies at this step of stopping.
 async fn dies_stopping(step: Step) {
     for end in BOTH {
         conclusive(async || {

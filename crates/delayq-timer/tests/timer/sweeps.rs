@@ -14,7 +14,6 @@ use std::time::Duration;
 const SHARDS: u16 = 4;
 const FAR: Duration = Duration::from_secs(3600);
 const FINISHED: &str = "delayq_timer_sweeps_total{outcome=\"finished\"}";
-/// Planted faults, by kind.
 const KINDS: [&str; 6] = ["no_place", "no_alarm", "no_lease", "no_group_entry", "stale_entry", "counter"];
 
 /// Removes entries that contain a text from a sorted set.
@@ -24,7 +23,6 @@ for _, entry in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
 end
 return gone";
 
-/// A shard with faults.
 struct Faulty<'a> {
     stand: &'a Stand,
     topic: Topic,
@@ -84,7 +82,6 @@ impl<'a> Faulty<'a> {
         assert_eq!(removed, 1, "{id} in {index}");
     }
 
-    /// The topic's bucket that contains a message.
     async fn bucket_of(&self, id: &str) -> String {
         let pattern = format!("{}b:{}:*", self.base, self.number);
         let buckets: Vec<String> = self.stand.server.command(&["KEYS", &pattern]).await;

@@ -17,7 +17,6 @@ use delayq_timer::Membership;
 use std::ops::Range;
 use std::time::Duration;
 
-/// The node that a growth adds.
 const NEW: usize = 2;
 /// Time for which messages become due during the cut, one in 50 ms.
 const CUT_FOR_MS: u64 = 12_000;
@@ -34,7 +33,6 @@ impl Scene {
         Self { nodes: RedisNodes::start(4).await, etcd: EtcdCluster::start_one().await }
     }
 
-    /// A timer of the fleet, with these nodes.
     async fn timer(&self, name: &str, mut nodes: Settings) -> Running {
         nodes.link = nodes.link.deadline(TIMES.call).connect_timeout(TIMES.call);
         let client = Client::new(nodes);
@@ -45,22 +43,19 @@ impl Scene {
         start(polling(TIMES.poll), client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 
-    /// The nodes, with `node` behind a proxy.
     fn behind(&self, node: usize, proxy: &Proxy) -> Settings {
         let mut rows = self.nodes.rows();
         rows[node][1] = self.nodes.servers[node].url_through(&proxy.address());
         settings(&rows, self.nodes.shards())
     }
 
-    /// The shards of a node that a timer pumps.
     fn pumped(&self, node: usize, timer: &Running) -> usize {
         let text = timer.metrics.encode();
         let pumps = |shard: &u16| text.contains(&format!("delayq_timer_epoch{{shard=\"{shard}\"}}"));
         self.nodes.shards_of(node).filter(pumps).count()
     }
 
-    /// Puts messages due in each 50 ms of this time into the shards of a node, and returns the maximum
-    /// lateness there.
+    /// Puts messages due in each 50 ms of this time; returns the maximum lateness.
     async fn lateness(&self, node: usize, due: Range<u64>, producer: &Producer) -> Duration {
         let count = ShardCount::new(self.nodes.shards()).unwrap();
         let at_node = |id: &String| self.nodes.shards_of(node).contains(&count.shard_of_name(id).get());
@@ -77,7 +72,6 @@ impl Scene {
         self.ready(node).await.into_iter().max().unwrap()
     }
 
-    /// Latenesses of the ready messages of a node.
     async fn ready(&self, node: usize) -> Vec<Duration> {
         let mut late = Vec::new();
         for shard in self.nodes.shards_of(node) {
@@ -88,7 +82,6 @@ impl Scene {
         late
     }
 
-    /// Waits until the timers pump every shard, each at most its part.
     async fn shared(&self, timers: &[&Running]) {
         let (shards, parts) = (self.nodes.shards(), timers.len() as u16);
         wait_until("the shards to be shared", LONG, async || {
@@ -99,7 +92,6 @@ impl Scene {
     }
 }
 
-/// Cuts one of these timers off from one node: the leader, or another timer.
 async fn one_is_cut_off(timers: usize, leader: bool) -> Timing {
     let scene = Scene::new().await;
     let (_, _, producer) = created(scene.nodes.settings()).await;

@@ -6,13 +6,11 @@ use delayq_tests::history::{Event, sha256_hex};
 use delayq_tests::redis_monitor::{RedisMonitor, Seen};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Watches a deployment's Redis from the beginning.
 pub(crate) struct Witness {
     monitor: RedisMonitor,
     pumps: [String; 2],
 }
 
-/// A pump call in the monitor's lines.
 struct Call {
     shard: u32,
     /// `None` for a pump without an epoch, of a shard without an owner's pumps.
@@ -21,7 +19,6 @@ struct Call {
     moved: u64,
 }
 
-/// The head fields and the payload of an envelope (docs/protocol.md).
 struct Stored {
     delivery: u32,
     payload: Vec<u8>,

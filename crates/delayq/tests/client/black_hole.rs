@@ -179,7 +179,6 @@ async fn while_every_connection_is_black_holed_each_put_ends_and_none_of_them_is
     assert_eq!(scene.numbers().await.accepted, 4);
 }
 
-/// The duration of a put without an answer to any attempt.
 async fn an_unanswered_put() -> Timing {
     let scene = Scene::new().await;
     let producer = scene.producer().await;

@@ -23,7 +23,6 @@ struct Scene {
 // === impl Scene ===
 
 impl Scene {
-    /// A scene whose Redis knows the put script.
     async fn new() -> Self {
         let deployment = Deployment::on(RedisServer::private().await, SHARDS).await;
         let scene = Self { deployment, topic: Topic::new("orders").unwrap() };
@@ -40,13 +39,11 @@ impl Scene {
         numbers.map(|n| self.order(&format!("order-{n}"), "{}")).collect()
     }
 
-    /// Has Redis record every command.
     async fn record(&self) {
         self.deployment.server.command::<()>(&["CONFIG", "SET", "slowlog-max-len", "10000"]).await;
         self.deployment.server.command::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;
     }
 
-    /// Number of recorded calls of a script.
     async fn calls(&self, verb: Verb) -> usize {
         let log: Vec<Logged> = self.deployment.server.command(&["SLOWLOG", "GET", "10000"]).await;
         let script = Scripts::published().get(verb).sha.clone().into_bytes();

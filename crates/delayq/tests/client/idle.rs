@@ -5,7 +5,6 @@ use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::settings;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 /// Waits until Redis has closed all other connections, and this process has noticed.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// An address without a listener: every refusal comes before a connection.
+/// No listener: every refusal comes before a connection.
 const NOWHERE: &str = "redis://127.0.0.1:1";
 
 fn topic(n: usize) -> Topic {

@@ -12,19 +12,15 @@ use delayq_tests::sentinel_group::SentinelGroup;
 
 const HINT: &str = "the server may ask for a client certificate: set `cert` and `key`";
 
-/// The refusal of a client certificate.
 const REFUSED: &str = "the server may not trust the client certificate: check `cert`";
 
 const SHARDS: u16 = 12;
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
-/// Settings that trust the authority of a Redis.
 fn trusting(url: &str, authority: &Authority) -> LinkSettings {
     LinkSettings::new(url).ca_pem(std::fs::read(authority.authority()).unwrap())
 }
 
-/// A client certificate of the authority, and its key.
 fn identity(authority: &Authority) -> [Vec<u8>; 2] {
     let own = authority.sign("client", &["client.test"]);
     [own.certificate, own.key].map(|file| std::fs::read(file).unwrap())
@@ -37,7 +33,6 @@ async fn asked(settings: LinkSettings) -> Result<redis::Value, String> {
     }
 }
 
-/// A message for each shard, not due soon.
 fn messages(client: &Client, what: &str) -> Vec<Message> {
     let one_each = |shard: ShardId| {
         let mut ids = (0..).map(|n| format!("{what}-{n}"));

@@ -61,7 +61,7 @@ impl Scene {
         listed.into_iter().map(|listed| listed.envelope.unwrap().reason.unwrap()).collect()
     }
 
-    /// Runs a handler on a message with one attempt; returns the reason of its death.
+    /// Returns the reason of the death of a message with one attempt.
     async fn death<F>(&self, handler: impl Fn(Job) -> F + Send + Sync + 'static) -> String
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,

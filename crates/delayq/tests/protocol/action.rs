@@ -179,7 +179,6 @@ pub(crate) struct List {
     pub(crate) limit: u64,
 }
 
-/// The effect of repeating a call after a lost answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Repeat {
     ChangesNothing,
@@ -348,7 +347,6 @@ impl Action {
         )
     }
 
-    /// The effect on the shard of repeating the call after a lost answer.
     pub(crate) fn repeat(&self) -> Repeat {
         let goes_on = match self {
             Self::Put { items, .. } => items.iter().any(|item| item.replace),

@@ -150,7 +150,7 @@ impl BareShard {
         flat(values.pop().unwrap())
     }
 
-    /// Calls a script and dumps the shard in one round trip.
+    /// One round trip for the call and the dump.
     pub(crate) async fn step(&mut self, verb: Verb, args: &[impl AsRef<[u8]>]) -> (Answer, Arc<Snapshot>) {
         let mut pipe = redis::pipe();
         self.add(&mut pipe, verb, args);
@@ -173,7 +173,6 @@ impl BareShard {
         self.command(&[b"SADD", format!("~{key}").as_bytes(), b"x"]).await;
     }
 
-    /// Restores a key that [`Self::break_key`] moved aside.
     pub(crate) async fn mend_key(&mut self, key: &str) {
         self.command(&[b"DEL", format!("~{key}").as_bytes()]).await;
         self.rename(&format!("aside:{key}"), key).await;

@@ -19,7 +19,6 @@ const SHARD: ShardId = ShardId::new(0);
 #[derive(Debug)]
 struct Signature {
     fixed: Vec<String>,
-    /// Arguments per item, of a script that takes items.
     each: Option<usize>,
 }
 

@@ -59,7 +59,6 @@ fn by_verb(seen: Vec<Seen>, scripts: &Scripts) -> BTreeMap<&'static str, Vec<See
     ran
 }
 
-/// The reason that forbids a script the command.
 fn objection(command: &Seen) -> Option<&'static str> {
     let name = command.name.as_str();
     let is = |place: usize, text: &str| command.args.get(place).is_some_and(|arg| arg == text.as_bytes());

@@ -11,7 +11,6 @@ use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::time::Duration;
 
 const SHARDS: u16 = 4;
-/// Messages of each kind.
 const EACH: usize = 40;
 const SOON: Duration = Duration::from_millis(1);
 
@@ -47,7 +46,6 @@ impl Scene {
         Self { server, clock, client, producer, admin, orders, fleeting }
     }
 
-    /// A message with an id of its own, every second message in a group.
     fn own(&self, topic: &Topic, kind: &str, n: usize) -> Message {
         let Target { id, group } = target(kind, n);
         let message = Message::new(topic.clone(), vec![b'x'; 300]).with_id(id);

@@ -9,7 +9,6 @@ macro_rules! binding {
     };
 }
 
-/// The answer words of each script that answers words, and the binding that reads them.
 const WORDS: [(Verb, &[&str], &str); 22] = [
     (
         Verb::Put,
@@ -77,7 +76,7 @@ const WORDLESS: [Verb; 21] = [
     Verb::Survey,
 ];
 
-/// The text of a header's section without explanations in brackets, which may nest.
+/// Leaves out explanations in brackets, which may nest.
 pub(crate) fn part_of(verb: Verb, from: &str, to: &str) -> String {
     let file = verb.file();
     let start = file.find(from).unwrap_or_else(|| panic!("{} has no {from}", verb.name())) + from.len();

@@ -79,7 +79,6 @@ pub(crate) struct Model {
     pub(crate) blocked_until: u64,
 }
 
-/// The answer of a call, and the whole shard before and after.
 pub(crate) struct Call<'a> {
     pub(crate) answer: &'a [Vec<u8>],
     words: Vec<String>,
@@ -106,7 +105,6 @@ fn ms(at: u64) -> UnixMillis {
     UnixMillis::new(at)
 }
 
-/// The name of a message in the indexes of groups, expiries and markers.
 pub(crate) fn index_name(name: &Name) -> Vec<u8> {
     [format!("{}:", name.0).as_bytes(), &name.1].concat()
 }
@@ -213,7 +211,6 @@ impl Model {
         *self.books.entry((counter, no)).or_default() += 1;
     }
 
-    /// Checks the answer of a call, and makes the call's change.
     pub(crate) fn apply(&mut self, action: &Action, call: &Call<'_>) -> Outcome {
         match action {
             Action::Put { topic, items } => self.put_all(topic, items, call),

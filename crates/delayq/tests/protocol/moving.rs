@@ -5,7 +5,7 @@ use crate::lab::{Lab, item};
 use crate::snapshot::lossy;
 use delayq::protocol::Verb;
 
-/// Creates a shard on node `a` of several, with a message.
+/// Node `a` of several has the shard.
 async fn recorded() -> Lab {
     let mut lab = Lab::new().await;
     lab.put("t", &[item("one", NOW + 1000)]).await;
@@ -24,7 +24,6 @@ async fn answer(lab: &mut Lab, verb: Verb, args: &[&str]) -> String {
     }
 }
 
-/// Makes a call that must change nothing; returns the answer.
 async fn changes_nothing(lab: &mut Lab, verb: Verb, args: &[&str]) -> String {
     // A move wakes listeners even without a change.
     lab.shard.command(&[b"DEL", b"~said"]).await;

@@ -407,7 +407,6 @@ const MUTANTS: [(&str, &str, &str, &str); 100] = [
     ),
 ];
 
-/// Mutants of the scripts that a sweep calls.
 const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     (
         "a lease that is given back lasts too long",

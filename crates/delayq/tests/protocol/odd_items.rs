@@ -25,7 +25,6 @@ const ODD: [&[u8]; 9] = [
     b"\xed\xa0\x80",
 ];
 
-/// Valid texts.
 const FINE: [&[u8]; 6] =
     [b"a", b" ", &[b'a'; 128], "ü€💥\u{a0}".as_bytes(), "\u{10ffff}".as_bytes(), b"{a:b}/%~"];
 

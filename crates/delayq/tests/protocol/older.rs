@@ -14,7 +14,6 @@ async fn set(lab: &mut Lab, field: &str, value: u64) {
     lab.shard.command(&[b"HSET", b"~meta", field.as_bytes(), value.to_string().as_bytes()]).await;
 }
 
-/// The shard's note of older data.
 async fn noted(lab: &mut Lab) -> String {
     let overview = lab.shard.call(Verb::Overview, &["0"]).await.unwrap();
     String::from_utf8(overview[9].clone()).unwrap()

@@ -54,7 +54,6 @@ pub(crate) struct Failure {
     pub(crate) why: String,
 }
 
-/// The start of the next page of a list and of the next step of a purge.
 #[derive(Default)]
 struct Cursors {
     list: Option<List>,
@@ -69,7 +68,6 @@ struct Run {
     weather: Weather,
     watch: Watch,
     before: Arc<Snapshot>,
-    /// Receipts that were answered, current and old.
     receipts: Vec<Vec<u8>>,
     lost: BTreeSet<Vec<u8>>,
     past: Vec<Action>,
@@ -81,7 +79,6 @@ struct Run {
     rng: Rng,
 }
 
-/// Runs `seeds` on one server until the first failure.
 pub(crate) async fn run_seeds(
     server: &RedisServer,
     scripts: &Arc<Scripts>,

@@ -10,11 +10,10 @@ use delayq_tests::remark::skipped;
 use redis::aio::MultiplexedConnection;
 use std::time::Duration;
 
-/// A way of being unwell, by the code of Redis's error.
+/// `code` is the code of Redis's error.
 struct Unwell {
     code: &'static str,
     begin: &'static [&'static [&'static str]],
-    /// A command without an answer for the duration.
     lasting: &'static [&'static str],
     end: &'static [&'static [&'static str]],
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 const SHARD: &str = "{s:0}";
 
-/// Two nodes of a cluster; the first has every slot.
 struct Pair {
     source: RedisServer,
     target: RedisServer,
@@ -65,7 +64,6 @@ impl Pair {
         [self.source.command(&["DEBUG", "DIGEST"]).await, self.target.command(&["DEBUG", "DIGEST"]).await]
     }
 
-    /// Calls every script on `node`: each must be refused with `code`, and write nothing.
     async fn all_are_refused(&self, node: &SharedRedis, asking: bool, code: &str) {
         let (scripts, mut connection) = (Scripts::published(), node.connect().await);
         let before = self.digests().await;

@@ -31,12 +31,10 @@ pub(crate) struct Snapshot {
     pub(crate) hashes: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
     /// Histories by topic number: raw id and text of each event, in order.
     pub(crate) histories: BTreeMap<u32, Vec<(Vec<u8>, String)>>,
-    /// Reasons of dead letters.
     pub(crate) reasons: BTreeMap<Name, String>,
     pub(crate) said: Vec<String>,
     /// The key of each stale entry. Lists other than the ready queues hold no stale entries.
     pub(crate) poison: Vec<String>,
-    /// Keys that do not belong to a shard.
     pub(crate) strangers: Vec<String>,
 }
 
@@ -137,7 +135,6 @@ impl Snapshot {
         value.map_or(0, |value| lossy(value).parse().unwrap())
     }
 
-    /// A message as stored, with the reason of a dead letter.
     pub(crate) fn envelope(&self, name: &Name) -> Option<Envelope> {
         let bytes = self.bodies.get(name)?;
         let mut envelope = Envelope::decode(bytes).unwrap_or_else(|e| panic!("{name:?}: {e}"));

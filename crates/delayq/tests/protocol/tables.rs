@@ -11,7 +11,6 @@ async fn encoding(lab: &mut Lab, key: &str) -> String {
     redis::from_redis_value(found).unwrap()
 }
 
-/// The longest name in a hash or an index of the shard.
 fn longest(shard: &Snapshot) -> usize {
     let fields = shard.hashes.values().flat_map(|hash| hash.keys().map(String::len));
     let members = shard.indexes.values().flat_map(|index| index.keys().map(Vec::len));

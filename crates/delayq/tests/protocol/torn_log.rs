@@ -28,7 +28,6 @@ struct Scene {
     producer: Producer,
     admin: Admin,
     log: PathBuf,
-    /// The whole file, and the offset of the first move.
     whole: Vec<u8>,
     begun: usize,
 }

@@ -67,7 +67,6 @@ enum Fault {
 
 struct Lab {
     shard: BareShard,
-    /// Receipts of leased messages, by id.
     receipts: Vec<(String, Vec<u8>)>,
 }
 
@@ -168,7 +167,6 @@ impl Lab {
         }
     }
 
-    /// Repairs every finding of an audit.
     async fn repair(&mut self) {
         for _ in 0..3 {
             let shard = self.shard.snapshot().await;
@@ -229,7 +227,6 @@ fn ids(id: &str) -> Vec<Vec<u8>> {
     ["1", "2"].map(|n| in_g(&format!("{id}{n}")).into_bytes()).to_vec()
 }
 
-/// A call to cut, with the time and the receipts of the call.
 struct Case {
     name: &'static str,
     at: u64,

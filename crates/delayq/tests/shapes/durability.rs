@@ -12,7 +12,6 @@ use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, old_and_new};
 use delayq_tests::remark::skipped;
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 struct Pair {

@@ -15,7 +15,6 @@ use delayq_tests::sentinel_group::SentinelGroup;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 fn topic() -> Topic {
@@ -26,7 +25,6 @@ fn far() -> Message {
     Message::new(topic(), "x").at(FAR)
 }
 
-/// An own id with a shard in this range.
 fn id_in(shards: std::ops::Range<u16>, all: u16) -> String {
     let count = ShardCount::new(all).unwrap();
     (0..).map(|n| format!("own-{n}")).find(|id| shards.contains(&count.shard_of_name(id).get())).unwrap()
@@ -60,7 +58,6 @@ async fn each_shard_lives_at_its_node_which_it_records() {
     assert_eq!(admin.init().await.unwrap(), 0, "a repeat creates nothing");
 }
 
-/// The refusal of every call by a client with this map.
 async fn refusal(rows: &[[String; 3]], shards: u16) -> String {
     let client = Client::new(settings(rows, shards));
     let admin = Admin::new(client.clone());
@@ -188,7 +185,6 @@ async fn the_first_put_of_a_process_with_a_generated_id_goes_to_another_node_whi
     }
 }
 
-/// Number of calls that a node refused for a missing shard.
 async fn refusals(server: &RedisServer) -> u64 {
     let stats: String = server.command(&["INFO", "errorstats"]).await;
     let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_DQUNINITIALISED:count="));

@@ -6,19 +6,17 @@ use delayq_tests::deployment::created;
 use delayq_tests::redis_nodes::{RedisNodes, settings};
 use delayq_tests::redis_server::RedisServer;
 
-/// The records of the shards of [`grown`].
 const WHOLE: [&str; 6] = ["2@a 4,6", "2@a 4,6", "2@b 4,6", "2@b 4,6", "2@c 4,6", "2@c 4,6"];
 
 fn count(shards: u16) -> ShardCount {
     ShardCount::new(shards).unwrap()
 }
 
-/// An admin without knowledge of the deployment.
 fn admin(rows: &[[String; 3]], shards: u16) -> Admin {
     Admin::new(Client::new(settings(rows, shards)))
 }
 
-/// Six shards at three nodes, grown from four shards at two nodes.
+/// Grown from four shards at two nodes.
 async fn grown() -> RedisNodes {
     let nodes = RedisNodes::start(2).await;
     let _ = created(settings(&nodes.rows()[..2], 4)).await;
@@ -26,7 +24,7 @@ async fn grown() -> RedisNodes {
     nodes
 }
 
-/// The deployment recorded by each shard; empty for a missing shard.
+/// Empty for a missing shard.
 async fn layouts(nodes: &RedisNodes) -> Vec<String> {
     let mut layouts = Vec::new();
     for (node, server) in nodes.servers.iter().enumerate() {

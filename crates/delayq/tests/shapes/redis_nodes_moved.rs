@@ -17,7 +17,6 @@ fn topic() -> Topic {
     Topic::new("orders").unwrap()
 }
 
-/// Far enough away that no message becomes due.
 fn far(id: &str) -> Message {
     Message::new(topic(), "x").at(UnixMillis::new(4_102_444_800_000)).id(id).unwrap()
 }
@@ -54,7 +53,6 @@ impl Pair {
         Self { a, b, admin, producer }
     }
 
-    /// The configuration of a process before the move.
     fn settings(&self) -> Settings {
         of(&self.a, &self.b, "")
     }

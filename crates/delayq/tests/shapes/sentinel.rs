@@ -21,17 +21,14 @@ use tokio::task::JoinHandle;
 /// Maximum time from a known new master to a put there.
 const BOUND: Duration = Duration::from_secs(3);
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 fn message(id: &str) -> Message {
     Message::new(Topic::new("orders").unwrap(), "x").at(FAR).id(id).unwrap()
 }
 
-/// An id, the answer to its put, and the time of the answer.
 type Answered = (String, Result<(), Error>, Instant);
 
-/// A producer that puts one message after another, with the answers.
 struct Load {
     answered: Arc<Mutex<Vec<Answered>>>,
     stop: Arc<AtomicBool>,
@@ -85,7 +82,6 @@ async fn clients_of(redis: &SharedRedis) -> Vec<String> {
     list.lines().filter(|line| line.contains(" resp=3")).map(str::to_owned).collect()
 }
 
-/// Puts under load, breaks the master, and waits until puts reach its successor.
 async fn fails_over(
     break_it: impl AsyncFn(&mut SentinelGroup),
     mend_it: impl AsyncFn(&mut SentinelGroup),

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Counts processes of a data folder by their command lines.
 fn left_running(data: &Path) -> usize {
     let data = data.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

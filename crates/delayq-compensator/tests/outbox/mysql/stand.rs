@@ -19,7 +19,6 @@ pub(crate) fn put(numbers: Range<u64>) -> String {
     format!("INSERT INTO delayq_outbox (topic, id, due, payload) VALUES {}", rows.join(", "))
 }
 
-/// Statements that replace the payload of each row by an expression.
 pub(crate) fn payload_by(expression: &str) -> String {
     format!(
         "RENAME TABLE delayq_outbox TO base; CREATE VIEW delayq_outbox AS SELECT seq, added, verb, topic, id, group_id, due, \

@@ -67,7 +67,6 @@ pub(super) fn options() -> Vec<Opt> {
 
 const MESSAGE: [(&str, &str); 3] = [("topic", "topic"), ("id", "id"), ("group", "group")];
 
-/// Each option with its kind: a kind of name, or a type.
 const CALLS: &[(&str, &[(&str, &str)])] = &[
     (
         "put",

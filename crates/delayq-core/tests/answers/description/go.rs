@@ -27,7 +27,6 @@ pub(super) fn protocol() -> String {
     text
 }
 
-/// A block of constants with aligned values.
 fn block(text: &mut String, constants: impl Iterator<Item = (String, String)>) {
     let constants: Vec<_> = constants.collect();
     let widest = constants.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

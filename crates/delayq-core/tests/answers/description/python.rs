@@ -197,7 +197,6 @@ fn tuple(items: &[&str]) -> String {
     }
 }
 
-/// A number with separated thousands.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let parts: Vec<_> =

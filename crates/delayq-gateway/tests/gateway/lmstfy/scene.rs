@@ -31,7 +31,6 @@ impl Scene {
         Self::with("", "").await
     }
 
-    /// Starts with further settings of `[gateway]` and of `[lmstfy]`, and a token for `ns`.
     pub(crate) async fn with(gateway: &str, more: &str) -> Self {
         let mut stage = Stage::start(&settings(gateway, more)).await;
         let mut ports = Ports::of(&mut stage.gateway).await;

@@ -13,13 +13,10 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-/// Maximum time of all journeys.
 const JOURNEYS: Duration = Duration::from_mins(10);
 
-/// Without timers in etcd.
 const ALONE: &str = "[etcd]\nenabled = false\n";
 
-/// The variables of `make test-page`.
 const TOOLS: &str = "DELAYQ_TEST_PAGE";
 
 fn chromium() -> Option<PathBuf> {
@@ -27,7 +24,6 @@ fn chromium() -> Option<PathBuf> {
     names.map(PathBuf::from).into_iter().find(|path| path.exists())
 }
 
-/// The document in Chromium after loading the address.
 async fn seen(chromium: &Path, profile: &Folder, url: &str) -> String {
     let mut command = Command::new(chromium);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);

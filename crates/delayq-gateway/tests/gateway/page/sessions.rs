@@ -8,7 +8,6 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// A gateway with an all-powerful token and a reading token.
 async fn guarded() -> (Stage, Folder, PathBuf) {
     let folder = Folder::new("sessions");
     let file = folder.join("tokens");

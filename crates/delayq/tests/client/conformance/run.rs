@@ -22,7 +22,6 @@ pub(crate) enum Ended {
     Answer(Value),
     Invalid,
     Fault(String),
-    /// An error of some messages, and the answers of all.
     Partly(String, Value),
 }
 

@@ -9,7 +9,6 @@ use serde_json::Value;
 use std::time::Duration;
 
 impl Run<'_> {
-    /// `None` if a name in the step is invalid.
     pub(crate) fn message(&self, said: &Value) -> Option<Message> {
         let payload = match said["payload"].as_str() {
             Some(payload) => {
@@ -95,7 +94,6 @@ pub(crate) fn backoff(said: &Value) -> Backoff {
     }
 }
 
-/// A message of many, or its expected answer.
 pub(crate) fn numbered(said: &Value, n: usize) -> Value {
     let fill = |value: &Value| match value {
         Value::String(text) => text.replace('#', &n.to_string()).into(),

@@ -86,7 +86,6 @@ impl Run<'_> {
         }
     }
 
-    /// Reserves and acks everything; returns the number acked.
     async fn drain(&self, step: &Value) -> Ended {
         let ask = json!({"topics": step["topics"], "most": 500});
         let mut receipts = Vec::new();
@@ -165,7 +164,6 @@ impl Run<'_> {
         Ended::Answer(settled.into_iter().map(|answer| shown_settled(&answer.unwrap())).collect())
     }
 
-    /// Runs the published script itself, for verbs that only some clients have.
     pub(crate) async fn call(&self, verb: &str, shard: u64, layout: u64, args: &[Value]) -> Value {
         let verb = *Verb::ALL.iter().find(|known| known.name() == verb).unwrap();
         let shard = ShardId::new(shard.try_into().unwrap());

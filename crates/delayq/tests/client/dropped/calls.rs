@@ -275,7 +275,6 @@ const CALLS: &[Call] = &[
 const ELSEWHERE: [&str; 5] =
     ["Consumer::next", "Consumer::stop", "Delivery::lost", "Job::lost", "Worker::run"];
 
-/// The awaited calls of the public API, as the sources name them.
 fn public() -> BTreeSet<String> {
     let (mut found, mut folders) = (BTreeSet::new(), vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")]);
     while let Some(folder) = folders.pop() {

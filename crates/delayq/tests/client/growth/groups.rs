@@ -17,9 +17,7 @@ use std::time::Duration;
 
 const IDS: [&str; 3] = ["k1", "k2", "user-5"];
 const GROUPS: [Option<&str>; 4] = [None, Some("user-5"), Some("user-6"), Some("k1")];
-/// Number of messages with generated ids, each in a group.
 const GENERATED: usize = 2;
-/// Long after the test.
 const FAR: u64 = 4_102_444_800_000;
 const STEPS: usize = 300;
 
@@ -53,7 +51,6 @@ struct Stored {
     cancelled: bool,
 }
 
-/// The expected answers.
 #[derive(Debug, Default)]
 struct Model(BTreeMap<Name, Stored>);
 
@@ -91,7 +88,6 @@ impl Model {
         }
     }
 
-    /// Every pending message of a group, or of all, as the listings show the message.
     fn pending(&self, of: Option<&str>) -> BTreeSet<String> {
         let group_of = |name: &Name| match name {
             Name::Own(_, group) => *group,

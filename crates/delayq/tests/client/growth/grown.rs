@@ -10,7 +10,6 @@ use std::time::Duration;
 /// Due long after the test.
 pub(crate) const FAR: Duration = Duration::from_secs(100_000);
 
-/// A deployment that starts with 4 shards, and an operator's client.
 pub(crate) struct Grown {
     pub(crate) server: SharedRedis,
     pub(crate) client: Client,
@@ -35,7 +34,6 @@ impl Grown {
         Self { server, client, topic: Topic::new("orders").unwrap() }
     }
 
-    /// Another client, with this number of shards in its configuration.
     pub(crate) fn party(&self, shards: u16) -> Party {
         Party::new(Client::new(settings(self.server.url(), shards)))
     }
@@ -48,7 +46,6 @@ impl Grown {
         self.admin().grow(count(to), |_| {}).await.unwrap()
     }
 
-    /// The n-th message; every other message is in a group.
     pub(crate) fn message(&self, n: u32) -> Message {
         let message = Message::new(self.topic.clone(), format!("body {n}")).after(FAR);
         let message = message.id(format!("order-{n}")).unwrap();
@@ -64,7 +61,6 @@ impl Grown {
         }
     }
 
-    /// The layouts of the first shards; empty for a missing shard.
     pub(crate) async fn layouts(&self, shards: u16) -> Vec<String> {
         let shards: Vec<ShardId> = (0..shards).map(ShardId::new).collect();
         let found = Admin::new(self.client.clone()).shard_layouts(&shards).await.into_iter();

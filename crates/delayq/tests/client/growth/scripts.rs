@@ -4,8 +4,7 @@ use delayq::protocol::{Scripts, Verb};
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use redis::Value;
 
-/// Calls a script on a shard of namespace `s`; returns the words of the answer, or the first word of the
-/// error.
+/// Uses namespace `s`; returns the words of the answer, or the first word of the error.
 async fn call(server: &SharedRedis, verb: Verb, shard: u16, args: &[&str]) -> Result<Vec<String>, String> {
     let base = format!("{{s:{shard}}}:");
     let mut command = redis::cmd("EVAL");

@@ -15,7 +15,6 @@ pub(crate) struct Item {
     pub(crate) group: Option<String>,
     pub(crate) backoff: Option<Backoff>,
     pub(crate) max: u16,
-    /// Distinguishes contents.
     pub(crate) content: u8,
 }
 
@@ -53,7 +52,6 @@ impl Item {
         self
     }
 
-    /// The envelope as a client would send it.
     pub(crate) fn envelope(&self) -> Envelope {
         Envelope {
             state: State::Delayed,

@@ -3,7 +3,6 @@
 use super::{Call, Model, Outcome, same};
 use std::collections::BTreeSet;
 
-/// Default time for which a topic remembers a finished id.
 const REMEMBERED_MS: u64 = 3_600_000;
 
 // === impl Model ===

@@ -7,7 +7,6 @@ use crate::snapshot::{Name, POISON, lossy, parse_name};
 use std::collections::BTreeMap;
 
 const HOUR_MS: u64 = 3_600_000;
-/// The flag of an envelope that ends in a reason.
 const HAS_REASON: u8 = 128;
 
 const BOOKS: [&str; 7] = ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"];
@@ -234,7 +233,6 @@ impl Model {
         same("findings", found, vec!["ready"; tally[1] as usize])
     }
 
-    /// Every finding is a stale entry.
     fn audit_index(&self, indexes: &[Vec<u8>], call: &Call<'_>) -> Outcome {
         same("indexes to their end", call.words[0].as_str(), indexes.len().to_string().as_str())?;
         let is_poison = |fault: &[String]| fault[1] == "stale_entry" && fault[2].contains(POISON);
@@ -314,7 +312,6 @@ impl Model {
     }
 }
 
-/// The time since which an entry of a ready queue is ready.
 fn ready_us(entry: &[u8]) -> u64 {
     entry[entry.len() - 7..].iter().fold(0, |us, &byte| us << 8 | u64::from(byte))
 }

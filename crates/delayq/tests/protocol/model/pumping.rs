@@ -4,7 +4,6 @@ use super::{Call, Model, Msg, Outcome, Place, same};
 use crate::snapshot::Name;
 use delayq::UnixMillis;
 
-/// Moves of a pump, read from the shard.
 #[derive(Default)]
 struct Moves {
     ready: u64,

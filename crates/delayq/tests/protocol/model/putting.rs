@@ -79,7 +79,6 @@ impl Model {
         (msg.place, msg.stored.due, msg.stored.at) = (place, ms(due), ms(now));
     }
 
-    /// Finishes a message, leaving a marker or nothing.
     pub(super) fn finish(&mut self, name: &Name, outcome: &'static str) {
         self.book(outcome, name.0);
         let remember = match outcome {

@@ -10,7 +10,6 @@ struct Allowance {
     rate: Option<(f64, f64)>,
 }
 
-/// Progress of one call.
 struct Tally {
     wanted: u64,
     bytes: u64,
@@ -18,7 +17,6 @@ struct Tally {
     expired: u64,
     left: u64,
     wait: Option<u64>,
-    /// The next position to read in the answer.
     at: usize,
 }
 
@@ -98,7 +96,6 @@ impl Model {
         }
     }
 
-    /// Goes through the queue from its head while there is room; returns the number of messages taken.
     fn take(
         &mut self,
         no: u32,

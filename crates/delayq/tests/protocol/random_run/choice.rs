@@ -274,7 +274,6 @@ impl Run {
         Action::Reserve(Reserve { topics, most, max_bytes, lease })
     }
 
-    /// The receipt of an earlier delivery of a message that is leased again.
     fn superseded_receipt(&self) -> Option<Vec<u8>> {
         let names: Vec<&[u8]> =
             self.model.messages.values().filter_map(receipt_of).map(|new| name_of(new)).collect();
@@ -283,7 +282,6 @@ impl Run {
         self.receipts.iter().find(is_superseded).cloned()
     }
 
-    /// Valid receipts, old receipts, and sometimes a repeated receipt.
     fn some_receipts(&mut self) -> Vec<Vec<u8>> {
         let held: Vec<Vec<u8>> =
             self.receipts.iter().filter(|receipt| self.model.leased_by(receipt).is_some()).cloned().collect();
@@ -303,7 +301,6 @@ impl Run {
         Action::Release { all: receipts.into_iter().map(one).collect() }
     }
 
-    /// Mostly dead letters, sometimes any ids.
     fn replay(&mut self) -> Action {
         let topic = self.topic();
         let no = self.model.no(&topic).unwrap_or(0);

@@ -11,7 +11,6 @@ use crate::snapshot::{POISON, lossy};
 // === impl Run ===
 
 impl Run {
-    /// Loses the answer of a call and repeats the call.
     pub(super) async fn lost_step(&mut self, action: &Action) -> Result<(), String> {
         if action.is_look() {
             return self.step(action).await;
@@ -113,7 +112,6 @@ impl Run {
         compare(&self.model, &self.before, &mut self.watch)
     }
 
-    /// Puts a stale entry in the way of a script.
     pub(super) async fn poison(&mut self) -> Result<(), String> {
         if self.model.topics.is_empty() {
             return Ok(());
@@ -152,7 +150,6 @@ fn text(answer: &Answer) -> Vec<String> {
         .map_or_else(|why| vec![why.clone()], |words| words.iter().map(|word| lossy(word)).collect())
 }
 
-/// Reduces a call to its first message.
 fn of_one(action: Action) -> Action {
     match action {
         Action::Put { topic, mut items } => {

@@ -31,7 +31,6 @@ impl Run {
         }
     }
 
-    /// Audits the messages, an index or the counters, or repairs sound entries.
     fn audit(&mut self) -> Action {
         match self.rng.u8(..4) {
             0 => {

@@ -14,7 +14,6 @@ const WALKS: usize = 4;
 // === impl Run ===
 
 impl Run {
-    /// Makes a call, and now and then a sweep, with or without planted faults.
     pub(super) async fn swept_step(&mut self, action: &Action) -> Result<(), String> {
         self.step(action).await?;
         if self.rng.u8(..4) > 0 {
@@ -40,7 +39,6 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the number of faults found and mended.
     async fn sweep(&mut self) -> Result<usize, String> {
         let (mut sweep, mut found) = (self.admin.sweep(1.0, true), 0);
         for walk in 1..=WALKS {
@@ -148,7 +146,6 @@ impl Run {
         self.edit(&[b"HINCRBY", b"~stats", counter.as_bytes(), by.as_bytes()]).await;
     }
 
-    /// Writes into the shard without a script.
     async fn edit(&mut self, words: &[&[u8]]) {
         self.log.push(format!("{:?}", words.iter().map(|word| lossy(word)).collect::<Vec<_>>()));
         self.shard.command(words).await;

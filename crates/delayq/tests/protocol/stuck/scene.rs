@@ -48,7 +48,6 @@ impl Scene {
         let () = self.server.command(&["ACL", "SETUSER", "default", rule]).await;
     }
 
-    /// Has the server refuse every write, or accept writes again.
     pub(super) async fn refuses_writes(&self, refuses: bool) {
         let replicas = if refuses { "1" } else { "0" };
         let () = self.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]).await;

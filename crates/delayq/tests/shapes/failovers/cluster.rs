@@ -14,14 +14,12 @@ use std::time::{Duration, Instant};
 /// Maximum time until messages flow again once their node takes writes, and maximum lateness of the other
 /// nodes' messages.
 const BOUND: Duration = Duration::from_secs(3);
-/// Minimum deliveries of each other shard meanwhile.
 const A_SHARD: usize = 100;
 
 async fn cluster() -> RedisCluster {
     RedisCluster::with_replicas_of(RedisOptions::default().append_only("everysec")).await
 }
 
-/// The shards of `node`, and all others.
 async fn shards_of(cluster: &RedisCluster, node: usize) -> (Vec<u16>, Vec<u16>) {
     let (mut its, mut others) = (Vec::new(), Vec::new());
     for shard in 0..SHARDS {

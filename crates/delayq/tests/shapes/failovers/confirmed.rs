@@ -35,9 +35,7 @@ enum By {
 
 struct Trial {
     replicas: usize,
-    /// Replicas that each write waits for.
     confirmations: u8,
-    /// Failures of the master, by turns.
     by: &'static [By],
     /// Divisor of the long form's numbers.
     share: usize,
@@ -100,7 +98,6 @@ impl Trial {
     }
 }
 
-/// Deposes the master; returns the new master.
 async fn fail(group: &mut SentinelGroup, master: usize, by: By) -> usize {
     match by {
         By::Kill => _ = group.redises[master].kill().await,
@@ -110,8 +107,8 @@ async fn fail(group: &mut SentinelGroup, master: usize, by: By) -> usize {
     group.master_after(master).await
 }
 
-/// Orders a failover until done: a sentinel refuses while the previous failover is unfinished, and gives up
-/// if the replica is not promoted within three seconds.
+/// A sentinel refuses while the previous failover is unfinished, and gives up if the replica is not promoted
+/// within three seconds.
 async fn fail_over(group: &SentinelGroup, master: usize) -> usize {
     let ordered = async {
         loop {

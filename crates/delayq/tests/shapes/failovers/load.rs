@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 const CALLERS: usize = 6;
 /// Puts of a caller at a time; once all are answered, the caller cancels the first.
@@ -26,11 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Answers {
     pub(crate) put: BTreeSet<String>,
     pub(crate) cancelled: BTreeSet<String>,
-    /// Ids of cancels without an answer yet.
     cancelling: BTreeSet<String>,
-    /// Impossible answers.
     wrong: Vec<String>,
-    /// Calls to repeat.
     pub(crate) not_applied: usize,
     pub(crate) unknown: usize,
 }
@@ -193,7 +189,6 @@ fn first<'a>(ids: &'a [&'a String]) -> &'a [&'a String] {
     &ids[..ids.len().min(10)]
 }
 
-/// The ids of all unfinished messages.
 pub(crate) async fn pending(admin: &Admin) -> BTreeSet<String> {
     let (mut walk, mut ids) = (admin.walk(None).await.unwrap(), BTreeSet::new());
     while let Some(step) = walk.step().await.unwrap() {

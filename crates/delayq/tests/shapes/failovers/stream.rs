@@ -10,17 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 pub(crate) const SHARDS: u16 = 12;
-/// Pause between two puts into a shard.
 const EVERY: Duration = Duration::from_millis(20);
 /// Delay of a redelivery after the node lost the delivery.
 const LEASE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 struct Flow {
-    /// Answer times of the puts.
     put: BTreeMap<String, Instant>,
     delivered: BTreeMap<String, Instant>,
-    /// Errors of puts, and their times.
     errors: Vec<(Instant, String)>,
 }
 
@@ -72,7 +69,7 @@ impl Stream {
         self.of(shard, |flow| flow.errors.iter().map(|(_, error)| error.clone()).collect())
     }
 
-    /// Lateness of the latest message of a shard whose put was answered in this span.
+    /// Counts messages whose put was answered in this span.
     pub(crate) fn latest(&self, shard: u16, from: Instant, to: Instant) -> Duration {
         self.of(shard, |flow| {
             let put = flow.put.iter().filter(|(_, at)| (from..=to).contains(*at));
@@ -84,8 +81,7 @@ impl Stream {
         })
     }
 
-    /// Waits until each of these shards delivered a message put after a moment; returns the time of the last
-    /// of these deliveries.
+    /// Returns the time of the last first delivery after `moment`.
     pub(crate) async fn flows_after(&self, moment: Instant, shards: &[u16]) -> Instant {
         let first = |flow: &Flow| {
             let after = flow.put.iter().filter(|(_, at)| **at > moment);
@@ -98,7 +94,6 @@ impl Stream {
         .await
     }
 
-    /// Ends the puts, and waits until every answered put is delivered.
     pub(crate) async fn stop(self, admin: &Admin) -> (usize, usize) {
         self.stop.store(true, Ordering::Relaxed);
         for producer in self.producers {
@@ -162,7 +157,6 @@ async fn takes(mut consumer: Consumer, flows: Flows, stop: Arc<AtomicBool>) {
     consumer.stop().await;
 }
 
-/// Takes back leases that ran out, like a timer.
 async fn takes_back(owner: Owner) {
     let shards: Vec<_> = (0..SHARDS).map(|shard| (ShardId::new(shard), Some(1))).collect();
     loop {

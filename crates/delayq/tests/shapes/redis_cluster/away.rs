@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// The deadline of calls through a proxy: long enough for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// Number of times that a node was asked for the slots.
 async fn questions(node: &RedisServer) -> u64 {
     let stats: String = node.command(&["INFO", "commandstats"]).await;
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_cluster|slots:calls="));
@@ -138,7 +137,6 @@ async fn what_no_node_says_is_an_error_with_each_reason_and_passes() {
     wait_until("a put", LONG, async || producer.put(message("x")).await.is_ok()).await;
 }
 
-/// A cluster of one node behind a proxy, with a deployment of one shard.
 struct Strandable {
     _node: RedisServer,
     proxy: Proxy,

@@ -10,7 +10,6 @@ use delayq_tests::redis_server::RedisServer;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A listener to wake-ups of all shards, and a producer that causes them.
 struct Hearing {
     producer: Producer,
     listener: Listener,
@@ -57,7 +56,6 @@ async fn a_listener_follows_a_shard_to_its_new_node() {
     }
 }
 
-/// The connections of a node that subscribe to channels of shards.
 async fn subscribed(node: &RedisServer) -> BTreeSet<String> {
     let clients: String = node.command(&["CLIENT", "LIST"]).await;
     let is_subscribed = |line: &&str| line.contains(" ssub=") && !line.contains(" ssub=0 ");

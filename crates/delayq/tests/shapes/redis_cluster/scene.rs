@@ -8,7 +8,6 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Far enough away that no message becomes due.
 pub(crate) const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 pub(crate) const SHARDS: u16 = 12;
 
@@ -41,7 +40,7 @@ pub(crate) async fn apart(cluster: &RedisCluster) -> [u16; 2] {
     panic!("all shards are at one node");
 }
 
-/// The address of a server that takes connections and never answers.
+/// Accepts connections and never answers.
 pub(crate) fn silent() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -52,7 +51,6 @@ pub(crate) async fn elsewhere(cluster: &RedisCluster, shard: u16) -> usize {
     (cluster.master_of(slot(shard)).await + 1) % 3
 }
 
-/// Number of copies stored of each id.
 pub(crate) async fn stored(cluster: &RedisCluster) -> BTreeMap<String, usize> {
     let mut ids = BTreeMap::new();
     for key in cluster.keys("*:m:1:*").await {
@@ -66,7 +64,7 @@ pub(crate) async fn stored(cluster: &RedisCluster) -> BTreeMap<String, usize> {
     ids
 }
 
-/// Puts one id after another until stopped, each until accepted; returns the accepted ids and outcomes.
+/// Returns the accepted ids and outcomes.
 pub(crate) async fn put_on(
     producer: Producer,
     stop: Arc<AtomicBool>,

@@ -12,7 +12,6 @@ use std::sync::Mutex;
 /// Enough messages that each node takes some steps.
 const MESSAGES: usize = 3000;
 
-/// A cluster with those messages, and their ids.
 async fn filled() -> (RedisCluster, Admin, Vec<String>) {
     let cluster = RedisCluster::start().await;
     let (_, admin, producer) = created(settings(cluster.url(), SHARDS)).await;
@@ -28,7 +27,7 @@ fn ids(messages: Vec<Listed>) -> impl Iterator<Item = String> {
     messages.into_iter().map(|message| message.id.to_string())
 }
 
-/// The index of the node at this address, and one of its shards.
+/// The index of the node, and one of its shards.
 async fn at(cluster: &RedisCluster, address: &str) -> (usize, u16) {
     let node = cluster.nodes.iter().position(|node| node.address() == address).unwrap();
     for shard in 0..SHARDS {
