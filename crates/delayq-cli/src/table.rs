@@ -42,8 +42,7 @@ struct Row {
 // === impl Rows ===
 
 impl Rows {
-    /// The mark `>` before a name aligns the column to the right; the mark `?` before that makes the column
-    /// optional.
+    /// The mark `>` before a name aligns the column to the right; the mark `?` before that makes the column optional.
     pub(crate) fn new(columns: &[&str], lively: bool, width: Option<u16>) -> Self {
         Self { columns: columns.iter().copied().map(Column::new).collect(), rows: Vec::new(), lively, width }
     }

@@ -150,7 +150,7 @@ fn other_type(wanted: &str) -> Problem {
     Problem::new(Kind::OtherType, format!("send Content-Type: {wanted}")).at("content-type")
 }
 
-/// Means the same wherever the sender is.
+/// Independent of the place of the sender.
 pub(crate) fn when(pointer: &str, text: &str) -> Result<When, Problem> {
     When::anywhere(text).map_err(|why| Problem::invalid(pointer, why))
 }

@@ -107,8 +107,7 @@ impl Aim {
         Some(self.local_us(now) + self.base_us + self.ahead?.us.floor() as i64)
     }
 
-    /// True if a call sent at `now` runs at or after `due`. Before the first answer every call is worth a
-    /// try.
+    /// True if a call sent at `now` runs at or after `due`. Before the first answer every call is worth a try.
     pub(crate) fn finds(&self, now: Instant, due: UnixMillis) -> bool {
         self.reach_us(now).is_none_or(|reach| reach + TOLERANCE_US as i64 >= due_us(due))
     }

@@ -57,8 +57,7 @@ struct Batch<T: Gathered> {
 // === impl Gathering ===
 
 impl Gathering {
-    /// Ends when no caller can add to the queue any more and every item is sent. Items come one or several at
-    /// a time.
+    /// Ends when no caller can add to the queue any more and every item is sent. Items come one or several at a time.
     pub(crate) async fn run<T, I, F>(self, mut queue: mpsc::UnboundedReceiver<I>, send: impl Fn(Vec<T>) -> F)
     where
         T: Gathered,

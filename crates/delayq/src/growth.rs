@@ -43,8 +43,7 @@ impl SharedLayout {
         self.known().layout.placement_of(&target.id, target.group.as_ref()).newest_first().collect()
     }
 
-    /// `None` after all shards were asked. Call this after asking each shard, because any call may meet a
-    /// growth.
+    /// `None` after all shards were asked. Call this after asking each shard, because any call may meet a growth.
     pub(crate) fn next_shard_of(&self, group: &Group, asked: &[ShardId]) -> Option<ShardId> {
         let placement = self.known().layout.placement(group.as_str());
         placement.newest_first().find(|shard| !asked.contains(shard))

@@ -318,8 +318,7 @@ impl Link {
         })
     }
 
-    /// A connection that closed while idle counts like a connection that breaks during a call: the Redis is
-    /// in doubt.
+    /// A connection that closed while idle counts like a connection that breaks during a call: the Redis is in doubt.
     fn forget_closed(&self) {
         let closed = self.slot().clone().filter(|line| line.is_closed.load(Ordering::Relaxed));
         if let Some(line) = closed {

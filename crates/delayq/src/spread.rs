@@ -40,8 +40,7 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// In place of a shard to avoid, another shard is chosen at random, so that no neighbour gets the whole
-    /// load.
+    /// In place of a shard to avoid, another shard is chosen at random, so that no neighbour gets the whole load.
     pub(crate) fn present(&self, shards: ShardCount, avoid: impl Fn(ShardId) -> bool) -> ShardId {
         let turn = self.turn.load(Ordering::Relaxed);
         let (order, known) = {

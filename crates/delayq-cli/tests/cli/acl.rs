@@ -1,5 +1,4 @@
-//! The least permissions, printed by `delayq acl print`: each role works with them, and does not start with
-//! less.
+//! The least permissions, printed by `delayq acl print`: each role works with them, and does not start with less.
 
 use super::{deployed, done, run};
 use delayq::admin::Role;
@@ -18,7 +17,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// The printed rules by role: the words after the user's name.
 async fn rules(redis: &SharedRedis) -> HashMap<String, Vec<String>> {
     let printed: Value = serde_json::from_str(&done(redis, &["acl", "print", "--json"]).await).unwrap();
     let rule = |one: &Value| {
@@ -183,8 +181,7 @@ async fn producers_and_consumers_do_all_they_can_with_the_rules_that_are_printed
     assert!(denied.is_empty(), "{denied:?}");
 }
 
-/// An etcd with the printed users of these roles, and for each role of a fleet users with one permission
-/// less.
+/// An etcd with the printed users of these roles, and for each role of a fleet users with one permission less.
 async fn guarded_etcd(redis: &SharedRedis) -> EtcdCluster {
     let mut etcd = EtcdCluster::start_one().await;
     let printed =

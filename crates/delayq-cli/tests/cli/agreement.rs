@@ -27,8 +27,7 @@ fn said(check: &Value, status: &str) -> Said {
     (text("what"), status, found, text("advice"))
 }
 
-/// Returns the common findings, after comparing both outputs and the exit codes. Only `doctor` prints pure
-/// advice.
+/// Returns the common findings, after comparing both outputs and the exit codes. Only `doctor` prints pure advice.
 pub(super) fn agreed(doctor: &Finished, check: &Finished) -> Vec<(String, &'static str)> {
     let doctor_said: Value = serde_json::from_str(&doctor.stdout).unwrap();
     let check_said: Value = serde_json::from_str(&check.stdout).unwrap();

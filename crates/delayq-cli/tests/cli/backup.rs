@@ -242,7 +242,6 @@ async fn a_backup_that_was_cut_is_told_from_a_whole_one_and_continues() {
     assert_unusable(&run(&redis, &["backup", path]).await, "it exists");
     assert_unusable(&run(&redis, &["backup", path, "--resume"]).await, "complete already");
 
-    // As after a kill: in the middle of a line.
     let cut = whole.char_indices().map(|(at, _)| at).find(|&at| at > whole.len() * 3 / 5).unwrap();
     let cut = if whole[..cut].ends_with('\n') { cut - 1 } else { cut };
     std::fs::write(&file, &whole[..cut]).unwrap();
@@ -342,8 +341,7 @@ async fn put_reads_a_backup_too() {
     );
 }
 
-/// Backs up a deployment with this `[redis]` section, interrupts and resumes the backup, and restores into
-/// one Redis.
+/// Backs up a deployment with this `[redis]` section, interrupts and resumes the backup, and restores into one Redis.
 async fn survives(redis: &str, shards: u16) {
     let folder = Folder::new("backup");
     let (configuration, file) = (folder.join("delayq.toml"), folder.join("all.ndjson"));

@@ -72,7 +72,7 @@ fn configuration(folder: &Folder, redis: &SharedRedis, admin: u16) -> String {
     )
 }
 
-/// Answers every request like a process whose metrics repeat a token.
+/// The metrics repeat a token.
 fn process(port: u16) {
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     std::thread::spawn(move || {

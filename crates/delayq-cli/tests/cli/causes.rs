@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::net::TcpListener;
 
-/// Asserts that an error has this code, and each of these words in its message or its advice.
 #[track_caller]
 fn is_explained(finished: &Finished, what: &str, code: &str, words: &[&str]) {
     let said = &finished.stderr;

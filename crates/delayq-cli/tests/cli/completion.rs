@@ -7,7 +7,7 @@ use delayq_tests::ports::free_port;
 use std::time::{Duration, Instant};
 use tokio::process::Command;
 
-/// The completions of the last word of a line, by the protocol of the shell's script.
+/// By the protocol of the shell's script.
 async fn offered(shell: &str, line: &[&str]) -> Vec<String> {
     let ask = Binary::new("delayq").env("DELAYQ_COMPLETE", shell).arg("--").arg("delayq").args(line);
     let finished = ask.env("_CLAP_COMPLETE_INDEX", line.len().to_string()).run(b"", SHORT).await;

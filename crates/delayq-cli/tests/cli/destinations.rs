@@ -1,5 +1,4 @@
-//! The forwarder's sections: `delayq config check` and the forwarder's start report the same, with file and
-//! line, and exit alike. `delayq doctor` reports messages that wait for a route.
+//! The forwarder's sections: `config check`, the forwarder's start and `doctor` report alike.
 
 use super::{delayq, deployment, done};
 use delayq_tests::binary::{Binary, Finished};

@@ -155,7 +155,6 @@ async fn the_last_timer_is_drained_by_force_alone_and_a_stuck_one_is_not_waited_
 
     let two = fleet.timer("two");
     fleet.shared().await;
-    // The heir does not take the shards, and the former owner keeps pumping.
     two.signal(Signal::STOP);
     fleet
         .refused(

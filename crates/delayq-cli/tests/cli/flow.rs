@@ -23,9 +23,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Services of every deployment.
 pub(crate) const SERVICES: [&str; 2] = ["delayq-timer", "delayq-forwarder"];
-/// Further services of a fleet.
 const OF_A_FLEET: [&str; 2] = ["delayq-timer", "delayq-compensator"];
 /// The lease of a delivery to the worker and to the forwarder.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
@@ -174,7 +172,6 @@ impl Flow {
         self.both_arrive(what).await;
     }
 
-    /// Puts a message for each end, and tries until accepted.
     pub(crate) async fn put(&self, producer: &Producer, what: &str) {
         let put = async |topic: &str| {
             let id = format!("{what}-{topic}");
@@ -196,7 +193,6 @@ impl Flow {
         handed_out == 1
     }
 
-    /// Like [`Self::flows`], with generated ids.
     pub(crate) async fn flows_anywhere(&self, producer: &Producer) {
         for topic in ["out", "work"] {
             let id = wait_for("a put to be taken", LONG, async || {
@@ -374,7 +370,6 @@ impl Worker {
     }
 }
 
-/// Receives and acks several messages at once, until told to stop or dropped.
 async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: oneshot::Receiver<()>) {
     let mut options = ConsumerOptions::new([Topic::new("work").unwrap()]);
     options.lease = Some(LEASE);

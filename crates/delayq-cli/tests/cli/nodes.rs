@@ -106,7 +106,6 @@ async fn of_several_redises_the_one_without_room_or_with_another_clock_is_named(
     std::fs::write(&file, text).unwrap();
     let run = async |args: &[&str]| delayq(&file, args).run(b"", LONG).await.stdout;
     run(&["init"]).await;
-    // The first node holds more, and the second node has less room.
     for (server, megabytes) in [(&a, 40), (&b, 20)] {
         server.command::<()>(&["SETRANGE", "filler", &(megabytes << 20).to_string(), "x"]).await;
     }

@@ -1,5 +1,4 @@
-//! Listings by page: every message once, despite ties at the ends of pages and messages that leave in
-//! between.
+//! Listings by page: every message once, despite ties at the ends of pages and messages that leave in between.
 
 use super::{delayq, deployment, done, run};
 use delayq::{Client, Consumer, ConsumerOptions, Settings, ShardCount, Topic};

@@ -92,7 +92,6 @@ async fn a_node_that_is_away_or_empty_hides_no_other_from_any_look_and_its_shard
         assert_eq!(bundled(&bundle, "topics.json")[0]["numbers"]["delayed"], elsewhere);
         assert_eq!(bundled(&bundle, "redis.json")["nodes"].as_array().unwrap().len(), 3);
         if is_away {
-            // The node comes back without its shards.
             nodes.servers[1].wipe();
             nodes.servers[1].resume().await;
         }

@@ -1,5 +1,4 @@
-//! `docs/commands.md`: every command and option as in `--help` and the manual pages; and the command lines in
-//! all other documents, which the program must accept.
+//! `docs/commands.md`, made from `--help`; and the command lines in all other documents.
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _, Parser as _};
@@ -208,7 +207,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The command lines of a page: code that begins with the word `delayq`, in blocks and between backticks.
+/// Code that begins with the word `delayq`, in blocks and between backticks.
 fn command_lines(page: &str) -> Vec<&str> {
     let mut fenced = false;
     let code = page.lines().flat_map(|line| {
@@ -221,7 +220,7 @@ fn command_lines(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// True if the program knows the command and its options; values may be placeholders, and arguments left out.
+/// Values may be placeholders, and arguments left out.
 fn is_known(line: &str) -> bool {
     let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
     let words = words(line).into_iter().filter(|word| word != "COMMAND");

@@ -1,5 +1,4 @@
-//! Refusals of ids, topics, groups, due times and sizes, each with its message, exit code 64, and nothing
-//! stored.
+//! Refusals of ids, topics, groups, due times and sizes, each with its message, exit code 64, and nothing stored.
 
 use super::{delayq, deployment, done, keys, run};
 use delayq_tests::deadline::SHORT;

@@ -77,7 +77,6 @@ async fn one_redis_becomes_a_cluster_under_load_and_nothing_is_lost() {
     redis.stop().await;
     redis.turn_into_cluster();
     redis.resume().await;
-    // Processes with the former URL continue.
     flow.flows(&producer(&before), "one-node").await;
     let away = Window::since(broken);
     let mut cluster = RedisCluster::of_one(redis).await;
@@ -85,7 +84,6 @@ async fn one_redis_becomes_a_cluster_under_load_and_nothing_is_lost() {
 
     cluster.add_two().await;
     let next = producer(&cluster.url());
-    // A third of the shards stays.
     for shard in (0..SHARDS).filter(|shard| shard % 3 != 0) {
         let slot = cluster.slot(&format!("{{dq:{shard}}}:meta")).await;
         cluster.move_slot(slot, usize::from(shard % 3)).await;

@@ -207,7 +207,6 @@ async fn the_doctor_says_who_reads_the_spool_and_how_long_the_oldest_has_waited(
         }
         let (judged, said) = found().await;
         assert!(judged == verdict && said.contains(reads), "{judged}: {said}");
-        // Leaves the lease of an ended reader behind.
         drop(reader.is_none().then(|| SpoolReader::open(folder.path(), "the test").unwrap()));
     }
 }

@@ -68,7 +68,7 @@ impl OnTerminal {
         self.shown.lock().unwrap().clear();
     }
 
-    /// All output until the program ends, without colours.
+    /// Without colours.
     pub(crate) async fn all(mut self) -> String {
         spawn_blocking(move || self.child.wait()).await.unwrap().unwrap();
         // The last bytes arrive after the program's end, and end with a newline.

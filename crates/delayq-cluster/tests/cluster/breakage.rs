@@ -1,5 +1,4 @@
-//! etcd breaks in every possible way: shards stay with their single owners, and in the end every shard has an
-//! owner.
+//! etcd breaks in every possible way: shards stay with their single owners, and in the end every shard has an owner.
 
 use crate::fleet::{Floor, Member, config, s};
 use delayq_cluster::{ClusterError, ClusterStats, ShardId, Trust};
@@ -70,7 +69,6 @@ async fn without_a_quorum_members_keep_what_they_own() {
         assert!(!member.is_trusted());
     }
     assert!(floor.work().balanced(24, &["a", "b", "c"]));
-    // No member can confirm its shards, and no new member can join.
     let unknown = members[0].handle.still_mine(&[ShardId::new(0)]).await.unwrap_err();
     assert!(matches!(unknown, ClusterError::Unreachable { .. }), "{unknown}");
     let newcomer = Member::start(config(&etcd.endpoints(), "new", 24), &floor).await;
@@ -113,8 +111,7 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
     let mut members = Vec::new();
     for name in ["a", "b", "c"] {
         let mut config = config(&etcd.endpoints(), name, 24);
-        // A keep-alive each two and a half seconds, a second for its answer: one lost answer leaves time for
-        // another.
+        // A keep-alive each two and a half seconds, a second for its answer: one lost answer leaves time for another.
         config.etcd.lease_ttl = s(8).into();
         members.push(Member::join(config, &floor).await);
     }
@@ -126,8 +123,7 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
         let (reconnects, degraded) = (sum(|stats| stats.reconnects), sum(|stats| stats.degraded));
         let answered: Vec<_> = members.iter().map(Member::trusted_until).collect();
         etcd.members()[node].freeze();
-        // Wait for a later keep-alive of every member: a member of the frozen server has noticed the silence
-        // by then.
+        // Wait for a later keep-alive of every member: a member of the frozen server has noticed the silence by then.
         for (member, before) in members.iter().zip(answered) {
             member.until_trusted_beyond(before).await;
         }

@@ -1,5 +1,4 @@
-//! Keys deleted or replaced by hand while their member's lease lives: the member enrols again, and the fleet
-//! works.
+//! Keys deleted or replaced by hand while their member's lease lives: the member enrols again, and the fleet works.
 
 use crate::fleet::{Floor, Member, config};
 use delayq_cluster::Overview;
@@ -42,7 +41,6 @@ async fn a_fleet_whose_keys_are_deleted_while_its_leases_live_enrols_again() {
     floor.until("all share", |work| work.balanced(24, &["a", "b", "c"])).await;
     delete(&etcd, "").await;
     until_enrolled(&members, &floor, 2, 24).await;
-    // The fleet has a leader: a new member can join.
     members.push(Member::join(config(&etcd.endpoints(), "d", 24), &floor).await);
     floor.until("four share", |work| work.balanced(24, &["a", "b", "c", "d"])).await;
     assert!(members.iter().all(Member::is_trusted));

@@ -19,7 +19,6 @@ const PUMPED_EVERY: Duration = Duration::from_millis(20);
 pub(crate) struct Work {
     /// Members that pump each shard: two for a moment at a hand-over.
     pub(crate) workers: BTreeMap<ShardId, BTreeSet<String>>,
-    /// The newest epoch of each shard, and its owner.
     pub(crate) epochs: BTreeMap<ShardId, (u64, String)>,
     stopped: BTreeMap<ShardId, Instant>,
     pub(crate) longest_gap: Duration,
@@ -212,7 +211,6 @@ impl Consumer {
 }
 
 impl Member {
-    /// Joins and consumes: claims each planned shard, and pumps until fenced.
     pub(crate) async fn join(config: ClusterConfig, floor: &Floor) -> Self {
         // DELAYQ_TEST_LOG=delayq_cluster=debug shows the members' log.
         if let Ok(filter) = std::env::var("DELAYQ_TEST_LOG") {

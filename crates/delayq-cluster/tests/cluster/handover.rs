@@ -184,7 +184,6 @@ async fn an_idle_fleet_asks_etcd_for_nothing_but_its_keep_alives() {
         let rise = n - before.get(&method).copied().unwrap_or(0.0);
         (rise > 0.0).then_some((method, rise))
     };
-    // Four rounds of every member.
     let grown = wait_for("four rounds of keep-alives", LONG, || async {
         let grown: BTreeMap<String, f64> =
             etcd.members()[0].received().await.into_iter().filter_map(rise).collect();
@@ -217,8 +216,7 @@ async fn foreign_keys_in_the_fleet_are_named_and_change_nothing() {
     let scope = Scope::shared().await;
     let floor = Floor::new();
     let mut tool = scope.tool().await;
-    // Older than every member, and without a lease: a member that waited for these keys to go would never
-    // lead.
+    // Older than every member, and without a lease: a member that waited for these keys to go would never lead.
     for key in ["members/junk", "members/other"] {
         tool.put(scope.key(key), "not a document", None).await.unwrap();
     }

@@ -47,11 +47,9 @@ async fn an_etcd_that_is_full_is_not_connected_to_again_and_again() {
     let observer = Observer::new(&config(&etcd.endpoints(), "observer", 8)).unwrap();
     assert_eq!(observer.health().await[0].alarms, ["NOSPACE"]);
     let before = member.handle.stats();
-    // The leader must write the plan again.
     tool.delete("/delayq/dq/timer/plan", None).await.unwrap();
     member.until_stats("some tries", |stats| stats.requests >= before.requests + 4).await;
     assert_eq!(member.handle.stats().reconnects, before.reconnects);
-    // A newcomer waits.
     let second = Member::start(config(&etcd.endpoints(), "b", 8), &floor).await;
     assert_eq!(second.handle.trust(), Trust::Joining);
     etcd.compact().await;

@@ -1,5 +1,4 @@
-//! A fleet of members against a real etcd: no shard without a worker while its owner lives, and in the end
-//! one worker each.
+//! A fleet of members against a real etcd: each shard always has a worker, and in the end only one.
 
 // A test that cannot continue ends by panicking, in its helpers too.
 #![allow(clippy::unwrap_used)]

@@ -24,13 +24,11 @@ struct World {
     dice: fastrand::Rng,
     now: Instant,
     etcd: Etcd,
-    /// The newest epoch of each shard, and its owner.
     redis: BTreeMap<ShardId, (u64, usize)>,
     /// Shards without a pump by their owner since the first check by a member without an epoch, and the time
     /// of that check.
     orphaned: BTreeMap<ShardId, Instant>,
     members: Vec<Member>,
-    /// The member that pumped under an epoch.
     pumpers: BTreeMap<(ShardId, u64), usize>,
     pumped: BTreeSet<ShardId>,
     /// Epochs that were given up because the plan assigned the shard to no member.
@@ -57,7 +55,6 @@ struct Registered {
 struct Member {
     dead: bool,
     draining: bool,
-    /// True while etcd is out of reach.
     deaf: bool,
     cut_off: BTreeSet<ShardId>,
     /// The rank of the last known registration of this member.
@@ -65,7 +62,6 @@ struct Member {
     owning: Owning,
     epochs: BTreeMap<ShardId, u64>,
     answers: VecDeque<(ShardId, u64)>,
-    /// The leader's last reading, before its write.
     read: Option<(Vec<Candidate>, Option<Plan>, u64)>,
 }
 
@@ -330,7 +326,6 @@ impl World {
         }
     }
 
-    /// A new process under the name of a dead member, without its epochs.
     fn start_again(&mut self, m: usize) {
         self.members[m] = Member::default();
         let theirs = self.redis.iter().filter(|(_, (_, owner))| *owner == m);
@@ -356,7 +351,6 @@ impl World {
         }
     }
 
-    /// Ends the faults, the draining members, and the leases of the dead.
     fn calm(&mut self) {
         self.etcd.full = false;
         self.members.iter_mut().for_each(|member| member.cut_off.clear());
@@ -458,7 +452,6 @@ impl World {
     }
 }
 
-/// Random steps, and an end that leaves a member alive.
 fn walk(seed: u64, end: fn(&mut World), check: fn(&mut World)) {
     let mut world = World::new(seed);
     (0..STEPS).for_each(|_| world.step());

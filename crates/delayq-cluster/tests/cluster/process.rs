@@ -73,11 +73,9 @@ async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_agai
         let took = planned(&well, 16).await;
         println!("a frozen process' shards are owned elsewhere after {took:?} (lease {granted:?})");
         let timing = floor.judge("the take-over from a frozen process", took, granted + s(2));
-        // The test is about this time.
         tokio::time::sleep_until(frozen + granted * 3).await;
 
-        // Output from before the freeze comes first; the first words after the thaw show a lease without
-        // trust.
+        // Output from before the freeze comes first; the first words after the thaw show a lease without trust.
         let mark = process.mark();
         process.signal(Signal::CONT);
         let woke = Instant::now();

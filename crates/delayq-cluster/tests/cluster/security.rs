@@ -20,7 +20,6 @@ fn asking_for_certificates(authority: &Authority) -> EtcdOptions {
     ])
 }
 
-/// Switches authentication on: root, and a user `timer` with access to its prefix only.
 async fn secure(client: &mut Client) {
     client.user_add("root", "root-password", None).await.unwrap();
     client.user_grant_role("root", "root").await.unwrap();

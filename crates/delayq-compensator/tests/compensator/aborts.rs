@@ -1,5 +1,4 @@
-//! A compensator's or a producer's process ends at one of its steps, right before a sync of the spool; syncs
-//! separate all steps.
+//! A compensator's or a producer's process ends right before a sync of the spool, at each of its steps.
 
 use super::steps::Resubmitter;
 use super::writes::{known_by_ids, writes};

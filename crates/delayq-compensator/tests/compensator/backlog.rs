@@ -1,5 +1,4 @@
-//! A day without a compensator: replaying the spool takes memory that does not grow with the number of
-//! records.
+//! A day without a compensator: replaying the spool takes memory that does not grow with the number of records.
 
 use super::steps::resting;
 use super::{Host, target, topic};
@@ -13,7 +12,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const DAY_MS: u64 = 86_400_000;
-/// Every tenth record cancels the put five records before.
 const A_CANCEL_IN: u64 = 10;
 /// Maximum resident memory of the process, in KiB: several times the memory of an idle process.
 const MOST_KIB: u64 = 160 << 10;

@@ -12,7 +12,6 @@ use delayq_tests::redis_server::RedisServer;
 use delayq_tests::small_disk::SmallDisk;
 use tokio::task::JoinHandle;
 
-/// A host with records in its spool on a full disk, and a compensator without answers from Redis.
 struct Host {
     disk: SmallDisk,
     deployment: Deployment<RedisServer>,
@@ -84,7 +83,6 @@ impl Host {
 async fn what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it() {
     let Some(host) = Host::start(20 << 10).await else { return };
     host.is_resubmitted().await;
-    // With room again, the compensator keeps a reserve, and the spool takes new records.
     host.disk.clear();
     host.spool.append(vec![record(RECORDS + 1)]).await.unwrap();
     let room = host.disk.path().join("room");

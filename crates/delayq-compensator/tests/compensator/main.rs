@@ -63,7 +63,6 @@ impl Host {
         self.producer.put(message).await.unwrap().outcome
     }
 
-    /// Waits until the producer knows that Redis answers again.
     async fn is_back(&self) {
         let mut n = 0;
         wait_until("a put that goes to Redis", SHORT, || {
@@ -74,7 +73,6 @@ impl Host {
         .await;
     }
 
-    /// Waits until the client's connections reach the restarted Redis.
     async fn is_reached(&self) {
         let admin = Admin::new(self.deployment.client.clone());
         let (admin, topic) = (&admin, &topic());

@@ -1,5 +1,4 @@
-//! A Redis Cluster, or several Redises, with one node that is away or refuses writes: the writes of its
-//! shards rest in order, and all others continue.
+//! Several nodes, one away or refusing writes: only the writes of its shards rest, in order.
 
 use super::steps::Resubmitter;
 use super::{message, target, topic};
@@ -55,7 +54,6 @@ impl Spooled {
         self.ids += count;
     }
 
-    /// Carries out writes until the remaining ones rest.
     async fn goes_on_in_part(&mut self) {
         let mut done = 0;
         let resting = loop {

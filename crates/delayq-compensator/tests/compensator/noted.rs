@@ -53,7 +53,6 @@ async fn what_was_carried_out_and_could_not_be_noted_is_not_carried_out_again() 
         let fault = Fault::of(&host);
         let mut resubmitter = host.resubmitter().await;
         resubmitter.run_once().await.unwrap_err();
-        // The message is delivered and forgotten.
         let stored = keys(&host, "*:m:*:a").await;
         assert_eq!(stored.len(), 1, "it was put");
         let () = host.deployment.server.command(&["DEL", &stored[0]]).await;

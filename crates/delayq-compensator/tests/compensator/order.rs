@@ -1,5 +1,4 @@
-//! Writes of one message are carried out in the order of their creation, with or without an outage in
-//! between.
+//! Writes of one message are carried out in the order of their creation, with or without an outage in between.
 
 use super::writes::{known, known_by_ids, writes};
 use super::{FAR, Host, drain, message, target, topic};

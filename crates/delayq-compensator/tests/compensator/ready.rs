@@ -63,7 +63,6 @@ async fn spool(host: &Host, id: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compensator_whose_step_does_not_end_is_not_ready_until_it_does() {
     let host = Host::start().await;
-    // No call gives up before the test ends.
     let running = Running::start(&host, Duration::from_secs(60)).await;
     host.deployment.server.freeze();
     spool(&host, "a").await;

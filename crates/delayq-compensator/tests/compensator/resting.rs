@@ -12,7 +12,7 @@ use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use std::time::{Duration, Instant};
 
 const RECORDS: u64 = 400;
-/// The maximum age: every record is older.
+/// Every record is older.
 const AGE: Duration = Duration::from_millis(1);
 const BROKEN: &str = "{dq:2}:meta";
 const AWAY: &str = "{dq:2}:away";
@@ -40,7 +40,6 @@ fn deps(host: &Host) -> Deps {
     }
 }
 
-/// A put for each shard, and a cancel of each put later.
 async fn spool(host: &Host) {
     let (at, ids) = (UnixMillis::new(1), (0..RECORDS).map(|n| format!("m{n}")).collect::<Vec<_>>());
     let put = |id: &String| SpoolRecord::put(&message(id), Fate::NotApplied, at);
@@ -119,7 +118,6 @@ async fn however_many_rest_few_of_each_cause_are_tried_again_until_one_of_them_c
     resubmitter.try_again();
     let (still, sent) = pass(&mut resubmitter).await;
     assert!(still <= resting + 1 && sent > 16, "all are tried: {still} of {resting} rest, {sent} were sent");
-    // Now and then all are tried.
     let mut most = 0;
     for _ in 0..61 {
         resubmitter.try_again();
@@ -206,7 +204,6 @@ async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
     let aside = beside.rejected(0, 1).unwrap();
     assert_eq!(aside[0].reason, "it has waited for longer than 1ms");
-    // The cancel of this message was carried out.
     assert_eq!(beside.retry(aside[0].seq, false).unwrap(), Retried::Overtaken);
     // A returned record counts as waiting from now on.
     assert_eq!(beside.retry(aside[0].seq, true).unwrap(), Retried::Waits);
@@ -261,7 +258,6 @@ async fn what_a_command_that_is_denied_within_a_script_refuses_rests_until_it_is
 #[tokio::test]
 async fn a_topic_whose_buckets_are_broken_rests_alone() {
     let host = Host::start().await;
-    // An hour that no other topic uses.
     let hour = FAR.get() / 3_600_000 + 10;
     let broken = |id: u64| {
         let message = Message::new(Topic::new("broken").unwrap(), "x").id(format!("b{id}")).unwrap();

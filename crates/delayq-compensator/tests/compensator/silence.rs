@@ -19,7 +19,6 @@ async fn is_spooled(host: &Host) {
     .await;
 }
 
-/// Puts until Redis stores a message again, then replays the rest; every message exists once.
 async fn returns(host: &Host) {
     let mut late = 0;
     wait_for("a put that goes to Redis", LONG, || {

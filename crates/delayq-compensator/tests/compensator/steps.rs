@@ -53,7 +53,6 @@ impl Resubmitter {
         Self { compensator, folder: folder.to_owned(), is_time: false, why: None }
     }
 
-    /// Tries the resting records in the next step, ahead of its batch.
     pub(super) fn try_again(&mut self) {
         self.is_time = true;
     }

@@ -218,7 +218,6 @@ pub(crate) async fn what_the_dead_destination_took_is_not_buried_again<B: Broker
     compensator.stop().await;
 }
 
-/// The source may be deleted during a read.
 pub(crate) async fn a_source_that_is_deleted_is_named_and_read_again_once_it_is_there<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -242,7 +241,6 @@ pub(crate) async fn a_compensator_ends_while_its_broker_is_away<B: Broker>() {
     compensator.stop().await;
 }
 
-/// Absurdly large values are named briefly, and stop no other record.
 pub(crate) async fn records_of_hostile_sizes_are_buried_with_a_brief_reason<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -312,7 +310,6 @@ pub(crate) async fn a_password_is_read_again_until_the_broker_takes_it<B: Broker
     compensator.stop().await;
 }
 
-/// Two compensators share the work, or one waits for the other; after a kill, the survivor takes everything.
 pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
     let count: u64 = at_length(1000, 4000);
     let stage = Stage::<B>::start().await;

@@ -8,7 +8,6 @@ use delayq_tests::remark::skipped;
 use std::path::Path;
 use std::process::Command;
 
-/// The guide's block with this beginning, without the line that names its language.
 pub(crate) fn block(begins: &str) -> String {
     let guide = include_str!("../../../../docs/guides/intake.md");
     let mut blocks = guide.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));

@@ -307,7 +307,6 @@ async fn the_permissions_of_the_guide_are_all_that_an_intake_needs_and_one_that_
         names_what_is_missing(&stage, &login, why).await;
         run(command);
     }
-    // A right to see each topic is not enough.
     let described = block.replace("--operation Read --topic", "--operation Describe --topic");
     run(&format!("{}\n{described}", block.replace("--add", "--remove --force")));
     let compensator = stage.compensator_with("", &login).await;

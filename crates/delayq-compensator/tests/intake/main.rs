@@ -1,5 +1,4 @@
-//! The intakes against real brokers: every published record becomes exactly one message by its id, despite
-//! any death in between.
+//! The intakes against real brokers: every record becomes exactly one message, despite any death.
 #![cfg(all(feature = "intake-kafka", feature = "intake-nats", feature = "intake-rabbitmq"))]
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 

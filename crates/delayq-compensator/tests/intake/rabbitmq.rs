@@ -124,7 +124,6 @@ impl Broker for Rabbitmq {
         self.server.messages(DEAD).await
     }
 
-    /// Ready and not acked.
     async fn unsettled(&self) -> u64 {
         self.server.messages(QUEUE).await
     }

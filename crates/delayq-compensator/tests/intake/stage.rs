@@ -15,7 +15,7 @@ use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
 
-/// A record to publish, or a buried record. Headers of a read record are sorted.
+/// Headers of a read record are sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) headers: Vec<(String, String)>,
@@ -26,7 +26,6 @@ pub(crate) struct Sent {
 
 /// A broker with a source (topic, queue or stream), and a dead destination.
 pub(crate) trait Broker: Sized + Send + Sync {
-    /// The prefix of an event's attributes.
     const EVENT_PREFIX: &'static str;
     /// Text of the report about a missing source.
     const MISSING: &'static str;
@@ -42,7 +41,6 @@ pub(crate) trait Broker: Sized + Send + Sync {
     /// The tables of the intake's kind, below `[intake.orders]` with its `dead`.
     fn section(&self) -> String;
     fn publish(&self, records: Vec<Sent>) -> impl Future<Output = ()> + Send;
-    /// All buried records, once there are `count`.
     fn dead(&self, count: usize) -> impl Future<Output = Vec<Sent>> + Send;
     /// Waits until a kill costs nothing of the created objects.
     fn keep_created(&self) -> impl Future<Output = ()> + Send {

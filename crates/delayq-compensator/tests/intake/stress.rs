@@ -1,5 +1,4 @@
-//! Writes of few messages with one content, in every order, while compensators are killed: the order of the
-//! records decides the end of each message.
+//! Writes of few messages in every order under kills: the order of the records decides the end.
 
 use crate::stage::{Broker, Running, Sent, Stage, topic};
 use delayq::admin::Policy;

@@ -1,5 +1,4 @@
-//! A day without a compensator: replaying the waiting rows takes memory that does not grow with their number,
-//! as a user with a statement limit of one second.
+//! A day without a compensator: memory does not grow with the waiting rows, nor do statements take long.
 
 use crate::mysql::stand::Stand as MariaDb;
 use crate::readers::{Readers, topic};

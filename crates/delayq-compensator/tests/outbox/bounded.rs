@@ -63,7 +63,6 @@ async fn an_operator_hears_of_a_transaction_that_lasts_and_not_of_a_turn() {
     let stand = Stand::start().await;
     let (turn, lasting) = (stand.database().await, stand.database().await);
     turn.batch_execute(&put(0..10)).await.unwrap();
-    // The other table takes the rows now.
     turn.batch_execute("SELECT setval('delayq_outbox_slot', 1)").await.unwrap();
     turn.batch_execute("BEGIN; SELECT count(*) FROM delayq_outbox").await.unwrap();
     assert_eq!(stand.keeper().books().await.unwrap().held, None);

@@ -16,7 +16,7 @@ const BACKLOG: &str = "
     INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'a');
     INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces) VALUES ('orders', 'a', 86400000, 'x', TRUE)";
 
-/// The next occurrence of a held message, inserted by a handler before its ack.
+/// Inserted by a handler before its ack.
 const NEXT: &str = "INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces)
     VALUES ('orders', 'daily', 86400000, 'x', TRUE)";
 
@@ -39,8 +39,7 @@ async fn hold(readers: &Readers) -> (Holder, delayq::protocol::Receipt) {
 const REPLACING: &str =
     "INSERT INTO delayq_outbox (topic, id, payload, replaces) VALUES ('orders', 'a', 'x', TRUE)";
 
-/// Asserts that the row's message is delivered once, although the database notes no result before
-/// `make_well`.
+/// Asserts that the row's message is delivered once, although the database notes no result before `make_well`.
 async fn is_delivered_once(readers: &Readers, make_well: impl AsyncFnOnce()) {
     let forgetful = Policy { remember_own: Some(std::time::Duration::ZERO), ..Policy::default() };
     readers.deployment.admin.set_policy(&topic(), &forgetful).await.unwrap();

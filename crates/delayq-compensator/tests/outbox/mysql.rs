@@ -1,5 +1,4 @@
-//! The outbox in MariaDB: no row is passed over, writes of one message keep their order, and each message is
-//! put once.
+//! The outbox in MariaDB: no row is passed over, writes of one message keep their order, and each message is put once.
 
 pub(crate) mod stand;
 mod unreadable;
@@ -53,7 +52,6 @@ async fn a_transaction_that_commits_late_is_not_passed_over_and_holds_up_nobody(
     prepared
         .run("XA BEGIN 'p'; INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'prepared'); XA END 'p'; XA PREPARE 'p'")
         .await;
-    // A rollback leaves a gap.
     other
         .run("BEGIN; INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'gone'), ('orders', 'gone too'); ROLLBACK")
         .await;
@@ -254,7 +252,6 @@ async fn what_no_write_can_be_is_refused_where_it_is_inserted_and_tables_that_ar
         let refused = database.0.query_drop(format!("INSERT INTO delayq_outbox {values}")).await;
         assert!(refused.is_err(), "{values}");
     }
-    // `init` completes an interrupted `init`.
     database.run("DELETE FROM delayq_outbox_state; DROP TABLE delayq_outbox_aside").await;
     assert!(stand.keeper().init(false).await.unwrap());
     assert!(!stand.keeper().init(false).await.unwrap());

@@ -99,7 +99,6 @@ pub(crate) async fn pages_of_rows_that_rest(readers: &Readers, insert: impl Asyn
 // === impl Readers ===
 
 impl Readers {
-    /// Creates the tables in an empty database.
     pub(crate) async fn new(url: String, change: impl FnOnce(&mut OutboxConfig)) -> Self {
         let redis = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
         let mut config =
@@ -183,8 +182,7 @@ impl Readers {
         .await;
     }
 
-    /// Reads to the end: the messages `ids` arrive, and `aside` rows are set aside, for `reasons` among
-    /// others.
+    /// Reads to the end: the messages `ids` arrive, and `aside` rows are set aside, for `reasons` among others.
     pub(crate) async fn is_read(&self, ids: &[&str], aside: usize, reasons: [&str; 2]) {
         let reader = self.read();
         self.is_all_settled().await;

@@ -39,7 +39,6 @@ async fn what_is_pending_is_put_again_where_redis_lost_it_and_nothing_else() {
     assert_eq!(stand.stored("kept", None).await.unwrap().payload, b"a");
     assert_eq!(stand.stored("moved", None).await.unwrap().due.get(), 4_102_531_200_000);
     assert!(stand.stored("cancelled", None).await.is_none());
-    // A past message is put on request.
     let centuries = Duration::from_secs(100 * 365 * 86_400);
     assert_eq!(
         run(Reconcile { overdue: centuries, ..what }).await,

@@ -1,5 +1,4 @@
-//! Writes of few messages with one content, in every order, while compensators are killed: the order of the
-//! commits decides the end of each message.
+//! Writes of few messages in every order under kills: the order of the commits decides the end.
 
 use crate::mysql::stand::Stand as MariaDb;
 use crate::readers::{Readers, topic};
@@ -41,7 +40,6 @@ fn row(write: &Write, time: &str) -> String {
     )
 }
 
-/// The statements that order the n-th write among its message's writes, and note the order.
 fn locked(n: usize, write: &Write) -> String {
     format!(
         "SELECT id FROM locks WHERE id = {} FOR UPDATE; INSERT INTO commits (write_number) VALUES ({n})",

@@ -1,5 +1,4 @@
-//! `tests/vectors/protocol.json`, the description of the protocol for every language, and the tables of the
-//! clients in Python, Node and Go from the same structures: the test compares each file with its own output.
+//! `tests/vectors/protocol.json` and the clients' tables, compared with the output of this test.
 
 mod calls;
 mod go;
@@ -49,7 +48,6 @@ fn meant() -> [(&'static str, u64); 2] {
     [("first_meant_ms", MEANT_SECONDS.start * 1000), ("last_meant_ms", MEANT_SECONDS.end * 1000 - 1)]
 }
 
-/// The words of success, without repeats.
 fn accepted() -> Vec<&'static str> {
     let mut accepted: Vec<&str> = Vec::new();
     for one in WORDS.iter().flat_map(|(_, words)| *words) {
@@ -87,7 +85,6 @@ fn class(form: &NameForm) -> String {
     }
 }
 
-/// Type, least and largest value of a setting.
 fn kind(form: Form) -> (&'static str, Option<Number>, Option<Number>, &'static [&'static str]) {
     let whole = |number: u64| Some(Number::Whole(number));
     match form {

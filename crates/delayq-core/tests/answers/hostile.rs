@@ -58,7 +58,6 @@ fn envelopes_answer(cases: u64) {
     }
 }
 
-/// A value as deep and as long as a script's answer, with some elements that readers expect.
 fn value(rng: &mut Rng, depth: u8) -> Value {
     const WORDS: [&str; 16] = [
         "",

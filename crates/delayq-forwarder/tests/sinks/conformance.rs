@@ -213,7 +213,6 @@ pub(crate) async fn a_black_hole_is_left_behind_by_deadline<S: Networked>() {
 pub(crate) async fn a_slow_server_keeps_its_leases<S: Networked>() {
     let (stage, subject) = stage::<S>().await;
     let mut settings = settings(&stage, &subject);
-    // A delivery takes longer than a lease.
     settings.forwarder = ForwarderConfig { lease: HumanDuration::from_secs(1), ..settings.forwarder };
     let sink = settings.sinks.get_mut("s").unwrap();
     sink.timeout = HumanDuration::from_secs(30);

@@ -78,7 +78,6 @@ async fn a_forwarder_that_may_not_lease_what_is_ready_is_not_ready_until_it_may(
     scene.stage.put("t", 0, 5, 10).await;
     scene.unready("progress").await;
     assert!(scene.running.metric("delayq_forwarder_stalled") > 0.5);
-    // Answered polls do not restore readiness.
     scene.stays_unready("progress").await;
     scene.acl("+zadd").await;
     scene.stage.drained("t").await;
@@ -128,7 +127,6 @@ async fn a_forwarder_is_not_ready_while_redis_is_frozen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_destination_or_a_paused_topic_leaves_a_forwarder_ready() {
     let stage = Stage::new().await;
-    // An address without a listener.
     let webhook = WebhookConfig { url: "http://127.0.0.1:1/".to_owned(), ..WebhookConfig::default() };
     let sink = SinkConfig { webhook: Some(webhook), required: false, ..SinkConfig::default() };
     let mut settings = stage.settings([("w", sink)], vec![route("t", "w", "in"), route("paused", "w", "in")]);

@@ -143,7 +143,6 @@ impl Stage {
             .collect()
     }
 
-    /// Checks the invariants against the deliveries that an independent consumer saw.
     pub(crate) async fn check(&self, name: &str, seen: Vec<Seen>, permit: &Permit) {
         for (id, reason) in self.dead(name).await {
             self.history.record(Event::Dead { id, reason });
@@ -245,7 +244,6 @@ async fn pump(client: Client) {
     let mut every = tokio::time::interval(Duration::from_millis(10));
     loop {
         every.tick().await;
-        // Without a Redis there is nothing to pump.
         drop(Owner::new(client.clone()).pump(&owned, 500, None).await);
     }
 }
@@ -267,7 +265,6 @@ impl Running {
         wait_until("messages on their way", LONG, || async { self.metric(&metric) > 0.0 }).await;
     }
 
-    /// Ends like a kill: settles and closes nothing.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;

@@ -1,5 +1,4 @@
-//! A forwarder dies at each step of its life, before or right after the request of that step: another
-//! forwarder delivers the messages.
+//! A forwarder dies before or right after the request of each step: another delivers the messages.
 
 use crate::sharing::{seen, settings, takes_from};
 use crate::stage::{Running, Stage, route};

@@ -1,5 +1,4 @@
-//! The files of the page: all embedded, small together, lit-html unchanged, no text outside of the table of
-//! texts.
+//! The files of the page: all embedded, small together, lit-html unchanged, no text outside of the table of texts.
 
 use super::FILES;
 use base64::Engine as _;
@@ -117,7 +116,7 @@ fn every_text_is_used_and_every_used_text_exists() {
     }
 }
 
-/// The template literals of a file, without the expressions inside.
+/// Without the expressions inside.
 fn markup(code: &str) -> String {
     let (mut depth, mut inside, mut markup) = (Vec::new(), false, String::new());
     let mut rest = code.chars().peekable();

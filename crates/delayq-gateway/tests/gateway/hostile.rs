@@ -66,7 +66,6 @@ async fn heads_and_bodies_that_are_too_large_are_refused() {
             "{answer}"
         );
     }
-    // Announced, and not sent.
     let head = "PUT /v1/topics/t/messages/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10000000\r\n\r\n";
     let answer = stage.gateway.raw(head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");

@@ -14,7 +14,6 @@ use tokio::net::{TcpSocket, TcpStream};
 /// Messages whose answer exceeds the buffers of both sockets.
 const MANY: u64 = 40;
 
-/// A client that reserved all messages of a topic, and reads nothing.
 struct Unread {
     stream: TcpStream,
     topic: Topic,
@@ -38,8 +37,7 @@ impl Unread {
                 assert!(put.unwrap().outcome.is_accepted());
             }
             let stream = reserving(gateway, &topic).await;
-            // The answer has begun, so all of its messages are leased. A close with unread bytes resets the
-            // socket.
+            // The answer has begun, so all of its messages are leased. A close with unread bytes resets the socket.
             within("the answer", SHORT, stream.peek(&mut [0])).await.unwrap();
             if admin.count(&topic).await.unwrap().leased == MANY {
                 return Self { stream, topic };

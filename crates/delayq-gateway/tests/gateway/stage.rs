@@ -130,7 +130,6 @@ impl Running {
         TcpStream::connect(&self.address).await.unwrap()
     }
 
-    /// Sends bytes, and returns the answer up to the gateway's close.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.unwrap();
@@ -147,7 +146,6 @@ impl Running {
     }
 }
 
-/// The answer up to the gateway's close or reset.
 pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = within("the end of the connection", SHORT, stream.read_to_end(&mut answer)).await;

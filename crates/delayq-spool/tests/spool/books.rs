@@ -81,8 +81,7 @@ async fn a_retry_undoes_nothing_that_came_later_and_was_resubmitted_but_by_force
     spool.append_group(&cancel_group("g"), false).await.unwrap();
     spool.append(vec![in_group("d"), cancelled.clone(), cancelled]).await.unwrap();
     let mut reader = reader(folder.path());
-    // Records of the messages a, b and c; a change of their group; another message of that group; two cancels
-    // of a.
+    // Records of the messages a, b and c; a change of their group; another message of that group; two cancels of a.
     let rejected = [1, 2, 3, 4, 7].map(|seq| (seq, "for now".to_owned())).to_vec();
     reader.note(&Settled { rejected, done: vec![5, 6], ..Settled::default() }).unwrap();
     let retried = |reader: &mut SpoolReader, seq| reader.retry(seq, false).unwrap();

@@ -111,7 +111,6 @@ async fn a_salvage_that_was_cut_off_is_named_and_begins_again() {
     assert!(!folder.join("spool.db").exists(), "nothing is made in its place");
     let salvaged = salvage_spool(folder.path()).unwrap();
     assert!(salvaged.waiting > 1_900 && salvaged.waiting + salvaged.lost.unwrap() == 2_000, "{salvaged:?}");
-    // Interrupted with only the folder left.
     std::fs::create_dir(folder.join("salvaged-6")).unwrap();
     assert_eq!(reader(folder.path()).stats().unwrap().waiting, salvaged.waiting);
     assert!(matches!(salvage_spool(folder.path()), Err(SpoolError::Sound { .. } | SpoolError::InUse { .. })));

@@ -64,7 +64,6 @@ async fn what_a_damaged_log_has_lost_is_named_once_and_its_numbers_are_not_given
     assert_eq!(reader(whole.path()).rejected(0, 9).unwrap(), []);
     for (name, damage) in DAMAGES {
         let copy = copied(folder.path(), damage);
-        // The first to open the spool names the losses.
         let writer = open(copy.path()).unwrap();
         let mut reader = reader(copy.path());
         let lost = format!("records {} to 20 are lost", ids(&reader).len() + 1);

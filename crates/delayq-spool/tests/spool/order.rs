@@ -137,8 +137,7 @@ async fn every_process_sees_that_something_waits_until_nothing_does() {
     assert!(!spool.may_hold() && !other.may_hold());
     assert_eq!(reader.retry(2, false).unwrap(), Retried::Waits);
     assert!(other.may_hold());
-    // After a power cut the flag may be older than the database: the process that opens the spool sets the
-    // flag again.
+    // After a power cut the flag may be older than the database: the process that opens the spool sets the flag again.
     fs::write(folder.path().join("waiting.flag"), "0").unwrap();
     assert!(!other.may_hold());
     drop(reader);

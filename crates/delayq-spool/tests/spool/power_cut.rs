@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Small enough that the log is merged into the database again and again.
+/// Small, so that the log is merged into the database often.
 const MAX_BYTES: &str = "4194304";
 
 struct After {

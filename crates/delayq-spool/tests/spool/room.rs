@@ -48,7 +48,6 @@ async fn a_full_spool_refuses_record_by_record_and_nothing_overtakes_what_it_ref
     assert_eq!(taken, [true, false, false, true, true]);
     assert!(matches!(answers[2], Err(SpoolError::Full { max_bytes: 0x10_0000, .. })), "{answers:?}");
     assert_eq!(ids(&reader(folder.path())), ["a", "a", "b"]);
-    // Nor behind waiting records.
     let behind = spool.append_behind(&[put("a", 700_000), cancel("a"), cancel("b"), cancel("c")]).await;
     assert!(behind[0].is_err() && behind[1].is_err(), "{behind:?}");
     assert_eq!(behind[2..], [Ok(true), Ok(false)]);

@@ -1,5 +1,4 @@
-//! Two hundred timers at once, in a test program of their own: their start delays everything else on the
-//! machine.
+//! Two hundred timers at once, in a test program of their own: their start delays everything else on the machine.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 #![allow(dead_code, reason = "what the tests of the timer share is not all of use here")]

@@ -22,7 +22,6 @@ async fn off_by(stand: &Stand) -> Vec<Option<u64>> {
 async fn a_timer_tells_by_how_many_messages_the_books_are_off() {
     let stand = Stand::new(SHARDS).await;
     let now = stand.now_ms().await;
-    // In several hours and states, at one instant.
     stand.put_into(FIRST, [now, now + 3_600_000, now + 86_400_000]).await;
     assert_eq!(off_by(&stand).await, [Some(0)]);
     accept(&stand, 3).await;

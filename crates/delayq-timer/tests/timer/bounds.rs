@@ -1,10 +1,9 @@
 //! Maximum lateness of a message after each fault: the table of docs/operations/durability.md, which the
 //! tests of the faults assert.
 //!
-//! Origin of the bounds: a timer that owns its shards throughout continues to pump, so only the machine makes
-//! its messages late, and a second is allowed. A fault noticed by a lease, a lock or a poll may take that
-//! long, plus the two seconds in which etcd polls for expired leases and a plan is made. Planned moves have a
-//! bound of 50 ms.
+//! Origin of the bounds: a timer that owns its shards throughout continues to pump, so only the machine makes its
+//! messages late, and a second is allowed. A fault noticed by a lease, a lock or a poll may take that long, plus the
+//! two seconds in which etcd polls for expired leases and a plan is made. Planned moves have a bound of 50 ms.
 //!
 //! [`delayq_tests::timing`] judges a later message: the test fails, or the machine's own pauses
 //! ([`crate::pulse`]) may explain the delay, and the run is repeated.

@@ -89,7 +89,6 @@ async fn a_hold_of_which_nobody_was_told_is_found_and_ended() {
     for shard in 0..4 {
         let _: u64 = stand.server.command(&["HSET", &format!("{{dq:{shard}}}:meta"), "hold", "1"]).await;
     }
-    // Some into each shard.
     let due = stand.now_ms().await + 20;
     let count = stand.put((0..64).map(|n| due + n)).await;
     stand.all_ready(count).await;

@@ -110,7 +110,6 @@ async fn a_clock_stepped_two_days_ahead_and_put_right_lets_nothing_out_before_it
         one.stop().await;
         other.stop().await;
         clock.set_offset_ms(6 * i64::try_from(HOUR_MS).unwrap());
-        // All time so far adds to their lateness.
         let overdue = Duration::from_millis(5 * HOUR_MS) + since.elapsed();
         let next = drill.timer("next").await;
         next.owns(8).await;

@@ -70,8 +70,7 @@ async fn shards_that_are_held_go_on_at_the_node_that_they_move_to() {
     timer.stop().await;
 }
 
-/// Puts messages with these due times into shard 0; an id contains the due time, and a number from `first`
-/// on.
+/// Puts messages with these due times into shard 0; an id contains the due time, and a number from `first` on.
 async fn put_into_first(producer: &Producer, first: usize, due: impl IntoIterator<Item = u64>) {
     let shards = ShardCount::new(SHARDS).unwrap();
     let mut names = (0..).map(|n| format!("group-{n}"));

@@ -75,7 +75,7 @@ impl Scene {
         start(polling(TIMES.poll), client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 
-    /// A timer as a process of its own, which a proxy can tell from the others.
+    /// A proxy can tell a process from the other timers.
     fn process(&self) -> Process {
         let ms = |time: Duration| format!("{}ms", time.as_millis());
         Binary::new("delayq-timer")
@@ -111,8 +111,7 @@ impl Scene {
         .await
     }
 
-    /// Puts messages due in each 50 ms of this time into these shards of a master, and returns the maximum
-    /// lateness.
+    /// Puts messages due in each 50 ms of this time into these shards of a master, and returns the maximum lateness.
     async fn lateness(&self, master: usize, shards: &[u16], due: Range<u64>) -> Duration {
         let count = ShardCount::new(SHARDS).unwrap();
         let is_there = |id: &String| shards.contains(&count.shard_of_name(id).get());

@@ -1,5 +1,4 @@
-//! A timer cut off from etcd, from Redis, or from both: another timer continues its shards, and its late
-//! calls move nothing.
+//! A timer cut off from etcd, Redis or both: another timer continues, and late calls move nothing.
 
 use crate::bounds::{BLACK_HOLE, CUT_FROM_BOTH, CUT_FROM_ETCD, CUT_FROM_REDIS};
 use crate::drill::Drill;

@@ -35,7 +35,6 @@ pub(crate) struct Drill {
     numbers: Arc<AtomicUsize>,
 }
 
-/// 400 messages a second, put and becoming due until stopped.
 pub(crate) struct Load {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -105,7 +104,6 @@ impl Drill {
         Load { stop, task }
     }
 
-    /// Waits until messages put from now on have become ready.
     pub(crate) async fn flows(&self) {
         let ready = self.stand().ready().await;
         wait_until("the load to flow", SHORT, || async { self.stand().ready().await > ready + 100 }).await;
@@ -241,7 +239,6 @@ async fn now_ms(client: &Client) -> u64 {
     wait_for("Redis's clock", LONG, look).await
 }
 
-/// The id of a message begins with its due time.
 fn late_ms(delivery: &Event) -> u64 {
     let Event::Delivery { id, ready_ms, .. } = delivery else { panic!("only deliveries are late") };
     let due: u64 = id.split('-').next().unwrap().parse().unwrap();

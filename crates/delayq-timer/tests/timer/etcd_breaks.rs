@@ -53,8 +53,7 @@ async fn an_etcd_leader_cut_off_from_its_peers_makes_nothing_late() {
         let load = drill.load().await;
         let etcd = &drill.fleet.etcd;
         let leader = etcd.leader().await;
-        // The isolated leader still accepts its clients, and cannot answer: the clients must find the other
-        // servers.
+        // The isolated leader still accepts its clients, and cannot answer: the clients must find the other servers.
         etcd.isolate(leader);
         wait_until("another leader", SHORT, || async { etcd.leaders().await.iter().any(|&n| n != leader) })
             .await;
@@ -124,8 +123,7 @@ async fn with_every_etcd_member_frozen_what_is_owned_is_pumped_on_time() {
         drill.flows().await;
         drill.fleet.etcd.thaw();
         trusted(&[&one, &other]).await;
-        // The leases may have run out in etcd meanwhile, or still be alive: in both cases two timers share in
-        // the end.
+        // The leases may have run out in etcd meanwhile, or still be alive: in both cases two timers share in the end.
         drill.settled(&[&one, &other]).await;
         drill.flows().await;
         load.stop().await;

@@ -22,7 +22,6 @@ async fn a_lease_revoked_by_hand_is_noticed_and_the_shards_go_on() {
         let members = drill.fleet.etcd.keys("/delayq/dq/timer/members/").await;
         let lease = members.first().unwrap().rsplit('-').next().unwrap();
         drill.fleet.etcd.ctl(&["lease", "revoke", lease]).await;
-        // The timer joins again, under another lease.
         wait_until("a new registration", SHORT, || async {
             let now = drill.fleet.etcd.keys("/delayq/dq/timer/members/").await;
             now.len() == 2 && now != members
@@ -122,7 +121,6 @@ async fn fill_a_watch_of_drains(etcd: &EtcdCluster) {
     }
 }
 
-/// Switches authentication on: root, and a user `timer` with access to delayq's prefix only.
 pub(crate) async fn secure(etcd: &mut EtcdCluster, operator: &[&str]) {
     for words in [
         &["user", "add", "root:root-password"][..],

@@ -86,7 +86,6 @@ async fn a_redis_that_came_back_empty_is_not_served_and_not_filled() {
     timer.reaches("delayq_timer_shards", 0.0).await;
     assert!(timer.unready().await.contains("does not exist"));
     assert_eq!(stand.server.command::<u64>(&["DBSIZE"]).await, 0, "a timer creates no shards");
-    // With the data restored, the timer continues.
     Admin::new(stand.client.clone()).init().await.unwrap();
     timer.owns(4).await;
     timer.is_ready().await;

@@ -8,8 +8,7 @@ use delayq_tests::deadline::{LONG, wait_until};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Puts messages due at random ms at this rate, all before the first is due, and waits until shortly before
-/// that time.
+/// Puts messages due at random ms at this rate, all before the first is due, and waits until shortly before that time.
 async fn steady(stand: &Stand, a_second: u64, seconds: u64, ahead: Duration) -> usize {
     let start = stand.now_ms().await + ahead.as_millis() as u64;
     let span = seconds * 1_000;

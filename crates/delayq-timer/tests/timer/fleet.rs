@@ -29,7 +29,6 @@ pub(crate) struct Fleet {
     pub(crate) times: Times,
     pub(crate) etcd_call: Duration,
     pub(crate) credentials: Option<(String, Secret)>,
-    /// Held by fleets that run one at a time.
     _turn: Option<MutexGuard<'static, ()>>,
 }
 

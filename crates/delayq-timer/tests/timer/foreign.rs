@@ -12,7 +12,6 @@ use delayq_timer::{Membership, TimerConfig};
 
 const SHARDS: u16 = 4;
 
-/// A fleet, and the Redis of another deployment with the same name and numbers.
 struct Scene {
     fleet: Fleet,
     other: Stand,
@@ -31,7 +30,6 @@ impl Scene {
     }
 }
 
-/// The first digits of a deployment's identity.
 async fn short(client: &Client) -> String {
     Admin::new(client.clone()).identify().await.unwrap().short()
 }

@@ -48,7 +48,6 @@ async fn half_of_six_timers_killed_while_etcd_takes_no_writes_leave_no_shard_to_
         all(&timers, "every timer to name the alarm", names_the_alarm).await;
         let left = timers.split_off(TIMERS / 2);
         for timer in timers {
-            // The first of them leads.
             timer.kill().await;
         }
         let due = drill.stand().now_ms().await + 500;

@@ -1,5 +1,4 @@
-//! A deployment that gets more shards under load, with real timers: nothing is lost, doubled or early, and
-//! hardly late.
+//! A deployment grows under load, with real timers: nothing is lost, doubled or early, and hardly late.
 
 use crate::load::{self, Load};
 use crate::stand::{Running, Stand, client, start};

@@ -161,8 +161,7 @@ async fn what_is_due_while_every_timer_is_drained_is_rescued_by_one_of_them() {
         let now = drill.stand().now_ms().await;
         drill.put((0..20).map(|n| now + 1_000 + n * 5)).await;
         one.exceeds("delayq_timer_rescued_total", 0.0).await;
-        // Overdue by 10 s, found 5 s later by the next check of another timer's shard, which happens at a
-        // poll.
+        // Overdue by 10 s, found 5 s later by the next check of another timer's shard, which happens at a poll.
         let late = Duration::from_secs(16) + drill.fleet.times.poll;
         drill.judge_within("every timer is drained", late).await.timing
     })

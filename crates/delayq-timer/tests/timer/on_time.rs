@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// A server whose clock shows this many ms before a full hour, and that hour.
 async fn before_the_hour(ahead_ms: u64) -> (Stand, ClockShim, u64) {
     let clock = ClockShim::new();
     let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;

@@ -1,5 +1,4 @@
-//! The program itself, in processes of its own: started, stopped, killed, frozen, cramped, and with TLS to
-//! etcd.
+//! The program itself, in processes of its own: started, stopped, killed, frozen, cramped, and with TLS to etcd.
 
 use crate::bounds::{FROZEN, KILLED, STOPPED};
 use crate::drill::Drill;
@@ -46,7 +45,6 @@ async fn owned_by(stand: &Stand, name: &str) -> usize {
     seen.into_iter().filter(|seen| seen.as_ref().unwrap().owner == name).count()
 }
 
-/// A process that shares the shards with a timer of this process.
 async fn beside(drill: &Drill) -> (Process, crate::stand::Running) {
     let process = member(&drill.fleet, "process").start();
     let here = drill.timer("here").await;
@@ -62,7 +60,6 @@ async fn beside(drill: &Drill) -> (Process, crate::stand::Running) {
 async fn the_program_pumps_until_it_is_asked_to_stop_and_gives_its_lock_back() {
     let stand = Stand::new(4).await;
     let mut first = timer(&stand.server.url(), 4).start();
-    // The log states the missing promise.
     first.wait_for_line("single mode", SHORT).await;
     let count = stand.put([stand.now_ms().await + 50]).await;
     stand.all_ready(count).await;

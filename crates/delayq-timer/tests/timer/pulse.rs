@@ -1,5 +1,4 @@
-//! The machine's own pauses, measured by a thread that sleeps and sends Redis a PING, and by a thread that
-//! syncs a file. These pauses delay the timers too, and are not the timers' fault.
+//! The machine's own pauses, measured by a thread that PINGs Redis and a thread that syncs a file.
 
 use delayq_tests::redis_server::RedisServer;
 use std::fs::File;

@@ -1,5 +1,4 @@
-//! The common ground of the tests: a deployment on a private Redis, a timer in this process, and the messages
-//! that became ready.
+//! A deployment on a private Redis, a timer in this process, and the messages that became ready.
 
 use delayq::protocol::ShardId;
 use delayq::{Admin, Client, Group, Message, ShardCount, Topic, UnixMillis};
@@ -37,7 +36,7 @@ pub(crate) struct Running {
 pub(crate) struct Became {
     pub(crate) id: String,
     pub(crate) due_ms: u64,
-    /// Ready time by Redis's clock.
+    /// By Redis's clock.
     pub(crate) ready_us: u64,
 }
 
@@ -95,7 +94,6 @@ impl Stand {
         count
     }
 
-    /// The content of the ready queues, shard by shard in queue order.
     pub(crate) async fn became(&self) -> Vec<Became> {
         let mut became = Vec::new();
         for shard in 0..self.shards {

@@ -1,5 +1,4 @@
-//! A timer that dies at each step of its life, before the request of that step or right after: another timer
-//! continues its shards, on time, once.
+//! A timer dies before or right after the request of each step: another continues, on time, once.
 
 use crate::bounds::KILLED;
 use crate::drill::Drill;

@@ -16,7 +16,6 @@ const FAR: Duration = Duration::from_secs(3600);
 const FINISHED: &str = "delayq_timer_sweeps_total{outcome=\"finished\"}";
 const KINDS: [&str; 6] = ["no_place", "no_alarm", "no_lease", "no_group_entry", "stale_entry", "counter"];
 
-/// Removes entries that contain a text from a sorted set.
 const TAKE_OUT: &str = "local gone = 0
 for _, entry in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   if string.find(entry, ARGV[1], 1, true) then gone = gone + redis.call('ZREM', KEYS[1], entry) end
@@ -29,7 +28,6 @@ struct Faulty<'a> {
     group: Group,
     shard: ShardId,
     base: String,
-    /// The topic's number in that shard.
     number: String,
 }
 
@@ -52,7 +50,6 @@ fn of_kind(timer: &Running, what: &str, kind: &str) -> f64 {
 // === impl Faulty ===
 
 impl<'a> Faulty<'a> {
-    /// A new topic, with all messages in one shard.
     async fn new(stand: &'a Stand) -> Self {
         let (topic, group) = (Topic::new("planted").unwrap(), Group::new("planted").unwrap());
         let lease = Some(Duration::from_secs(1));
@@ -131,7 +128,6 @@ async fn what_is_wrong_under_load_is_mended_by_the_timer_and_nothing_else_is_tou
     for kind in KINDS {
         wait_until(kind, LONG, || async { of_kind(&timer, "mended", kind) >= 1.0 }).await;
     }
-    // The lease from the mending ends.
     wait_until("the message without a lease", LONG, || async { faulty.reserve().await == 1 }).await;
     load.reaches(600).await;
     let history = within("the end of the load", LONG, load.drain()).await;
@@ -226,7 +222,6 @@ async fn a_sweep_takes_no_more_of_redis_than_its_share() {
     };
     let busy = ["evalsha", "scan"].map(seconds).iter().sum::<f64>();
     assert!(looked_at >= 10_000, "{looked_at} messages and entries");
-    // The pause after each call is proportional to the call's duration, so a slow machine does not raise this
-    // share.
+    // The pause after each call is proportional to the call's duration, so a slow machine does not raise this share.
     assert!(busy / took <= SHARE, "{busy} s of {took} s");
 }

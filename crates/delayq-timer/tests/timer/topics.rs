@@ -8,7 +8,6 @@ use delayq_timer::TimerConfig;
 /// Enough shards that the timer asks one of them each second.
 const SHARDS: u16 = 64;
 
-/// Makes every shard remember the topic as empty since two days ago.
 async fn make_quiet(stand: &Stand, topic: &str) {
     let two_days_ago = stand.now_ms().await - 2 * 86_400_000;
     for shard in 0..SHARDS {
@@ -21,7 +20,6 @@ async fn make_quiet(stand: &Stand, topic: &str) {
     }
 }
 
-/// A topic that was only configured, and is at its defaults again.
 async fn declare(stand: &Stand, topic: &str) {
     let (admin, topic) = (Admin::new(stand.client.clone()), Topic::new(topic).unwrap());
     admin.pause(&topic).await.unwrap();

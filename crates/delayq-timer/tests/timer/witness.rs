@@ -33,7 +33,6 @@ impl Witness {
         Self { monitor: RedisMonitor::start(&stand.server).await, pumps }
     }
 
-    /// Every pump with an epoch so far, in the order of Redis.
     pub(crate) async fn pumps(&self, stand: &Stand) -> Vec<Event> {
         pumps(&self.monitor.seen(&stand.server).await, &self.pumps)
     }
@@ -131,7 +130,6 @@ fn is_pump(seen: &Seen, names: &[String]) -> bool {
     !seen.in_script && seen.name == "evalsha" && names.iter().any(|name| seen.text(0) == Some(name))
 }
 
-/// `{dq:7}:meta` belongs to shard 7.
 fn shard_of(key: &str) -> Option<u32> {
     key.strip_prefix("{dq:")?.split_once('}')?.0.parse().ok()
 }

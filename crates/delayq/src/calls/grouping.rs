@@ -10,8 +10,7 @@ pub(crate) struct Batch<K> {
     pub(crate) items: Vec<usize>,
 }
 
-/// Items are given as index, key, and approximate size in bytes. Batches of one key keep the order of their
-/// items.
+/// Items are given as index, key, and approximate size in bytes. Batches of one key keep the order of their items.
 pub(crate) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usize)>) -> Vec<Batch<K>> {
     let (mut full, mut open) = (Vec::new(), BTreeMap::<K, (Vec<usize>, usize)>::new());
     for (item, key, bytes) in items {

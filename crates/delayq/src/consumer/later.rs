@@ -141,8 +141,7 @@ impl Waiting {
         self.0.values().map(|(since, _)| *since).min()
     }
 
-    /// Takes from the shards that have waited longest, and long enough; at most the limit of a call for each
-    /// shard.
+    /// Takes from the shards that have waited longest, and long enough; at most the limit of a call for each shard.
     fn take(&mut self, now: Instant) -> Vec<Receipt> {
         let all: usize = self.0.values().map(|(_, receipts)| receipts.len()).sum();
         let most = MOST_RECEIPTS.max(all / PART_OF_ALL);

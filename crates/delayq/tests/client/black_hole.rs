@@ -1,5 +1,4 @@
-//! Black-holed connections: each call ends at its deadline, and the first unanswered call has the connection
-//! replaced. Also producers that die during a put.
+//! Black-holed connections end calls at their deadline, and are replaced; producers die during a put.
 
 use delayq::admin::Numbers;
 use delayq::protocol::{Holder, Notification};
@@ -20,7 +19,6 @@ use std::time::{Duration, Instant};
 /// Long enough for a busy machine, short enough for several calls in a test.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// A deployment of one shard, reached directly and through a proxy that can break.
 struct Scene {
     server: RedisServer,
     proxy: Proxy,
@@ -50,7 +48,6 @@ impl Scene {
         Self { server, proxy, near, far, topic: Topic::new("orders").unwrap() }
     }
 
-    /// The producer is connected, so the next put is the next call.
     async fn producer(&self) -> Producer {
         let producer = Producer::start(self.far.clone(), ProducerOptions::default());
         producer.warm(&self.topic).await.unwrap();

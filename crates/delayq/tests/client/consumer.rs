@@ -226,7 +226,6 @@ async fn however_places_become_free_no_more_is_held_than_the_concurrency_allows(
     let mut held = Vec::new();
     for n in 0..400 {
         held.push(timeout(PATIENCE, consumer.next()).await.unwrap().unwrap());
-        // One place, a few, or all places become free at once.
         if held.len() >= [1, 7, CONCURRENCY][n % 3] {
             for delivery in held.drain(..) {
                 delivery.ack().await.unwrap();
@@ -341,8 +340,7 @@ async fn full_batches_reach_every_shard() {
         let stats = format!("{{dq:{shard}}}:stats");
         accepted.push(deployment.server.command::<Option<u64>>(&["HGET", &stats, "accepted:1"]).await);
     }
-    // Shards have unequal turns: the producer learns their loads meanwhile, and prefers shards with fewer
-    // messages.
+    // Shards have unequal turns: the producer learns their loads meanwhile, and prefers shards with fewer messages.
     let full = |batches: &Option<u64>| batches.is_some_and(|messages| messages >= 500 && messages % 500 == 0);
     assert!(accepted.iter().all(full), "{accepted:?}");
     assert_eq!(accepted.into_iter().flatten().sum::<u64>(), 4_000);

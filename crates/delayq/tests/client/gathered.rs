@@ -99,8 +99,7 @@ async fn a_refused_message_leaves_the_others_of_its_batch_answered_in_order() {
     }
 }
 
-// On one thread, nothing is sent while work keeps the thread busy: afterwards all acks have waited long
-// enough.
+// On one thread, nothing is sent while work keeps the thread busy: afterwards all acks have waited long enough.
 #[tokio::test]
 async fn acks_that_waited_while_their_thread_was_busy_share_one_call_a_shard() {
     const COUNT: usize = 200;

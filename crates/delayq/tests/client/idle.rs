@@ -7,7 +7,6 @@ use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
-/// Waits until Redis has closed all other connections, and this process has noticed.
 async fn closed(server: &RedisServer) {
     wait_until("idle connections to be closed", LONG, async || {
         server.field("connected_clients").await == "1"

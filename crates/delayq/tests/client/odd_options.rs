@@ -103,7 +103,6 @@ async fn a_setting_of_a_client_outside_its_range_is_refused_by_name() {
             let link = change(LinkSettings::new(NOWHERE), value);
             assert_eq!(refused(link.check()), wanted);
             assert_eq!(connected(Settings::new(link.clone())).await, wanted);
-            // A client that connects on first use refuses then.
             let layout = Admin::new(Client::new(Settings::new(link))).layout().await;
             assert_eq!(refused(layout.map(drop)), wanted);
         }

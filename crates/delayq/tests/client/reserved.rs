@@ -1,5 +1,4 @@
-//! A consumer's reserved messages, against a real Redis: leases kept, settlements, and the release of
-//! unreadable messages.
+//! A consumer's reserved messages: leases kept, settlements, and the release of unreadable messages.
 
 use delayq::admin::Policy;
 use delayq::protocol::{Owner, Scripts, ShardId};
@@ -39,7 +38,6 @@ const GATE: &str = "{dq:0}:never";
 /// Long enough for a busy machine.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Pumps like a timer: makes due messages ready, and takes ended leases back.
 async fn pump(client: Client) {
     loop {
         // The pump suffers from the faults of a test.
@@ -68,7 +66,6 @@ impl Scene {
         self.deployment.admin.set_policy(&self.topic, &policy).await.unwrap();
     }
 
-    /// Waits for two lease times by Redis's clock.
     async fn outlast_a_lease(&self) {
         let over = self.deployment.now().await + 2 * LEASE;
         wait_until("the lease would have run out twice", LONG, async || self.deployment.now().await > over)

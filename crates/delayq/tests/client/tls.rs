@@ -56,8 +56,7 @@ async fn a_redis_that_asks_for_a_certificate_gets_the_client_s_and_is_named_to_w
         let why = asked(settings).await.unwrap_err();
         assert!(why.contains(HINT), "{why}");
     }
-    // A sentinel that asks for a client certificate behaves like any Redis, until the client asks for the
-    // master.
+    // A sentinel that asks for a client certificate behaves like any Redis, until the client asks for the master.
     let nodes = server.tls_url().replace("rediss://", "");
     let by_sentinels = trusting(&format!("rediss+sentinel://{nodes}/m"), &authority);
     let why = asked(by_sentinels).await.unwrap_err();

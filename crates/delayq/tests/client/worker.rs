@@ -1,5 +1,4 @@
-//! The worker against a real Redis: the outcome of a message by its handler, and the messages that a stop
-//! gives back.
+//! The worker against a real Redis: the outcome of a message by its handler, and the messages that a stop gives back.
 
 use delayq::admin::{ListState, TimeRange};
 use delayq::worker::{Failure, Job};
@@ -45,7 +44,6 @@ impl Scene {
         within("the worker's end", LONG, running).await.unwrap().unwrap();
     }
 
-    /// Numbers of delivered, dead, ready and leased messages.
     async fn numbers(&self) -> (u64, u64, u64, u64) {
         let numbers = self.deployment.admin.count(&self.topic).await.unwrap();
         (numbers.delivered, numbers.dead, numbers.ready, numbers.leased)
@@ -73,7 +71,6 @@ impl Scene {
         self.reasons().await.remove(0)
     }
 
-    /// Takes all messages; each is still in its first attempt.
     async fn take_first_attempts(&self, count: usize) {
         let options = ConsumerOptions::new([self.topic.clone()]).concurrency(count);
         let mut consumer = Consumer::start(self.deployment.client.clone(), options).unwrap();

@@ -6,7 +6,6 @@ pub(crate) use item::{GiveBack, Item};
 
 use delayq::protocol::Verb;
 
-/// The due time and the name after which a step or a page of a group begins.
 pub(crate) type Mark = (u64, Vec<u8>);
 
 #[derive(Clone, Debug)]
@@ -114,7 +113,6 @@ pub(crate) enum Action {
         topic: String,
     },
     Overview,
-    /// Spans to count within.
     Survey {
         spans: Vec<u64>,
     },
@@ -127,7 +125,6 @@ pub(crate) enum Action {
     Describe {
         topic: String,
     },
-    /// Reads from the start.
     History {
         topic: String,
         id: Vec<u8>,

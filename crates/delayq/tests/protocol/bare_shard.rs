@@ -1,5 +1,4 @@
-//! One shard used without the client: any script with any arguments, a clock that the test sets, and a dump of every
-//! key.
+//! A shard without the client: any call, a clock that the test sets, and a dump of every key.
 
 use crate::snapshot::Snapshot;
 use delayq::Namespace;
@@ -12,9 +11,8 @@ use std::sync::Arc;
 /// A time by which tests set the clock, in ms: a full hour, in the past.
 pub(crate) const NOW: u64 = 1_763_697_600_000;
 
-/// Dumps every key of a shard with type and content, as one string: a client would spend most of the run on
-/// parsing nested values. The length in 4 bytes precedes each part, and the number of parts precedes a key's
-/// parts.
+/// Dumps every key of a shard with type and content, as one string: a client would spend most of the run on parsing
+/// nested values. The length in 4 bytes precedes each part, and the number of parts precedes a key's parts.
 const DUMP: &str = r"
 local base, out = string.sub(KEYS[1], 1, -5), {}
 local function say(text)
@@ -167,7 +165,7 @@ impl BareShard {
         self.read(dump)
     }
 
-    /// Moves a key aside if there is such a key, and puts a value of a type that no shard uses in its place.
+    /// Replaces the key by a value of a type that no shard uses.
     pub(crate) async fn break_key(&mut self, key: &str) {
         self.rename(key, &format!("aside:{key}")).await;
         self.command(&[b"SADD", format!("~{key}").as_bytes(), b"x"]).await;
@@ -219,7 +217,6 @@ impl BareShard {
         }
     }
 
-    /// Runs a pipeline; loads the scripts and runs again if the server answers NOSCRIPT.
     async fn run(&mut self, pipe: &redis::Pipeline) -> Vec<Value> {
         let count = pipe.cmd_iter().count();
         let mut values = self.connection.send_packed_commands(pipe, 0, count).await.unwrap();

@@ -83,7 +83,6 @@ fn record() -> (Target, RecordId) {
     (MessageId::own("recorded").unwrap().into(), RecordId::of([b"a source".as_slice()]))
 }
 
-/// Calls every script at least once, through the Rust bindings alone.
 async fn everything(server: &SharedRedis) {
     let mut settings = Settings::new(server.url());
     settings.shards = ShardCount::new(1).unwrap();
@@ -137,7 +136,6 @@ fn request(topic: &Topic) -> ReserveRequest {
     ReserveRequest { topics: vec![topic.clone()], most: 4, max_bytes: 0, lease: None }
 }
 
-/// Removes the leases of leased messages.
 async fn stick(server: &SharedRedis, client: &Client, topic: &Topic) {
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     producer.put(Message::new(topic.clone(), "stuck")).await.unwrap();

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Enough runs for every command of every script.
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 150 };
 
 /// Searches, and commands of O(n) in the size of a shard.
@@ -39,7 +38,6 @@ const WALKS: [&str; 16] = [
 const MORTAL: [&str; 9] =
     ["expire", "pexpire", "expireat", "pexpireat", "setex", "psetex", "getex", "flushall", "flushdb"];
 
-/// Groups commands by verb, by the SHA of the script, without those of the test's clock and recorder.
 fn by_verb(seen: Vec<Seen>, scripts: &Scripts) -> BTreeMap<&'static str, Vec<Seen>> {
     let verbs: HashMap<&str, Verb> =
         Verb::ALL.iter().map(|&verb| (scripts.get(verb).sha.as_str(), verb)).collect();
@@ -87,8 +85,7 @@ async fn no_script_runs_a_command_that_walks_the_queue_or_sets_a_time_to_live_or
     let monitor = RedisMonitor::start(&server).await;
     run_seeds(&server, &scripts, SEEDS).await.unwrap();
     let ran = by_verb(monitor.seen(&server).await, &scripts);
-    // Verbs that create or move a deployment are checked by name. A random run has no recorded writes and no
-    // gateway.
+    // Verbs that create or move a deployment are checked by name. A random run has no recorded writes and no gateway.
     let apart = [
         Verb::Init,
         Verb::Grow,

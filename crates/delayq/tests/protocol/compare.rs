@@ -13,11 +13,9 @@ pub(crate) struct Watch {
     /// Length of each ready queue, and count of publications.
     queues: BTreeMap<u32, usize>,
     said: usize,
-    /// Last seen place of each message in topics that keep a history.
     kept: BTreeMap<Name, &'static str>,
     /// True if keys may be broken, which may lose events.
     loses_events: bool,
-    /// Next call of the timer, by its notifications.
     pub(crate) timer: Option<u64>,
 }
 
@@ -32,7 +30,6 @@ impl Watch {
         Self { loses_events, ..Self::default() }
     }
 
-    /// Stops expecting events of a message that the test removed.
     pub(crate) fn lose(&mut self, name: &Name) {
         self.kept.remove(name);
     }
@@ -197,7 +194,6 @@ fn groups(model: &Model, shard: &Snapshot) -> Outcome {
         let listed = expiries.remove(&index_name(name));
         let leased = matches!(msg.place, Place::Leased { .. });
         match msg.expires().filter(|_| msg.is_pending() || leased) {
-            // A leased message expires on release.
             Some(expires) if leased && expires <= model.latest_us / 1000 => {}
             Some(expires) if msg.stored.relative && expires == UnixMillis::MAX.get() => {
                 ensure!(listed.is_none(), "{name:?} expires {listed:?}, and never should");

@@ -1,5 +1,4 @@
-//! Stored envelopes truncated at every byte: no call fails, no other message is held up, and the damaged
-//! message can still be ended.
+//! Envelopes truncated at every byte: no call fails, and the damaged message can still be ended.
 
 use crate::action::{Action, Item, List, Purge};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
@@ -35,7 +34,7 @@ async fn damaged(lab: &mut Lab, state: &str, bytes: usize) {
     lab.shard.command(&[b"SET", b"~m:1:cut\x1fg", &body[..bytes]]).await;
 }
 
-/// Makes every call on the middle message and on its group, other than calls that end a message.
+/// Leaves out calls that end a message.
 async fn meet(lab: &mut Lab) {
     let (topic, ids) = (|| "a".to_owned(), || vec![CUT.to_vec()]);
     let list = |state| List {
@@ -73,7 +72,6 @@ async fn meet(lab: &mut Lab) {
     }
 }
 
-/// Pumps and acks until the shard is empty; returns the delivered ids.
 async fn drain(lab: &mut Lab) -> Vec<String> {
     let mut delivered = Vec::new();
     for round in 2..12 {

@@ -28,7 +28,6 @@ struct Scene {
 // === impl Scene ===
 
 impl Scene {
-    /// Creates a deployment with a minimal memory of finished messages in every topic.
     async fn new() -> Self {
         let clock = ClockShim::new();
         let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
@@ -68,7 +67,7 @@ impl Scene {
         }
     }
 
-    /// Pumps every shard; returns true once no entry has a time.
+    /// Returns true once no entry has a time.
     async fn pump(&self) -> bool {
         let mut idle = true;
         for shard in self.client.shards().shards() {
@@ -124,7 +123,6 @@ fn target(kind: &str, n: usize) -> Target {
 async fn drained_and_forgotten_nothing_of_any_message_is_left_and_the_books_balance() {
     let scene = Scene::new().await;
     let (orders, later) = (&scene.orders, Duration::from_secs(3600));
-    // Every way for a message to end.
     scene.put(|_| Message::new(orders.clone(), "generated")).await;
     scene.put(|n| scene.own(orders, "delivered", n).after(SOON)).await;
     scene.put(|n| scene.own(orders, "buried", n)).await;

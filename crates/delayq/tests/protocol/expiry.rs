@@ -75,7 +75,6 @@ async fn a_group_that_is_shifted_takes_the_expiries_along_that_go_by_the_topic()
     let server = RedisServer::start().await;
     let mut shard = shard(&server).await;
     let answer = shard.call(Verb::ShiftGroup, &["g", "", "token", "60000", "500"]).await.unwrap();
-    // `stays` cannot move past its own expiry.
     assert_eq!(answer.iter().map(|item| lossy(item)).collect::<Vec<_>>(), ["done", "1", "1"]);
     assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::new(NOW + 60_100 + AFTER)));
     assert_eq!(expiry(&mut shard, "stays").await, Some(UnixMillis::new(NOW + 5000)));

@@ -47,14 +47,12 @@ async fn forget(shard: &mut BareShard, topic: &str, what: &str) -> String {
     lossy(&shard.call(Verb::Forget, &[topic, what]).await.unwrap()[0])
 }
 
-/// Forgets one page; returns the start of the next page and the forgotten topics.
 async fn forget_quiet(shard: &mut BareShard, from: &str, quiet: u64) -> (String, Vec<String>) {
     let answer = shard.call(Verb::ForgetQuiet, &[from, &quiet.to_string()]).await.unwrap();
     let mut words = answer.iter().map(|word| lossy(word));
     (words.next().unwrap(), words.collect())
 }
 
-/// Sets the clock to `ms` after [`NOW`]; returns the topics forgotten in one page.
 async fn forgotten_at(shard: &mut BareShard, ms: u64, quiet: u64) -> Vec<String> {
     shard.clock_us = Some((NOW + ms) * 1000);
     forget_quiet(shard, "0", quiet).await.1
@@ -239,7 +237,6 @@ async fn a_topic_that_holds_anything_or_has_a_setting_stays_however_long_it_is_q
         run(&mut shard, Action::configure(topic, field, value)).await;
     }
     for days in 0..5 {
-        // Without a pump, expired entries stay.
         assert_eq!(forgotten_at(&mut shard, days * DAY, 1).await, [""; 0], "after {days} days");
     }
     run(&mut shard, Action::configure("paused", "paused", "")).await;
@@ -274,7 +271,6 @@ async fn a_clock_that_is_not_trusted_or_stepped_back_forgets_nothing() {
     shard.clock_us = Some((NOW + 9 * DAY) * 1000);
     assert_eq!(forget_quiet(&mut shard, "7", DAY).await, ("7".into(), Vec::new()));
     run(&mut shard, Action::Hold { epoch: 0, on: false }).await;
-    // Found empty at a future time.
     shard.command(&[b"HSET", b"~t:1", b"quiet", format!("1 {}", NOW + 99 * DAY).as_bytes()]).await;
     assert!(forgotten_at(&mut shard, 9 * DAY, DAY).await.is_empty());
     assert_eq!(forgotten_at(&mut shard, 10 * DAY + 1, DAY).await, ["t"]);

@@ -36,7 +36,6 @@ const WORDS: [(Verb, &[&str], &str); 22] = [
         &["cancelled", "delivered", "purged", "kept", "finished", "unknown", "failed"],
         binding!("finish"),
     ),
-    // The binding counts returned letters by both words.
     (Verb::Replay, &["ready", "delayed"], binding!("replay")),
     (Verb::Claim, &["claimed", "renewed", "owned"], binding!("claim")),
     (Verb::Hold, &["held", "free", "fenced"], binding!("hold")),
@@ -93,7 +92,6 @@ pub(crate) fn part_of(verb: Verb, from: &str, to: &str) -> String {
     text
 }
 
-/// The answer words in a header: each begins an alternative.
 fn words_of(verb: Verb) -> BTreeSet<String> {
     let text = part_of(verb, "-- RETURNS  ", "-- COST     ").replace("\n--", " ");
     let listed = text.split_once("  word  ").map_or(text.as_str(), |(_, words)| words);

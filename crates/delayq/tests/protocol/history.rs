@@ -17,7 +17,6 @@ impl Lab {
         lab
     }
 
-    /// Events of a message, each with its time in ms since the beginning.
     async fn told(&mut self, id: &str) -> Vec<(u64, String)> {
         let answer = self.shard.call(Verb::History, &[b"t".as_slice(), id.as_bytes(), b""]).await.unwrap();
         let event = |event: &[Vec<u8>]| (lossy(&event[0]).parse::<u64>().unwrap() - NOW, lossy(&event[1]));

@@ -30,7 +30,6 @@ pub(crate) enum Place {
     Over { word: &'static str, forget: u64 },
 }
 
-/// A message, or the marker of a finished message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Msg {
     pub(crate) place: Place,
@@ -64,7 +63,6 @@ pub(crate) struct Model {
     /// The longest time that a topic ever remembered a finished id, in ms, if longer than usual.
     pub(crate) remembered: BTreeMap<u32, u64>,
     pub(crate) settings: BTreeMap<(u32, String), Vec<u8>>,
-    /// Time at which the bucket of a topic's rate becomes empty, in µs.
     pub(crate) rates: BTreeMap<u32, u64>,
     pub(crate) messages: BTreeMap<Name, Msg>,
     pub(crate) books: BTreeMap<(&'static str, u32), i64>,
@@ -73,7 +71,6 @@ pub(crate) struct Model {
     pub(crate) epoch: u64,
     pub(crate) owner: Option<(String, u64)>,
     pub(crate) held: bool,
-    /// True once stale entries were put into the shard.
     pub(crate) poisoned: bool,
     /// Entries blocked by a broken key may wait until then, in ms.
     pub(crate) blocked_until: u64,

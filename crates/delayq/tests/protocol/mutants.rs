@@ -8,7 +8,6 @@ use delayq_tests::redis_server::RedisServer;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Far more runs than any mutant survives; the real scripts pass many more.
 const SEEDS: u64 = 2000;
 
 /// The seed that exposed each mutant, written by `DELAYQ_UPDATE=1`, one a line. After a change of the runs or
@@ -448,7 +447,6 @@ async fn every_broken_script_turns_the_model_test_red() {
     let swept = MUTANTS_OF_SWEEPS.into_iter().map(|mutant| (Weather::Swept, mutant));
     for (weather, (what, file, from, to)) in fair.chain(swept).filter(|(_, (_, file, ..))| is_asked_for(file))
     {
-        // At full length every mutant is searched for.
         let known = at_length(known(&written, what), None);
         match betrayal(&server, &scripts_with(&[(file, from, to)]), weather, known).await {
             Some(seed) => betrayed += &format!("{what}: {seed}\n"),

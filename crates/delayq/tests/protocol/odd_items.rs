@@ -1,5 +1,4 @@
-//! Names outside the rules, and keys of another type: no script creates such items, and no reader stops at an
-//! existing one.
+//! Names outside the rules, and keys of another type, from other programs: no reader stops there.
 
 use crate::bare_shard::{BareShard, NOW, scripts_with};
 use crate::snapshot::lossy;
@@ -11,7 +10,6 @@ use delayq_tests::redis_server::RedisServer;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Invalid texts for own ids and groups.
 const ODD: [&[u8]; 9] = [
     b"",
     b"a\nb",
@@ -92,7 +90,6 @@ fn topic(name: &str) -> Topic {
     Topic::new(name).unwrap()
 }
 
-/// A shard with messages in each state, besides a topic, ids and keys that no script creates.
 async fn planted() -> Deployment {
     let deployment = Deployment::new(1).await;
     let Deployment { server, producer, client, .. } = &deployment;
@@ -199,7 +196,6 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
     assert_eq!(books.topics.len(), 3);
     assert_eq!(admin.overview().await.unwrap()[0].1.leases, 1);
 
-    // An operator can remove each item by the shown name.
     let odd: MessageId = "~odd-od%0Ad".parse().unwrap();
     assert_eq!(producer.cancel(&orders, &Target::from(odd)).await.unwrap(), CancelOutcome::Cancelled);
     let spaced: Topic = "~odd-my%20orders".parse().unwrap();

@@ -5,7 +5,6 @@ use crate::bare_shard::NOW;
 use crate::lab::{Lab, in_g, item};
 use crate::snapshot::lossy;
 
-/// Orders and reminders of one user, alternating in time.
 async fn lab() -> Lab {
     let mut lab = Lab::new().await;
     for n in 0..4 {

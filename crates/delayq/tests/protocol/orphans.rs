@@ -1,5 +1,4 @@
-//! A shard that its owner does not pump: another timer may claim the shard, and no timer may while the owner
-//! pumps.
+//! A shard that its owner does not pump: another timer may claim the shard, and no timer may while the owner pumps.
 
 use crate::bare_shard::NOW;
 use crate::lab::{Lab, item};

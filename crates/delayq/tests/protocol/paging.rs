@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 const NOW: u64 = 1_763_697_600_000;
 const ALL: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// Six messages of one group with these due times.
 async fn shard(server: &SharedRedis, due: impl Fn(u64) -> u64) -> BareShard {
     let mut shard = BareShard::create(server, "p", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
@@ -25,7 +24,6 @@ async fn words(shard: &mut BareShard, verb: Verb, args: &[impl AsRef<[u8]>]) -> 
     shard.call(verb, args).await.unwrap()
 }
 
-/// Receipts come in the order of the ids.
 async fn lease(shard: &mut BareShard, most: &str) -> Vec<Vec<u8>> {
     let answer = words(shard, Verb::Reserve, &["100", "0", most, "t"]).await;
     answer[9..].chunks(3).map(|message| message[1].clone()).collect()
@@ -81,7 +79,6 @@ async fn a_member_that_is_acked_between_two_steps_keeps_no_other_from_being_shif
     }
 }
 
-/// Follows a list in pages of two, cancels `gone` after the first page, and returns the listed ids.
 async fn listed(shard: &mut BareShard, state: &str, gone: &[&str]) -> BTreeSet<String> {
     let (mut shown, mut from, mut last) = (BTreeSet::new(), b"0".to_vec(), Vec::new());
     for page in 0.. {
@@ -102,7 +99,6 @@ async fn listed(shard: &mut BareShard, state: &str, gone: &[&str]) -> BTreeSet<S
         }
         (from, last) = (answer[1].clone(), answer[2].clone());
         if page == 0 && state == "ready" {
-            // Ready messages leave at the head.
             words(shard, Verb::Reserve, &["3", "0", "60000", "t"]).await;
         } else if page == 0 {
             let gone = gone.iter().map(|id| in_g(id));

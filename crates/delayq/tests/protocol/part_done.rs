@@ -11,8 +11,7 @@ async fn a_put_that_stored_some_does_not_say_that_nothing_was_changed() {
     let mut lab = Lab::new().await;
     lab.put("t", &[item("first", NOW)]).await;
     lab.shard.break_key("alarms").await;
-    // The plain messages are ready at once. The script handles the replacing message alone, which needs the
-    // alarms.
+    // The plain messages are ready at once. The script handles the replacing message alone, which needs the alarms.
     let mut replacing = Item::new(b"late", NOW + 1000);
     replacing.replace = true;
     let put = Action::Put { topic: "t".into(), items: vec![item("a", NOW), item("b", NOW), replacing] };

@@ -1,5 +1,4 @@
-//! Keys of the wrong type, invalid entries, unreadable bodies: the calls that they stop, and the calls that
-//! continue.
+//! Keys of the wrong type, invalid entries, unreadable bodies: the calls that stop, or continue.
 
 use crate::action::{Action, GiveBack, Item, Purge};
 use crate::bare_shard::{Answer, NOW};
@@ -7,8 +6,7 @@ use crate::lab::{Lab, grouped, in_g, item};
 use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Verb;
 
-/// The shard without the gen counter, which a refused call may have advanced, and without the keys moved
-/// aside.
+/// The shard without the gen counter, which a refused call may have advanced, and without the keys moved aside.
 fn state(snapshot: &Snapshot) -> String {
     let mut snapshot = snapshot.clone();
     snapshot.strangers.clear();
@@ -19,7 +17,6 @@ fn state(snapshot: &Snapshot) -> String {
     format!("{snapshot:?}")
 }
 
-/// Puts a message in every state into topic `a`.
 async fn full(lab: &mut Lab) -> (Vec<u8>, Vec<u8>) {
     let items = [grouped("leased", NOW), grouped("dead", NOW), grouped("over", NOW)];
     lab.put("a", &items).await;
@@ -200,7 +197,6 @@ async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() 
     let (topic, last) = ("a".into(), Vec::new());
     let purge = Action::Purge(Purge { topic, state: "ready", from: 0, to: 0, last, limit: 500 });
     assert_eq!(lab.words(purge).await[..2], ["done", "0"]);
-    // The message keeps its lease and its expiry.
     lab.at(200_000);
     for _ in 0..3 {
         lab.pump().await;

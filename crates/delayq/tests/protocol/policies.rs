@@ -58,7 +58,6 @@ async fn a_stored_back_off_that_is_invalid_falls_back_to_the_default_and_leaves_
         let due: u64 = word.strip_prefix("delayed ").expect(&word).parse().unwrap();
         let now = lab.shard.clock_us.unwrap() / 1000;
         assert!((now + 500..=now + 1000).contains(&due), "{spec:?}: {due} at {now}");
-        // The lease of the other message runs out.
         lab.at(now - NOW + 1000);
         let report = lab.pump().await;
         assert_eq!((report[4].as_str(), report[8].as_str()), ("1", "0"), "{spec:?}: {report:?}");

@@ -44,7 +44,6 @@ pub(crate) async fn moves(client: &Client, producer: &Producer, messages: usize)
     }
 }
 
-/// Reserves up to `most`, acks the first and buries another; returns the number reserved.
 pub(crate) async fn work(client: &Client, most: u16) -> usize {
     let request = ReserveRequest { topics: vec![topic()], most, max_bytes: 0, lease: Some(LEASE) };
     let found =
@@ -68,7 +67,6 @@ pub(crate) async fn work(client: &Client, most: u16) -> usize {
     count
 }
 
-/// The newest part of the log, to which Redis appends.
 pub(crate) fn log(server: &RedisServer) -> PathBuf {
     let folder = fs::read_dir(server.folder().join("appendonlydir")).unwrap();
     let parts = folder.map(|part| part.unwrap().path());
@@ -105,7 +103,6 @@ async fn wherever_a_power_cut_ends_the_log_of_redis_the_books_balance_and_everyt
         server.kill().await;
         let log = fs::OpenOptions::new().write(true).open(log(&server)).unwrap();
         let length = log.metadata().unwrap().len();
-        // Each round loses a little more.
         let end = dice.u64(length - (length - begun) / 8..length);
         log.set_len(end).unwrap();
         server.resume().await;

@@ -230,7 +230,6 @@ impl Run {
         self.model.latest_us = self.model.latest_us.max(self.model.now_us);
     }
 
-    /// Compares the shard with the model, and keeps the parts of the answer that later steps need.
     fn conclude(&mut self, action: &Action, answer: &[Vec<u8>], after: Arc<Snapshot>) -> Result<(), String> {
         let word = |at: usize| answer.get(at).map(|word| lossy(word)).unwrap_or_default();
         match action {

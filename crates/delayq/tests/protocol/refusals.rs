@@ -1,5 +1,4 @@
-//! An unwell Redis refuses calls: no refused call is applied, and the same client continues once Redis
-//! recovers.
+//! An unwell Redis refuses calls: no refused call is applied, and the same client continues once Redis recovers.
 
 use delayq::{Error, Fate, Message, MessageId, Producer, Target, Topic};
 use delayq_tests::deadline::{LONG, wait_for};
@@ -91,8 +90,7 @@ fn order(id: &str) -> Message {
     order.after(Duration::from_secs(3600))
 }
 
-/// Puts new messages until Redis refuses one with `code`; returns that message's id. A refused message is not
-/// applied.
+/// Puts new messages until Redis refuses one with `code`; returns that message's id. A refused message is not applied.
 async fn refused(producer: &Producer, code: &str) -> String {
     let mut number = 0;
     let mut next = || {
@@ -149,7 +147,6 @@ async fn what_an_unwell_redis_refuses_is_not_applied_and_the_same_client_goes_on
         if let Some(lasting) = lasting {
             lasting.await.unwrap();
         }
-        // A disconnected client returns with the right password.
         other = server.connect().await;
     }
     let numbers = admin.count(&topic()).await.unwrap();

@@ -1,5 +1,4 @@
-//! A shard's slot in migration between two real nodes: each node refuses every script as a whole, and nothing
-//! is written.
+//! A shard's slot in migration: each node refuses every script as a whole, and nothing is written.
 
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW};
@@ -76,7 +75,7 @@ impl Pair {
     }
 }
 
-/// Calls one script with the first `keys` of its two keys declared.
+/// Declares the first `keys` of the script's two keys.
 async fn call(
     connection: &mut MultiplexedConnection,
     asking: bool,

@@ -11,7 +11,6 @@ pub(crate) type Name = (u32, Vec<u8>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot {
-    /// Names of all keys but the test's clock.
     pub(crate) keys: Vec<String>,
     /// Stored bytes of every message and marker.
     pub(crate) bodies: BTreeMap<Name, Vec<u8>>,
@@ -27,7 +26,6 @@ pub(crate) struct Snapshot {
     pub(crate) indexes: BTreeMap<String, BTreeMap<Vec<u8>, u64>>,
     /// Receipts of markers, by the time at which the marker is forgotten.
     pub(crate) ends: BTreeMap<u64, Vec<Vec<u8>>>,
-    /// The hashes `meta`, `stats`, `t:<no>`, `shift:<group>`.
     pub(crate) hashes: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
     /// Histories by topic number: raw id and text of each event, in order.
     pub(crate) histories: BTreeMap<u32, Vec<(Vec<u8>, String)>>,
@@ -111,7 +109,6 @@ impl Snapshot {
         }
     }
 
-    /// The members of a sorted set with their scores, without poison.
     fn healthy(&mut self, key: &str, held: Vec<Vec<u8>>) -> Vec<(Vec<u8>, u64)> {
         let (poison, healthy): (Vec<_>, Vec<_>) = scored(held).partition(|(member, _)| is_poison(member));
         self.poison.extend(poison.iter().map(|_| key.to_owned()));
@@ -159,8 +156,7 @@ impl Snapshot {
         left.extend(
             self.indexes.iter().filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| name.clone()),
         );
-        // No entry remains in an index that time works through; a group's index is not read without its
-        // group.
+        // No entry remains in an index that time works through; a group's index is not read without its group.
         left.extend(
             self.poison.iter().filter(|key| !key.starts_with("g:") && !key.starts_with("d:")).cloned(),
         );
@@ -171,7 +167,6 @@ impl Snapshot {
     }
 }
 
-/// `no:id` as indexes and keys write it.
 pub(crate) fn parse_name(text: &[u8]) -> Option<Name> {
     let colon = text.iter().position(|&byte| byte == b':')?;
     Some((lossy(&text[..colon]).parse().ok()?, text[colon + 1..].to_vec()))

@@ -1,5 +1,4 @@
-//! Every way for a message to get stuck, planted in a shard under load: an audit names the fault, a repair
-//! frees the message, and no message in motion looks stuck.
+//! Every way for a message to get stuck, under load: an audit names the fault, a repair frees the message.
 
 mod load;
 mod plant;

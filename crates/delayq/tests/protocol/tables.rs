@@ -1,5 +1,4 @@
-//! Redis keeps the keys that most calls read as tables, so that the cost of a call does not depend on the
-//! number of topics and leases.
+//! Redis keeps the most used keys as tables: a call's cost is independent of topics and leases.
 
 use crate::action::{Action, Item};
 use crate::lab::{Lab, item};

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 const SHARD: ShardId = ShardId::new(0);
 const MESSAGES: usize = 24;
-/// Number of places tried as the end of the file.
 const CUTS: usize = 24;
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
@@ -61,7 +60,6 @@ impl Scene {
             .await;
     }
 
-    /// Restarts on the file cut off at `end`.
     async fn tear(&mut self, end: usize) {
         self.server.kill().await;
         fs::write(&self.log, &self.whole[..end]).unwrap();
@@ -100,8 +98,7 @@ impl Scene {
         !counters_alone
     }
 
-    /// Tears the file, restarts twice with work in between, and repairs; true if more than counters needed
-    /// repair.
+    /// Tears the file, restarts twice with work in between, and repairs; true if more than counters needed repair.
     async fn twice(&mut self, end: usize, rewrites: bool) -> bool {
         let what = format!("torn at byte {end}");
         self.tear(end).await;
@@ -150,7 +147,7 @@ fn command_end(log: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Reads the number of a line such as `*3` or `$5`, and moves past the line.
+/// Such as `*3` or `$5`.
 fn number(log: &[u8], at: &mut usize) -> usize {
     let end = *at + log[*at..].windows(2).position(|pair| pair == b"\r\n").unwrap();
     let number = std::str::from_utf8(&log[*at + 1..end]).unwrap().parse().unwrap();
@@ -181,7 +178,6 @@ async fn a_torn_log_that_is_rewritten_before_the_next_restart_needs_no_repair() 
     assert!(numbers.balances(), "{numbers:?}");
 }
 
-/// True if the file ends in the middle of a command of a transaction.
 fn torn_in_a_transaction(log: &[u8], end: usize) -> bool {
     let (mut at, mut inside) = (0, false);
     loop {

@@ -68,7 +68,6 @@ async fn put(producer: &Producer, name: &str, id: &str) -> Result<PutOutcome, Er
     producer.put(message(name, id)).await.map(|put| put.outcome).map_err(|refused| refused.error)
 }
 
-/// Asserts that the fate of a write is unknown, and the reason.
 fn unconfirmed<T: std::fmt::Debug>(answer: Result<T, Error>, why: &str) {
     let error = answer.unwrap_err();
     assert!(matches!(error, Error::Unconfirmed { .. }), "{error}");
@@ -121,8 +120,7 @@ async fn a_repeat_that_changes_nothing_is_confirmed_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_replica_holds_up_only_those_who_wait_for_it() {
     let patient = |link: LinkSettings| link.deadline(2 * LONG).confirm_timeout(LONG);
-    // The first producer knows the topic's durability; the second learns the durability with all puts under
-    // way.
+    // The first producer knows the topic's durability; the second learns the durability with all puts under way.
     for knows in [true, false] {
         let Stand { pair, producer, admin, .. } = Stand::start(RedisOptions::default(), patient).await;
         if knows {
@@ -181,7 +179,6 @@ async fn a_disk_that_cannot_confirm_is_named() {
     if redis.field("redis_version").await.starts_with("7.0") {
         unconfirmed(put(&producer, "orders", "one").await, "unknown command 'WAITAOF'");
     }
-    // A topic that asks for less is answered at once.
     admin.change_policy(&topic("orders"), &Policy::default(), &[PolicySetting::Durability]).await.unwrap();
     let (_, _, fresh) = created(settings(redis.url(), 1)).await;
     assert_eq!(put(&fresh, "orders", "two").await.unwrap(), PutOutcome::Stored(FAR));

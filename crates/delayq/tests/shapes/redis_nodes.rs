@@ -1,5 +1,4 @@
-//! Several independent Redises: each shard is at the node that the map names, and records that node. An
-//! outage of one node stops its shards alone.
+//! Several independent Redises: each shard is at its recorded node, and an outage stops only its shards.
 
 use delayq::admin::{Durability, Policy};
 use delayq::protocol::{NodeMap, NodeSettings, ShardId};
@@ -97,8 +96,7 @@ async fn a_wrong_map_is_refused_by_name_and_creates_nothing() {
     );
     assert!(matches!(Admin::new(client).init().await, Err(Error::Deployment(_))));
 
-    // A client configured for one Redis, and a client for one Redis that created a deployment of fewer
-    // shards.
+    // A client configured for one Redis, and a client for one Redis that created a deployment of fewer shards.
     let error = Client::connect(one_redis(nodes.servers[0].url(), 6)).await.unwrap_err().to_string();
     assert!(error.contains("kept by node a of several"), "{error}");
     for server in &nodes.servers {
@@ -350,7 +348,6 @@ async fn what_a_topic_on_disk_is_put_each_node_confirms_for_its_shards_if_it_can
         let can = admin.check_nodes().await.unwrap()[0].facts.confirms(Durability::Disk).is_ok();
         for node in 0..3 {
             let id = id_in(nodes.shards_of(node), 6);
-            // The repeat is confirmed as well.
             for repeated in [false, true] {
                 let put = producer.put(far().id(&*id).unwrap()).await;
                 match put.map(|put| put.outcome).map_err(|refused| refused.error) {

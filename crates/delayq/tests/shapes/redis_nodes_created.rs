@@ -1,5 +1,4 @@
-//! Several independent Redises, one of them empty or silent: the shards that are created there, their layout,
-//! and the shards that are not created.
+//! Several independent Redises, one empty or silent: the shards that are created there, or not.
 
 use delayq::{Admin, Client, Error, ShardCount};
 use delayq_tests::deployment::created;

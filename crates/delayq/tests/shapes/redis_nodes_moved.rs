@@ -38,7 +38,6 @@ async fn redis() -> RedisServer {
     RedisServer::start_with(RedisOptions::default().append_only("always")).await
 }
 
-/// A deployment at node `a`, and node `b` without shards.
 struct Pair {
     a: RedisServer,
     b: RedisServer,

@@ -177,7 +177,6 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
         let named = format!("sentinel {}: it does not answer", sentinel.address());
         assert!(error.to_string().contains(&named), "{error}");
     }
-    // A connected client needs no sentinel.
     producer.put(message("without")).await.unwrap();
     group.sentinels[2].thaw();
     wait_until("the client that found none to find one", LONG, async || {
@@ -193,7 +192,6 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// A producer behind these sentinels, which connects to an existing deployment.
 fn producer_behind(sentinels: &[String; 3]) -> Producer {
     let url = format!("redis+sentinel://{}/{SERVICE}", sentinels.join(","));
     Producer::start(Client::new(settings(url, 1)), ProducerOptions::default())

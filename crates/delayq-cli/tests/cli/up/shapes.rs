@@ -19,7 +19,6 @@ async fn done(data: &Path, args: &[&str]) -> String {
     stdout
 }
 
-/// The shards of each node in order, and the number of ids remembered there.
 async fn by_node(data: &Path) -> BTreeMap<String, (Vec<u64>, u64)> {
     let shards: Vec<Value> = serde_json::from_str(&done(data, &["shards", "--json"]).await).unwrap();
     let mut nodes = BTreeMap::<_, (Vec<u64>, u64)>::new();

@@ -46,7 +46,6 @@ async fn a_row_that_the_database_cannot_hand_over_is_set_aside_and_blocks_no_oth
     let stand = Stand::start().await;
     let mut database = stand.database().await;
     database.run(&put(0..100)).await;
-    // Reading this row's payload is an error.
     database.run(&payload_by("IF(id = 'm77', (SELECT 1 UNION SELECT 2), payload)")).await;
     let reader = stand.read();
     stand.is_settled(99).await;

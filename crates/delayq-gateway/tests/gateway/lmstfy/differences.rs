@@ -1,5 +1,4 @@
-//! The differences from lmstfy, in the order of `docs/guides/lmstfy.md`. `keys.rs` has the differences of
-//! tokens and limits.
+//! The differences from lmstfy, in the order of `docs/guides/lmstfy.md`; `keys.rs` has tokens and limits.
 
 use super::scene::Scene;
 use crate::stage::Answer;

@@ -17,7 +17,6 @@ pub(crate) struct Ports {
     client: Client,
 }
 
-/// Settings of `[gateway]` and, in `more`, of `[lmstfy]`.
 fn settings(gateway: &str, more: &str) -> String {
     format!(
         "{gateway}[lmstfy]\nenabled = true\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{more}"

@@ -1,5 +1,4 @@
-//! The page in a real browser: Chromium alone prints the document, and `make test-page` walks through the
-//! page with `tests/page/journeys.mjs`.
+//! The page in Chromium alone, and in the journeys of `tests/page/journeys.mjs` (`make test-page`).
 
 use crate::stage::{Stage, topic};
 use delayq::{Message, UnixMillis};

@@ -7,7 +7,7 @@ use delayq_tests::redis_server::SharedRedis;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// A running scenario with its variables. A receipt is bound as its index in `receipts`.
+/// A receipt is bound as its index in `receipts`.
 pub(crate) struct Run<'a> {
     pub(crate) server: &'a SharedRedis,
     pub(crate) namespace: String,

@@ -69,7 +69,6 @@ impl Run<'_> {
     }
 }
 
-/// The members of a group in the step's topic, or in all topics.
 pub(crate) fn members(step: &Value) -> Members {
     let group = Group::new(text(&step["group"])).unwrap();
     Members { group, topic: step["topic"].as_str().map(|topic| Topic::new(topic).unwrap()) }

@@ -72,7 +72,6 @@ impl Run<'_> {
         ended(outcome.map(|outcome| shown_reschedule(&outcome)))
     }
 
-    /// Reserves, with a wait if the step has one, while other steps run.
     async fn reserve(&mut self, step: &Value) -> Ended {
         let wait = Duration::from_millis(step["wait_ms"].as_u64().unwrap_or(0));
         let waiting = tokio::spawn(reserve(self.client.clone(), request(step), wait));
@@ -190,7 +189,6 @@ impl Run<'_> {
     }
 }
 
-/// Reserves from the first shard with messages; waits for a notification if every shard is empty.
 async fn reserve(client: Client, request: ReserveRequest, wait: Duration) -> Result<Vec<Reservation>, Error> {
     let mut listener = Holder::new(client.clone()).listen(client.shards().shards().collect());
     let looking = async {

@@ -30,7 +30,6 @@ impl Scene {
         Consumer::start(self.deployment.client.clone(), options).unwrap()
     }
 
-    /// Numbers of delivered, dead, ready and leased messages; the books balance.
     async fn numbers(&self) -> (u64, u64, u64, u64) {
         let numbers = self.deployment.admin.count(&self.topic).await.unwrap();
         assert_eq!(numbers.accepted, numbers.accounted(), "{numbers:?}");
@@ -108,8 +107,7 @@ async fn a_next_that_is_dropped_loses_no_message() {
     assert_eq!(scene.numbers().await, (3, 0, 0, 0));
 }
 
-/// Waits for the end of a dropped consumer: unstarted messages are ready again, and no message has lost an
-/// attempt.
+/// Waits for the end of a dropped consumer: unstarted messages are ready again, and no message has lost an attempt.
 async fn gone(scene: &Scene, unstarted: usize) {
     let ready = unstarted as u64;
     let is_back = async || matches!(scene.numbers().await, (_, 0, found, 0) if found == ready);

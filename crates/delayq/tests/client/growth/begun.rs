@@ -33,8 +33,7 @@ async fn an_interrupted_growth_is_finished_by_repeating_it() {
     assert!(lost > 10, "{lost} answers were lost");
 }
 
-/// Loses one answer of a growth, serves in between, and finishes the growth; false if the growth needs fewer
-/// answers.
+/// Loses one answer of a growth, serves in between, and finishes the growth; false if the growth needs fewer answers.
 async fn is_interrupted_at(lost: u64) -> bool {
     let grown = Grown::on(RedisServer::private().await.into()).await;
     grown.admin().set_rate(&grown.topic, Some(120.0)).await.unwrap();
@@ -50,7 +49,6 @@ async fn is_interrupted_at(lost: u64) -> bool {
         return false;
     }
     assert!(interrupted.is_err(), "answer {lost} of the growth was lost: {interrupted:?}");
-    // Every client serves everything.
     for party in [&before, &grown.party(4)] {
         for outcome in party.put_all((0..50).map(|n| grown.message(n))).await {
             assert!(matches!(outcome, PutOutcome::Exists(State::Delayed, _)), "{outcome:?}");

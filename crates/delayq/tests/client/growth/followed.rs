@@ -72,7 +72,6 @@ async fn a_client_that_knows_the_growth_raises_the_shards_that_do_not() {
             }
         }
         assert_eq!(grown.layouts(8).await, ["4,8"; 8]);
-        // No client puts under the old layout any more.
         for outcome in party.put_all((0..100).map(|n| grown.message(n))).await {
             assert!(matches!(outcome, PutOutcome::Exists(..)), "{outcome:?}");
         }

@@ -1,8 +1,6 @@
-//! A group scopes its own ids: every call has the same answer for every number of shards, before and after a
-//! growth.
+//! A group scopes its own ids: every call has the same answer for every number of shards, before and after a growth.
 //!
-//! Random calls for few ids, in few groups and in none, go to deployments of 1, 2 and 7 shards and to a map
-//! in memory.
+//! Random calls for few ids, in few groups and in none, go to deployments of 1, 2 and 7 shards and to a map in memory.
 
 use delayq::admin::{Listing, TimeRange};
 use delayq::{
@@ -21,14 +19,12 @@ const GENERATED: usize = 2;
 const FAR: u64 = 4_102_444_800_000;
 const STEPS: usize = 300;
 
-/// The name of a message: an own id with its group, or the number of a generated id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Own(&'static str, Option<&'static str>),
     Generated(usize),
 }
 
-/// A call for one message; a generated id may come with any group.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     name: Name,

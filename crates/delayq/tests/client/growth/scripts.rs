@@ -41,7 +41,6 @@ async fn a_shard_is_added_or_raised_once_and_by_its_own_growth_alone() {
     assert_eq!(grow(0, &["2", "0", "2,4"]).await, answer("exists"));
     assert_eq!(grow(0, &["2", "0", "2,3"]).await, answer("differs 2 0 2,4"));
     assert_eq!(grow(0, &["2", "1", "2,4"]).await, answer("differs 2 0 2,4"));
-    // Two growths at once, then the first growth again.
     assert_eq!(grow(1, &["3", "1", "2,4,9"]).await, answer("raised"));
     assert_eq!(grow(1, &["2", "1", "2,4"]).await, answer("ahead 3 2,4,9"));
     assert_eq!(call(&server, Verb::Init, 1, &["2", "1", "2,4"]).await, answer("differs 3 1 2,4,9"));

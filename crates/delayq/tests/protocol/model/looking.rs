@@ -107,7 +107,6 @@ impl Model {
         [ready, mine(Msg::is_leased).chain(ready).min()]
     }
 
-    /// Events of the message alone, in order, without events that are too old.
     fn history(&self, topic: &str, id: &[u8], call: &Call<'_>) -> Outcome {
         let no = self.no(topic).unwrap_or(0);
         let kept = self.setting(no, "history").map_or("0".to_owned(), lossy);
@@ -289,7 +288,6 @@ impl Model {
         same("survey", told.collect::<Result<Vec<_>, _>>()?, wanted)
     }
 
-    /// Every setting, the name, and the scripts' notes.
     fn describe(&self, topic: &str, call: &Call<'_>) -> Outcome {
         let (_, fields) = call.answer.split_first().ok_or("no number of fields")?;
         same("fields", call.number(0)?, fields.len() as u64 / 2)?;
@@ -316,7 +314,6 @@ fn ready_us(entry: &[u8]) -> u64 {
     entry[entry.len() - 7..].iter().fold(0, |us, &byte| us << 8 | u64::from(byte))
 }
 
-/// The earlier time comes first.
 fn bounds(list: &List) -> (u64, u64) {
     if list.newest_first && list.state == "dead" { (list.to, list.from) } else { (list.from, list.to) }
 }

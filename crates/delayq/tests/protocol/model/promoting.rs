@@ -37,7 +37,6 @@ impl Model {
         same_bytes("next", &call.answer[3..], &[from, last])
     }
 
-    /// The entries of a step, and the start of the next step: word, time and entry.
     fn promote_step(
         &self,
         only: Option<u32>,

@@ -33,7 +33,6 @@ impl Model {
         same_bytes("next", &call.answer[3..], &[from, last])
     }
 
-    /// The messages to purge, and the start of the next step: word, time and entry.
     fn purge_step(&self, no: u32, purge: &Purge, call: &Call<'_>) -> (Vec<Name>, [Vec<u8>; 3]) {
         let text = |n: u64| n.to_string().into_bytes();
         let through = [b"done".to_vec(), text(purge.from), Vec::new()];

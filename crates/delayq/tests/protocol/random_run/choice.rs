@@ -76,7 +76,6 @@ impl Run {
         self.model.now_us += us;
     }
 
-    /// Leaves pages with poison to the tests that know its place.
     pub(super) fn choose(&mut self) -> Action {
         if let Some(likely) = self.likely.take()
             && self.rng.bool()
@@ -313,7 +312,6 @@ impl Run {
         Action::Replay { topic, delay, ids }
     }
 
-    /// Continues the last purge, or begins again like an interrupted caller.
     fn purge_action(&mut self) -> Action {
         if let Some(next) = self.cursors.purge.clone().filter(|_| self.rng.bool()) {
             return Action::Purge(next);
@@ -324,7 +322,6 @@ impl Run {
         Action::Purge(Purge { topic, state, from, to, last: Vec::new(), limit })
     }
 
-    /// Continues the last promotion, or begins again: of a topic, of a group, or of a group in a topic.
     fn promote_action(&mut self) -> Action {
         if let Some(next) = self.cursors.promote.clone().filter(|_| self.rng.bool()) {
             return Action::Promote(next);

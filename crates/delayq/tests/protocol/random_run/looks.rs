@@ -96,7 +96,6 @@ impl Run {
 
     fn histogram(&mut self) -> Action {
         let (from, mut to) = if self.rng.bool() { self.range() } else { (0, LAST_MS + 1) };
-        // Sometimes exactly up to a due time.
         if let Some(msg) = self.model.messages.values().find(|_| self.rng.u8(..6) == 0) {
             to = msg.due();
         }

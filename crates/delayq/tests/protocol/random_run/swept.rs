@@ -57,7 +57,6 @@ impl Run {
         Ok(found)
     }
 
-    /// Plants faults, each in another message, and tells the model the result of a sweep.
     async fn plant(&mut self, faults: usize) {
         let mut names: Vec<Name> = self.model.messages.keys().cloned().collect();
         self.rng.shuffle(&mut names);

@@ -118,7 +118,6 @@ impl Scene {
         swept_by(&mut self.admin.sweep(1.0, mends)).await
     }
 
-    /// Lets the rest finish in normal operation; returns the delivered ids.
     pub(super) async fn drain(&mut self) -> BTreeSet<String> {
         let mut delivered = BTreeSet::new();
         let topics = vec![self.stuck.clone(), Topic::new("load").unwrap()];

@@ -1,5 +1,4 @@
-//! A cluster of three masters and their replicas, each with an append-only file. Both nodes of a third of the
-//! slots die, and all nodes restart one after another.
+//! Both nodes of a third of the slots die, and all nodes of a cluster with files restart in turn.
 
 use crate::failovers::load::Load;
 use crate::failovers::stream::{SHARDS, Stream, slot};

@@ -120,7 +120,6 @@ impl Caller {
         }
     }
 
-    /// Cancels the message until answered, if its put was answered.
     async fn cancel(&self, id: &str) {
         if !self.answers.lock().unwrap().put.contains(id) {
             return;
@@ -168,8 +167,6 @@ impl Caller {
 // === impl Answers ===
 
 impl Answers {
-    /// Asserts that every answered put is stored unless cancelled, that no cancelled message is stored, and
-    /// that the books have all of them.
     pub(crate) async fn hold(&self, admin: &Admin) {
         assert_eq!(self.wrong, Vec::<String>::new());
         let pending = pending(admin).await;

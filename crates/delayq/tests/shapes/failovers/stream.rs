@@ -23,7 +23,6 @@ struct Flow {
 
 type Flows = Arc<Mutex<BTreeMap<u16, Flow>>>;
 
-/// A producer for each shard, whose messages are due at once, and a consumer.
 pub(crate) struct Stream {
     flows: Flows,
     stop: Arc<AtomicBool>,
@@ -138,7 +137,6 @@ async fn puts(shard: u16, producer: Producer, flows: Flows, stop: Arc<AtomicBool
     }
 }
 
-/// Takes messages until stopped, and until every answered put was delivered.
 async fn takes(mut consumer: Consumer, flows: Flows, stop: Arc<AtomicBool>) {
     let shards = ShardCount::new(SHARDS).unwrap();
     loop {

@@ -52,7 +52,6 @@ async fn calls_of_many_shards_wait_once_for_a_cluster_that_never_answers() {
     let client = Client::new(settings(format!("redis+cluster://{address}"), 256));
     let shards: Vec<ShardId> = client.shards().shards().collect();
     let owner = Owner::new(client);
-    // One after another, the calls would take several times as long.
     let claims = within("all of one call", LONG, owner.claim(&shards, "timer", Duration::ZERO)).await;
     for claim in claims {
         let error = claim.unwrap_err();

@@ -27,7 +27,6 @@ async fn fill(producer: &Producer) -> BTreeSet<String> {
     ids.into_iter().collect()
 }
 
-/// Every accepted message is stored exactly once, no other message is stored, and the books balance.
 async fn check(cluster: &RedisCluster, admin: &Admin, expected: &BTreeSet<String>) {
     let found = stored(cluster).await;
     let lost: Vec<&String> = expected.iter().filter(|id| !found.contains_key(*id)).collect();

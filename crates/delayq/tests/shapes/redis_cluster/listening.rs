@@ -22,8 +22,7 @@ impl Hearing {
         Self { producer: producer.clone(), listener, due: FAR.get() }
     }
 
-    /// Waits until the listener hears this shard. Without a subscription a wake-up is lost, and a resync
-    /// follows.
+    /// Waits until the listener hears this shard. Without a subscription a wake-up is lost, and a resync follows.
     async fn hears(&mut self, shard: u16) {
         let heard = async {
             loop {

@@ -37,7 +37,6 @@ impl Steady {
         Self { ending, task }
     }
 
-    /// Ends the load once every begun put is accepted.
     pub(crate) async fn end(self) -> Accepted {
         self.ending.store(true, Ordering::Relaxed);
         within("the load to end", LONG, self.task).await.unwrap()
